@@ -1,8 +1,8 @@
 """Starts campaigns and goes on with them, with all workers of this machine or of a cluster."""
 
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import msgspec
@@ -23,10 +23,11 @@ from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.search.verdict import INTERRUPTED
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.resolve import resolve, semantics_beside
+from cacheproof.folders import folder_of
 from cacheproof.kept_proofs import code_digest
+from cacheproof.lane_choice import lanes_for, require_lanes
 from cacheproof.registering import Register
 from cacheproof.searchers import crew_for, mib_of, text_of
-from cacheproof.searching import lanes_for
 from cacheproof.workers import LOOK_SECONDS, done_among
 from cacheproof.workplace import Workplace
 
@@ -65,6 +66,12 @@ def start(
         plan = msgspec.structs.replace(plan, shrink_listed=True)
     text, source = known_faults.read(known)
     known_faults.parse(text, source)
+    for one in plan.targets:
+        with _of_plan(file):
+            require_lanes(plan.chosen, one)
+    Store.require_free(where)
+    if findings is not None:
+        folder_of(findings)
     with place.joined(), ExitStack() as stack:
         targets = [
             stack.enter_context(closing(_resolved(file, one, output))) for one in plan.targets
@@ -106,11 +113,18 @@ def resume(
         return _run(output, store, targets, folder, place, register)
 
 
-def _resolved(file: Path, text: str, output: Output) -> Target:
+@contextmanager
+def _of_plan(file: Path) -> Iterator[None]:
+    """Says of a target that is refused where it is named."""
     try:
-        return resolve(text, report=output.say)
+        yield
     except InputError as error:
         raise InputError(f"{file}: key targets: {error}") from None
+
+
+def _resolved(file: Path, text: str, output: Output) -> Target:
+    with _of_plan(file):
+        return resolve(text, report=output.say)
 
 
 def _about(target: Target, plan: CampaignPlan, output: Output) -> About:

@@ -31,6 +31,8 @@ from cacheproof.differential.targets.resolve import resolve
 from cacheproof.differential.traces.base import tag_of
 from cacheproof.differential.traces.manager import Add
 from cacheproof.differential.traces.scheduler import SchedulerConfig, SchedulerEvent
+from cacheproof.lane_choice import require_lanes
+from cacheproof.plan import lanes_at
 from cacheproof.reference.releases import SEARCHED
 from cacheproof.searching import print_listed
 from cacheproof.spec.evidence import Evidence, Outcome
@@ -39,6 +41,7 @@ from cacheproof.workplace import Workplace
 
 AnyReport = Report | TableReport
 TARGETS = ("reference", *(f"vllm@{release}" for release in SEARCHED))
+MANAGER = "manager"
 MANAGERS = ("encoder_cache", "encoder_decoder")
 
 
@@ -53,6 +56,8 @@ def explore(
     """Explore targets, at that place, and print what came of it. Returns the exit code."""
     if size not in SCOPES:
         raise InputError(f"--scope {size}: expected one of {', '.join(SCOPES)}")
+    for target in targets:
+        require_lanes(lanes_at(MANAGER), target)
     models: dict[str, dict[str, object]] = {}
     tasks = [
         task for target in dict.fromkeys(targets) for task in _tasks(output, target, size, models)
@@ -152,7 +157,7 @@ def _tasks(
     Raises InputError where it has no such manager."""
     with closing(resolve(text, report=output.say)) as target:
         models[text] = announce(output, target, compared=False)
-        if not target.runs_depth("manager"):
+        if not target.runs_depth(MANAGER):
             raise InputError(f"target {text}: no manager to explore; expected a later release")
         plug_in = target.plug_in_kind if isinstance(target, HostTarget) else None
         has_scheduler = isinstance(target, ReferenceTarget)

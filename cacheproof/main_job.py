@@ -22,6 +22,7 @@ from cacheproof.differential.search.verdict import (
 from cacheproof.differential.targets.reference_media_hash import missing_media_libraries
 from cacheproof.differential.targets.releases import install_all
 from cacheproof.differential.targets.resolve import resolve
+from cacheproof.differential.targets.versions import parse
 from cacheproof.fault_table import ShownFault, print_faults, shown_faults
 from cacheproof.formats import searched
 from cacheproof.formats.searched import Subject
@@ -60,7 +61,7 @@ def run(
     """
     if budget not in SEEDS:
         raise InputError(f"--budget {budget}: expected one of {', '.join(SEEDS)}")
-    wanted = releases or SEARCHED
+    wanted = [parse(one, "--release ") for one in dict.fromkeys(releases or SEARCHED)]
     is_whole = part is None and seconds is None
     plan = Plan(
         tuple(LANES.values()),

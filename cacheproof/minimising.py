@@ -16,6 +16,8 @@ from cacheproof.differential.search.known import KnownFault, covering
 from cacheproof.differential.search.verdict import UNLISTED, VOID
 from cacheproof.differential.targets.resolve import resolve
 from cacheproof.folders import folder_of
+from cacheproof.lane_choice import require_lanes
+from cacheproof.plan import lanes_at
 
 
 def minimise(
@@ -30,6 +32,8 @@ def minimise(
     """Make a small trace of a break in a record, and print it. Returns the exit code."""
     if where == "-":
         raise InputError("minimise reads a record twice; expected a file or a folder, not -")
+    if target is not None:
+        require_lanes(lanes_at("scheduler"), target)
     folder, faults = folder_of(findings), known_faults.load(known)
     audit_of = Audit(where)
     audit_of.look(last=True)

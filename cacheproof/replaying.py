@@ -11,15 +11,16 @@ from cacheproof.differential.errors import InputError
 from cacheproof.differential.findings import finding as findings_of
 from cacheproof.differential.findings import finding_file, report
 from cacheproof.differential.findings.finding import LOCKSTEP, Finding, Replay
-from cacheproof.differential.lanes.all_lanes import PROJECTS
 from cacheproof.differential.search.known import NAME
 from cacheproof.differential.search.verdict import FROM_MODEL, HOLDS, UNLISTED, VOID
 from cacheproof.differential.targets.base import Target
+from cacheproof.differential.targets.named import Named, named
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.drawing import Drawings
-from cacheproof.searching import depths_of
+from cacheproof.fault_findings import finding_of
+from cacheproof.lane_choice import depths_of
 
 OF_FAULT = re.compile(rf"(?P<fault>{NAME.strip('^$')})@(?P<release>\d[\w.]*)", re.ASCII)
 """The name of a listed fault, and a release."""
@@ -54,6 +55,7 @@ def replay(
         target_text = what.target
     trace = _trace_of(what)
     drawings.require_timeline(trace, str(file))
+    _require_depth(named(target_text), trace, file)
     target = resolve(target_text, report=output.say)
     _require_runs(target, trace, file)
     with closing(target), _reference_for(target) as reference:
@@ -94,9 +96,18 @@ def load_what(text: str, folder: Path) -> tuple[Path, Finding | Trace]:
         InputError: there is none, or it is neither.
     """
     file = Path(text)
-    if (named := OF_FAULT.fullmatch(text)) is not None and not file.exists():
-        file = finding_file.of_fault(named["fault"], PROJECTS, named["release"], folder)
+    if (fault := OF_FAULT.fullmatch(text)) is not None and not file.exists():
+        file = finding_of(fault["fault"], fault["release"], folder)
     return file, finding_file.load(file)
+
+
+def _require_depth(target: Target | Named, trace: Trace, file: Path) -> None:
+    """See whether a target runs traces of that depth. Raises InputError where it does not."""
+    if not target.runs_depth(trace.depth):
+        raise InputError(
+            f"{file}: target {target.name} does not run this {trace.depth}-depth trace; expected a "
+            f"trace of {depths_of(target)}, or another target"
+        )
 
 
 def _require_runs(target: Target, trace: Trace, file: Path) -> None:
@@ -105,11 +116,7 @@ def _require_runs(target: Target, trace: Trace, file: Path) -> None:
     Raises:
         InputError: it does not.
     """
-    if not target.runs_depth(trace.depth):
-        raise InputError(
-            f"{file}: target {target.name} does not run this {trace.depth}-depth trace; expected a "
-            f"trace of {depths_of(target)}, or another target"
-        )
+    _require_depth(target, trace, file)
     if isinstance(target, ReferenceTarget) and not target.runs(trace):
         raise InputError(
             f"{file}: the reference does not run this {trace.depth}-depth trace; expected a real "

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from cacheproof.announcing import has_text_of_its_own
 from cacheproof.console import Output
-from cacheproof.differential.errors import InputError
 from cacheproof.differential.findings.finding_file import load as load_finding
 from cacheproof.differential.lanes.lane import Lane
 from cacheproof.differential.search.known import KnownFault
@@ -17,12 +16,12 @@ from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import resolve, share_libraries
 from cacheproof.differential.traces.trace import ModelRunner, Trace
 from cacheproof.formats.reviewed import result_of
+from cacheproof.lane_choice import lanes_for_both, require_lanes
 from cacheproof.plan import lanes_at, seed_range
 from cacheproof.review_page import SHOWN_MAX, code, markdown
 from cacheproof.review_proofs import review_proofs
 from cacheproof.review_run import Ran, ReviewRun, working
 from cacheproof.review_verdict import Review, Side
-from cacheproof.searching import lanes_for
 from cacheproof.workplace import Workplace
 
 SEEDS = range(20)
@@ -52,17 +51,18 @@ def review(
     wanted = seed_range(seeds)
     if wanted is None:
         wanted = SEEDS if seconds is None else SEEDS_BY_TIME
+    asked = lanes_at(depth)
+    require_lanes(asked, base_text, head_text)
     with (
         closing(resolve(base_text, report=output.say)) as base,
         closing(resolve(head_text, report=output.say)) as head,
     ):
         for target in (base, head):
-            for line in target.announcement:
-                output.say(line)
             assert target.protocol  # it starts, or there is one line to be said
         share_libraries(base, head)
-        asked = lanes_at(depth)
-        lanes, left_out = _lanes(asked, base, head, output)
+        lanes, left_out = lanes_for_both(asked, base, head, output)
+        for line in (*base.announcement, *head.announcement):
+            output.say(line)
         kept, unread = _kept_traces(base, head, {lane.depth for lane in lanes})
         found: list[Review] = []
 
@@ -87,23 +87,6 @@ def review(
     output.line(markdown(done))
     output.write_json("review", done.to_json())
     return done.exit_code
-
-
-def _lanes(
-    asked: Sequence[Lane], base: Target, head: Target, output: Output
-) -> tuple[list[Lane], list[Lane]]:
-    """The lanes that both run, and those that one of them alone does.
-
-    Raises:
-        InputError: there is none that both run.
-    """
-    of_base, of_head = lanes_for(asked, base, output), lanes_for(asked, head, output)
-    lanes = [lane for lane in of_base if lane in of_head]
-    if not lanes:
-        raise InputError(
-            f"{base.name} and {head.name} have no lane in common; expected two targets of one kind"
-        )
-    return lanes, [lane for lane in asked if (lane in of_base) != (lane in of_head)]
 
 
 def _kept_traces(

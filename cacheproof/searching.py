@@ -9,21 +9,18 @@ from rich.table import Table
 from cacheproof.announcing import announce, has_text_of_its_own
 from cacheproof.campaigning import run_campaign
 from cacheproof.console import Output
-from cacheproof.differential.depths import DEPTHS
-from cacheproof.differential.errors import InputError
 from cacheproof.differential.findings import finding_file, report
 from cacheproof.differential.findings.finding import Finding
-from cacheproof.differential.lanes.lane import Lane
 from cacheproof.differential.search.diff import Parting, Partings, find_partings
 from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.search.verdict import FROM_MODEL, HOLDS, UNLISTED, Verdict
 from cacheproof.differential.targets.base import Target
-from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import resolve, share_libraries
 from cacheproof.fault_table import print_faults, shown_faults
 from cacheproof.formats import searched
 from cacheproof.formats.searched import Subject
+from cacheproof.lane_choice import lanes_for, lanes_for_both, require_lanes
 from cacheproof.plan import Plan, lanes_at
 from cacheproof.reference.semantics import CHANGES
 from cacheproof.registering import Register
@@ -40,9 +37,9 @@ def judge_target(
     """Search a target by a plan with all workers, print what is not listed as it is found, and
     plant this campaign's faults. The traces of the register are run before, and it takes what is
     found. Raises HarnessError when the target does not start."""
-    told = announce(output, target, compared=plan.with_reference)
-    lanes = lanes_for(plan.lanes, target, output)
     assert target.protocol  # it starts, or there is one line to be said
+    lanes = lanes_for(plan.lanes, target, output)
+    told = announce(output, target, compared=plan.with_reference)
 
     def show(found: Finding, before: Finding | None) -> None:
         file = str(finding_file.path_of(found, folder))
@@ -58,45 +55,6 @@ def judge_target(
     return verdict
 
 
-def lanes_for(lanes: Sequence[Lane], target: Target, output: Output) -> list[Lane]:
-    """The lanes that a target can run on this machine; a line says which it lacks a program for.
-    The reference has no scheduler of its own; a plug-in is one kind of manager; of a release before
-    0.10 the media hasher runs alone.
-
-    Raises:
-        InputError: none of them.
-    """
-    offered = [lane for lane in lanes if lane.is_offered_by(target.model, target.projects)]
-    chosen = [lane for lane in offered if target.runs_depth(lane.depth)]
-    if isinstance(target, HostTarget) and target.plug_in_kind is not None:
-        chosen = [lane for lane in offered if _drives(lane, target.plug_in_kind)]
-    if not chosen:
-        asked = ", ".join(dict.fromkeys(lane.depth for lane in lanes))
-        raise InputError(
-            f"target {target.name} has nothing to run at that depth ({asked}); expected "
-            f"{depths_of(target)} of it, or another target"
-        )
-    here = [lane for lane in chosen if lane.lacks is None]
-    for lane in chosen:
-        if lane.lacks is not None:
-            output.say(f"{target.name}: not searched: {lane.name} (no {lane.lacks} on PATH)")
-    if not here:
-        raise InputError(f"target {target.name} needs {chosen[0].lacks}, which is not on PATH")
-    return here
-
-
-def _drives(lane: Lane, plug_in_kind: str) -> bool:
-    """Whether a lane drives such a plug-in; one of a KV cache by a scheduler alone."""
-    if plug_in_kind == "kv_cache":
-        return lane.depth == "scheduler"
-    return lane.manager == plug_in_kind
-
-
-def depths_of(target: Target) -> str:
-    """The depths that a target runs, to be named in a refusal."""
-    return ", ".join(depth for depth in DEPTHS if target.runs_depth(depth))
-
-
 def fuzz(
     output: Output,
     target_text: str,
@@ -106,6 +64,7 @@ def fuzz(
     register: Register,
 ) -> int:
     """Search one target and print what was found. Returns the exit code."""
+    require_lanes(plan.lanes, target_text)
     with closing(resolve(target_text, report=output.say)) as target:
         verdict = judge_target(output, target, plan, known, folder, register)
     output.found(searched.result_of(verdict, Subject.of(target), known, folder))
@@ -220,20 +179,20 @@ def diff(output: Output, left_text: str, right_text: str, depth: str | None, sec
     """Run the same traces on two targets and show where they part. 0: they agree; 1: they part; 4:
     a target whose text is no release's parts from the reference."""
     asked = lanes_at(depth)
+    require_lanes(asked, left_text, right_text)
     with (
         closing(resolve(left_text, report=output.say)) as left,
         closing(resolve(right_text, report=output.say)) as right,
     ):
+        assert left.protocol
+        assert right.protocol
+        share_libraries(left, right)
+        lanes, _ = lanes_for_both(asked, left, right, output)
         with_reference = any(isinstance(target, ReferenceTarget) for target in (left, right))
         told = {
             target.name: announce(output, target, compared=with_reference)
             for target in (left, right)
         }
-        assert left.protocol
-        assert right.protocol
-        share_libraries(left, right)
-        of_right = lanes_for(asked, right, output)
-        lanes = [lane for lane in lanes_for(asked, left, output) if lane in of_right]
         with output.bar(f"comparing {left.name} and {right.name}", None) as advance:
             found = find_partings(left, right, lanes, seconds, advance)
     for parting in found.partings:

@@ -64,15 +64,17 @@ def prove(
     with Output(
         json, verbose=verbose, command="prove", formats=formats, is_page=markdown
     ) as output:
-        code = proving.prove(
-            output,
-            target or None,
-            known_faults.load(known),
-            seed=seed,
-            markdown=markdown,
-            fresh=fresh,
-            place=Workplace(workers, cluster),
-        )
+        faults, place = known_faults.load(known), Workplace(workers, cluster)
+        with place.joined():
+            code = proving.prove(
+                output,
+                target or None,
+                faults,
+                seed=seed,
+                markdown=markdown,
+                fresh=fresh,
+                place=place,
+            )
         raise typer.Exit(code)
 
 

@@ -88,7 +88,10 @@ def check(
         folder = folder_of(findings)
         kept = Register(register)
         place = Workplace(workers, cluster)
-        code = main_job.run(output, budget, release, faults, folder, kept, place, slice_, seconds)
+        with place.joined():
+            code = main_job.run(
+                output, budget, release, faults, folder, kept, place, slice_, seconds
+            )
         raise typer.Exit(code)
 
 
@@ -158,7 +161,10 @@ def fuzz(
             shrinks_listed=shrink_listed or bool(kept),
             place=Workplace(workers, cluster),
         )
-        raise typer.Exit(searching.fuzz(output, target, plan, faults, folder_of(findings), kept))
+        folder = folder_of(findings)
+        with plan.place.joined():
+            code = searching.fuzz(output, target, plan, faults, folder, kept)
+        raise typer.Exit(code)
 
 
 @example("cacheproof diff vllm@0.28.0 vllm@0.33.0 --depth manager")
@@ -230,16 +236,18 @@ def review(
     faults = known_faults.load(known)
     formats = Formats(junit, sarif)
     with Output(json, command="review", formats=formats, is_page=True) as output:
-        code = reviewing.review(
-            output,
-            base,
-            head,
-            depth=depth,
-            seeds=seeds,
-            seconds=seconds,
-            known=faults,
-            place=Workplace(workers, cluster),
-        )
+        place = Workplace(workers, cluster)
+        with place.joined():
+            code = reviewing.review(
+                output,
+                base,
+                head,
+                depth=depth,
+                seeds=seeds,
+                seconds=seconds,
+                known=faults,
+                place=place,
+            )
         raise typer.Exit(code)
 
 
@@ -291,4 +299,7 @@ def explore(
         raise typer.Exit
     faults = known_faults.load(known)
     place, wanted = Workplace(workers, cluster), target or exploring.TARGETS
-    raise typer.Exit(exploring.explore(output, wanted, scope, faults, folder_of(findings), place))
+    folder = folder_of(findings)
+    with place.joined():
+        code = exploring.explore(output, wanted, scope, faults, folder, place)
+    raise typer.Exit(code)

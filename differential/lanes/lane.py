@@ -40,14 +40,18 @@ class Lane:
     def is_offered_by(self, release: str | None, projects: Collection[str] = ("vllm",)) -> bool:
         """Whether the release of one of these projects has what the lane is about; None: what any
         release has."""
-        if self.project not in projects:
-            return False
+        return self.project in projects and self.needed_instead_of(release) is None
+
+    def needed_instead_of(self, release: str | None) -> str | None:
+        """Which releases of its project have what the lane is about, in words, where this one has
+        not; None where it has, and where no release is said."""
         if release is None:
-            return True
-        if release in self.but:
-            return False
-        is_late = self.since is None or release_key(release) >= release_key(self.since)
-        return is_late and (self.before is None or release_key(release) < release_key(self.before))
+            return None
+        if self.since is not None and release_key(release) < release_key(self.since):
+            return f"{self.since} or later"
+        if self.before is not None and release_key(release) >= release_key(self.before):
+            return f"before {self.before}"
+        return f"another than {release}" if release in self.but else None
 
     @property
     def lacks(self) -> str | None:

@@ -60,7 +60,7 @@ def test_a_contract_that_holds_everywhere_is_said_to(run: Run, small: Path) -> N
     ("arguments", "words"),
     [
         (("/no/such/file",), "/no/such/file: cannot be read"),
-        (("no-such-fault@0.28.0",), "no finding of that fault"),
+        (("no-such-fault@0.28.0",), "no listed fault has that name"),
         ((LOST_SLOTS, "--contract", "XX-1"), "--contract XX-1: no contract id; expected"),
         ((LOST_SLOTS, "--checkout", "."), "expected all three"),
         ((LOST_SLOTS, "--good", "a", "--bad", "b"), "expected all three"),

@@ -4,6 +4,8 @@ A job is claimed in a transaction. Transactions that write come one after the ot
 as writers, PostgreSQL's lock the row of the campaign first.
 """
 
+import errno
+import os
 import secrets
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -148,6 +150,25 @@ class Store:
             self.targets = [msgspec.json.decode(one.about, type=About) for one in rows]
 
     @classmethod
+    def require_free(cls, where: str) -> None:
+        """See whether a campaign can begin at a place, which is left as it is.
+
+        Raises:
+            InputError: a campaign is there already, or the place is none.
+            SetupError: the database does not do what it should.
+        """
+        if "://" not in where and not (Path(where) / FILE).exists():
+            _require_folder(where)
+            return
+        engine = engine_for(where, reads_only=True)
+        try:
+            with _told(shown(where)), engine.begin() as connection:
+                if sql.inspect(connection).has_table(CAMPAIGN.name):
+                    _require_none(connection, where)
+        finally:
+            engine.dispose()
+
+    @classmethod
     def create(
         cls,
         where: str,
@@ -168,18 +189,12 @@ class Store:
             try:
                 Path(where).mkdir(parents=True, exist_ok=True)
             except OSError as error:
-                raise InputError(
-                    f"--store {where}: cannot be made: {error.strerror}; {EXPECTED}"
-                ) from None
+                raise _unmakable(where, error.strerror) from None
         engine = engine_for(where)
         try:
             with _told(shown(where)), engine.begin() as connection:
                 METADATA.create_all(connection)
-                if connection.execute(select(CAMPAIGN.c.id)).first() is not None:
-                    raise InputError(
-                        f"--store {shown(where)}: holds a campaign already; resume it, or give "
-                        "another place"
-                    )
+                _require_none(connection, where)
                 values = {
                     "id": 1,
                     "schema": SCHEMA,
@@ -417,6 +432,31 @@ class Store:
 _IS_TAKEN = JOBS.c.state == TAKEN
 _WITH_JOBS = select(RUNNERS).where(RUNNERS.c.id.in_(select(JOBS.c.runner).where(_IS_TAKEN)))
 _CAME_TO = ("state", "events", "calls", "seconds", "digest", "outcome")
+
+
+def _require_folder(where: str) -> None:
+    """See whether a folder is there to be written, or can be made. Raises InputError."""
+    folder = Path(where)
+    try:
+        here = next(one for one in (folder, *folder.absolute().parents) if one.exists())
+        if not here.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        if not os.access(here, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        raise _unmakable(where, error.strerror) from None
+
+
+def _unmakable(where: str, why: str | None) -> InputError:
+    return InputError(f"--store {where}: cannot be made: {why}; {EXPECTED}")
+
+
+def _require_none(connection: Connection, where: str) -> None:
+    """See that no campaign is there yet. Raises InputError."""
+    if connection.execute(select(CAMPAIGN.c.id)).first() is not None:
+        raise InputError(
+            f"--store {shown(where)}: holds a campaign already; resume it, or give another place"
+        )
 
 
 @contextmanager

@@ -1,0 +1,78 @@
+"""FAULT@RELEASE: the newest finding of a listed fault in a release, or what to run for one."""
+
+import difflib
+from pathlib import Path
+
+from cacheproof.differential.errors import InputError
+from cacheproof.differential.findings import finding_file
+from cacheproof.differential.lanes.all_lanes import LANES, PROJECTS
+from cacheproof.differential.search import known as known_faults
+from cacheproof.differential.search.known import Fault
+from cacheproof.differential.targets import connectors
+from cacheproof.differential.targets.versions import parse
+from cacheproof.reference.releases import MODELLED, within
+from cacheproof.spec.versions import Versions
+
+
+def finding_of(name: str, release: str, folder: Path) -> Path:
+    """The newest finding of a listed fault in a release that was saved in the folder.
+
+    Raises:
+        InputError: there is none; says whether the fault is listed for that release, and what to
+            run.
+    """
+    parse(release, f"{name}@")
+    found = finding_file.of_fault(name, PROJECTS, release, folder)
+    if found is None:
+        raise InputError(f"{name}@{release}: {_why_none(name, release, folder)}")
+    return found
+
+
+def _why_none(name: str, release: str, folder: Path) -> str:
+    faults = {one.name: one for one in known_faults.listed()}
+    if (fault := faults.get(name)) is None:
+        near = difflib.get_close_matches(name, faults, n=1)
+        meant = f"did you mean {near[0]}@{release}?" if near else "see docs/findings/README.md"
+        return f"no listed fault has that name; {meant}"
+    if _is_listed_in(fault, release):
+        return f"no finding of that fault in {folder}; run {_showing(fault, release)}"
+    latest = next((one for one in reversed(_releases(fault)) if _is_listed_in(fault, one)), None)
+    where = (
+        fault.product
+        or fault.seen
+        or ", ".join(dict.fromkeys(face.releases for face in fault.face))
+    )
+    said = f"that fault is not listed for {release}; it is for {where}"
+    return said if latest is None else f"{said}: run {_showing(fault, latest)}"
+
+
+def _is_lmcaches(fault: Fault) -> bool:
+    projects = {LANES[lane].project for face in fault.face for lane in face.lanes}
+    return projects == {connectors.LMCACHE}
+
+
+def _releases(fault: Fault) -> tuple[str, ...]:
+    """Those that are searched, from old to new."""
+    return (connectors.FIRST,) if _is_lmcaches(fault) else MODELLED
+
+
+def _is_listed_in(fault: Fault, release: str) -> bool:
+    """Whether a fault is listed for a release: LMCache's faults for none of vLLM's."""
+    if _is_lmcaches(fault) and release in MODELLED:
+        return False
+    shows = any(release in Versions(face.releases) for face in fault.face)
+    return shows or release in within(fault.seen)
+
+
+def _showing(fault: Fault, release: str) -> str:
+    """The command that shows the fault on a release: a search, or a trace of docs/findings."""
+    if _is_lmcaches(fault):
+        return f"cacheproof fuzz --target {connectors.LMCACHE}@{release}"
+    if fault.search:
+        return f"cacheproof fuzz --target vllm@{release} {fault.search}"
+    for trace, releases in fault.engines.items():
+        if release in within(releases):
+            return f"cacheproof replay docs/findings/{trace}.jsonl --target engine@{release}"
+    if fault.traces:
+        return f"cacheproof replay docs/findings/{fault.traces[0]}.jsonl --target vllm@{release}"
+    return fault.command or f"cacheproof fuzz --target vllm@{release}"
