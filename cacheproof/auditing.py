@@ -17,6 +17,7 @@ from cacheproof.differential.audit.metrics import Metrics
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.findings.timeline.model import Timeline, broken_by, timeline
 from cacheproof.differential.search import known as known_faults
+from cacheproof.differential.search.verdict import INTERRUPTED
 from cacheproof.drawing import Drawings
 
 LOOK_EVERY_SECONDS = 0.2
@@ -39,11 +40,15 @@ def audit(
     the exit code."""
     report = AuditReport(output, known_faults.load(known), where)
     audit_of = Audit(where, waits=follow)
+    is_interrupted = False
     if follow:
         with _served(output, metrics_port) as publish:
-            _follow(audit_of, report, publish, until_finding=until_finding)
+            is_interrupted = _follow(audit_of, report, publish, until_finding=until_finding)
     audit_of.look(last=True)
     code = report.end(audit_of)
+    if is_interrupted:
+        output.line("interrupted: this is what was recorded until then")
+        code = INTERRUPTED
     if drawings.are_asked_for:
         drawings.write(drawn(audit_of, where, window))
     return code
@@ -77,8 +82,22 @@ def _follow(
     publish: Callable[[Audit], None],
     *,
     until_finding: bool,
+) -> bool:
+    """Judge what comes, until all engines have ended. Returns whether somebody wanted no more."""
+    try:
+        _judge(audit_of, report, publish, until_finding=until_finding)
+    except KeyboardInterrupt:
+        return True
+    return False
+
+
+def _judge(
+    audit_of: Audit,
+    report: AuditReport,
+    publish: Callable[[Audit], None],
+    *,
+    until_finding: bool,
 ) -> None:
-    """Judge what comes, until all engines have ended."""
     pause, idle = threading.Event(), 0
     while True:
         count = audit_of.look(seen=lambda: publish(audit_of))

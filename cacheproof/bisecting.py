@@ -149,7 +149,8 @@ def _answers(output: Output, question: Question, asked: list[str]) -> list[Answe
     """What each release does with the trace; the next one starts while one is asked."""
     answers = []
     targets = (resolve(f"vllm@{release}", report=output.say) for release in asked)
-    with output.bar("asking releases", len(asked)) as advance:
+    with output.live("asking releases") as live:
+        advance = live.counter(len(asked))
         following = next(targets, None)
         for release in asked:
             target, following = following, next(targets, None)

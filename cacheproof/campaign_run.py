@@ -9,6 +9,7 @@ import msgspec
 
 from cacheproof import __version__, campaign_report
 from cacheproof.announcing import announce, has_text_of_its_own
+from cacheproof.announcing import start as start_host
 from cacheproof.console import Output
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.lanes.all_lanes import LANES
@@ -200,7 +201,7 @@ def _run_target(
 ) -> None:
     about = store.targets[which]
     announce(output, target, compared=about.compared)
-    assert target.protocol  # it starts, or there is one line to be said
+    start_host(output, target)
     store.add(plants_in(which, target, about.lanes))
     elsewhere = target.another()
     crew = crew_for(place, target, elsewhere, about.compared)

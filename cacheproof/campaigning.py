@@ -14,6 +14,7 @@ from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,23 +30,28 @@ from cacheproof.differential.search.corpus import Corpus
 from cacheproof.differential.search.known import KnownFault, showing_seeds
 from cacheproof.differential.search.noting import Noted, Noting
 from cacheproof.differential.search.verdict import Verdict, is_unlisted
-from cacheproof.differential.search.work import Job, Plant, Search, WriteDown
+from cacheproof.differential.search.work import Job, Plant, Search, Start, WriteDown
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for
 from cacheproof.plan import Plan
+from cacheproof.progress import Reckoning
 from cacheproof.searchers import crew_for
-from cacheproof.workers import done_among
+from cacheproof.workers import done_among, timed
 from cacheproof.workplace import AnyCrew
 
 PART_SEEDS = 20
 PART_SEEDS_BY_TIME = 5
-"""A search that ends by the clock has its lanes take turns more often."""
+PART_SECONDS = 2.0
+"""A search that ends by the clock has its lanes take turns more often, and none of its parts should
+take longer: who waits for the end waits for them."""
 CANARIES_AT_ONCE = 8
 AHEAD = 2
 """Jobs that a worker is given beside the one that it does."""
 SHRINK_SECONDS = 15.0
 """After the seconds of a search are up, for what is not small yet."""
+ERRORS_MAX = 10
+"""Of hosts: a search that has met so many is void, and would wait for more of them."""
 _Due = tuple[Job, object]
 """A job, and what its outcome is about: the number of a part, or a break."""
 Show = Callable[[Finding, Finding | None], None]
@@ -91,8 +97,10 @@ class CampaignRun:
     def __post_init__(self) -> None:
         self._began = time.monotonic()
         self._ready = math.inf
+        self._reckoning = Reckoning(self._began)
         self._notes: list[_Note] = []
         self._told = 0
+        self._errors_told = 0
         self._noting = Noting(
             self.known, self.target.release, shrinks_listed=self.plan.shrinks_listed
         )
@@ -111,25 +119,28 @@ class CampaignRun:
             against.close()
         self.campaign = Campaign.begun(self.target, self.lanes, against)
         self._merge(self._of_corpus(against))
-        ordinary = _alternating(self._searches(), self._plants())
+        plants = list(self._plants())
+        self._plan(plants)
+        start: list[_Due] = [(Start(), None)]
+        ordinary = itertools.chain(start, _alternating(self._searches(), iter(plants)))
         under_way: dict[Future[Any], _Due] = {}
         try:
             while True:
-                while len(under_way) < crew.number * (1 + AHEAD):
+                while len(under_way) < crew.number * (1 + AHEAD) and not self._gave_up:
                     due = self._next(ordinary)
                     if due is None:
                         break
-                    under_way[crew.submit(work.work, due[0])] = due
+                    under_way[crew.submit(partial(timed, work.work), due[0])] = due
                 if not under_way:
                     break
-                done = done_among(under_way)
-                if done:
-                    self._ready = min(self._ready, time.monotonic())
-                for future in done:
+                for future in done_among(under_way):
                     job, about = under_way.pop(future)
-                    self._take(job, about, future.result())
+                    outcome, seconds = future.result()
+                    self._ready = min(self._ready, time.monotonic())
+                    self._take(job, about, outcome)
+                    self._reckoning.took(*_kind_of(job), seconds)
                 self._tell(live)
-                live.show(self._progress())
+                self._show(live, crew.number)
         except KeyboardInterrupt:
             self.interrupted = True
         except BrokenProcessPool:
@@ -149,6 +160,20 @@ class CampaignRun:
         return part
 
     # what there is to do
+
+    def _plan(self, plants: Sequence[_Due]) -> None:
+        """Reckon with all that is known to come."""
+        planned = self._reckoning.planned
+        for job, _ in plants:
+            kind, units = _kind_of(job)
+            planned[kind] += units
+        if self.plan.seconds is None and self.plan.seeds is not None:
+            planned["Search"] = len(self.plan.seeds) * len(self.lanes)
+
+    @property
+    def _gave_up(self) -> bool:
+        """Whether hosts break again and again."""
+        return len(self.campaign.harness_errors) >= ERRORS_MAX
 
     def _next(self, ordinary: Iterator[_Due]) -> _Due | None:
         """What is to be done next: what was found first, then the search and the planted faults in
@@ -172,9 +197,8 @@ class CampaignRun:
 
     def _seeds(self) -> Iterator[tuple[Lane, Sequence[int]]]:
         """The lanes in turns, a few seeds at a time; behind them those that show listed faults."""
-        size = PART_SEEDS if self.plan.seconds is None else PART_SEEDS_BY_TIME
         all_seeds = itertools.count() if self.plan.seeds is None else iter(self.plan.seeds)
-        while some := tuple(itertools.islice(all_seeds, size)):
+        while some := tuple(itertools.islice(all_seeds, self._part_size())):
             for lane in self.lanes:
                 yield lane, some
         if self.plan.shows_listed:
@@ -184,6 +208,15 @@ class CampaignRun:
                 if own:
                     yield lane, tuple(own)
 
+    def _part_size(self) -> int:
+        """Seeds of a part: fewer where a seed takes long on this machine."""
+        if self.plan.seconds is None:
+            return PART_SEEDS
+        of_one = self._reckoning.of_one("Search")
+        if of_one is None:
+            return 1
+        return max(1, min(PART_SEEDS_BY_TIME, int(PART_SECONDS / of_one)))
+
     def _plants(self) -> Iterator[_Due]:
         for lane in self.lanes:
             expected = canaries_in(lane, self.target)
@@ -192,7 +225,7 @@ class CampaignRun:
 
     @property
     def is_out_of_time(self) -> bool:
-        """Whether the seconds of the search are up; they begin when the first worker is ready."""
+        """Whether the seconds of the search are up; they begin when the first host is ready."""
         seconds = self.plan.seconds
         return seconds is not None and time.monotonic() - self._ready > seconds
 
@@ -200,6 +233,9 @@ class CampaignRun:
 
     def _take(self, job: Job, about: object, outcome: Any) -> None:
         match job:
+            case Start():
+                if outcome is not None:
+                    self.campaign.harness_errors.append(outcome)
             case Search():
                 assert isinstance(about, int)
                 self._parts[about] = outcome
@@ -226,6 +262,7 @@ class CampaignRun:
                 continue
             note = _Note(noted)
             self._notes.append(note)
+            self._reckoning.planned[_kind_of(noted.job())[0]] += 1
             job = noted.job(self._until)
             if noted.listed is None:
                 note.raw = finding_file.save_trace(broken, self.target.name, self.folder)
@@ -245,6 +282,9 @@ class CampaignRun:
         while self._told < len(self._notes) and self._notes[self._told].outcome is not None:
             self._conclude(self._notes[self._told], live)
             self._told += 1
+        for error in self.campaign.harness_errors[self._errors_told :]:
+            live.say(f"{self.target.name}: {error}")
+        self._errors_told = len(self.campaign.harness_errors)
 
     def _conclude(self, note: _Note, live: Live) -> None:
         outcome = note.outcome
@@ -260,6 +300,7 @@ class CampaignRun:
                 before = self._told_before(found)
                 if before is not None:
                     self._told_briefly.add(found.key)
+                live.say(f"found: {found.contract} in lane {note.broken.lane}: {found.title}")
                 with live.paused():
                     self.show(found, before)
             self.lanes_of[found.key] = note.broken.lane
@@ -280,22 +321,30 @@ class CampaignRun:
                 return one
         return None
 
+    def _show(self, live: Live, workers: int) -> None:
+        """Say how far it is."""
+        now = time.monotonic()
+        if self._ready == math.inf:
+            live.show("a worker starts, and imports the target")
+            return
+        at_least = 0.0
+        if self.plan.seconds is not None:
+            at_least = max(0.0, self._ready + self.plan.seconds - now)
+        live.show(self._progress(), *self._reckoning.told(now, workers, at_least))
+
     def _progress(self) -> str:
-        """What is said while it runs."""
-        seconds = max(0.001, time.monotonic() - self._began)
-        at = self.campaign.lanes[self._next_part % len(self.lanes)].lane.name
+        """What was done until now, in words."""
         faults = {note.listed.name for note in self._notes if note.listed is not None}
         unlisted = sum(is_unlisted(finding) for finding in self.findings.values())
-        if not self._searching and self._next_part and not self._parts:
-            at = "writing down"
-        total = ""
-        if self.plan.seeds is not None and self.plan.seconds is None:
-            total = f" of {len(self.plan.seeds) * len(self.lanes):,}"
-        return (
-            f"{self.target.name} {at}: {self._traces:,}{total} traces, "
-            f"{self._traces / seconds:,.0f}/s; {len(faults)} listed, {unlisted} unlisted; "
-            f"{sum(self.canaries.values())} planted found"
-        )
+        unwritten = sum(note.outcome is None for note in self._notes)
+        planted, planned = len(self.canaries), self._reckoning.planned["Plant"]
+        words = f"{self._traces:,} traces, {planted:,} of {planned:,} faults planted"
+        if unwritten:
+            words += f", breaks to be made small: {unwritten}"
+        words += f"; listed faults: {len(faults)}, unlisted findings: {unlisted}"
+        if errors := len(self.campaign.harness_errors):
+            words += f"; errors of hosts: {errors}"
+        return words
 
     def _verdict(self, live: Live) -> Verdict:
         """What it amounts to; after an interruption, what is known until then."""
@@ -308,7 +357,8 @@ class CampaignRun:
             for lane in self.lanes
             for canary in canaries_in(lane, self.target, broken)
         ]
-        planted = [name for name in worth if name in self.canaries or not self.interrupted]
+        is_cut_short = self.interrupted or self._gave_up
+        planted = [name for name in worth if name in self.canaries or not is_cut_short]
         found = {name: self.canaries.get(name, False) for name in planted}
         kept = [
             (note.listed, note.broken)
@@ -346,6 +396,18 @@ def run_campaign(
         with closing(crew), output.live(f"searching {target.name}") as live:
             run = CampaignRun(output, target, lanes, plan, known, folder, show, corpus)
             return run.run(crew, live)
+
+
+def _kind_of(job: Job) -> tuple[str, int]:
+    """What takes about as long as it, and how much of that it is."""
+    match job:
+        case Search():
+            return "Search", len(job.seeds)
+        case Plant():
+            return "Plant", len(job.canaries)
+        case WriteDown():
+            return ("WriteDown" if job.batches else "WriteDown as it is"), 1
+    return type(job).__name__, 1
 
 
 def _alternating(searches: Iterator[_Due], others: Iterator[_Due]) -> Iterator[_Due]:

@@ -19,6 +19,7 @@ from cacheproof.commands.campaign import campaign_app
 from cacheproof.commands.helping import SETTINGS, Group, add
 from cacheproof.commands.installed import connector_app, vllm_app
 from cacheproof.differential.errors import CacheproofError, InputError
+from cacheproof.interruptions import heed
 
 COMMANDS = {
     "Search": (
@@ -50,7 +51,7 @@ EXIT_CODES = {
     "3": "Void: the run proves nothing.",
     "4": "A target whose text is no known release's differs from the model and breaks no contract; "
     "of a review, decisions differ.",
-    "130": "Interrupted.",
+    "130": "Interrupted, by Ctrl-C or SIGTERM: what was found until then is printed.",
 }
 
 
@@ -143,6 +144,7 @@ def _run() -> int | None:
 
 def main() -> None:
     """Entry point: errors that are no finding end in one line and their own exit code."""
+    heed()
     try:
         _check_encoding()
         code = _run()

@@ -1,23 +1,15 @@
 """Where output goes: reports to standard output, progress and errors to standard error."""
 
 import json
+import re
 import sys
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
 import msgspec
 from rich.console import Console, ConsoleOptions, RenderableType
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-)
 from rich.segment import Segment
 from rich.text import Text
 from typer import Exit
@@ -29,16 +21,18 @@ from cacheproof.differential.search.verdict import INTERRUPTED, VOID
 from cacheproof.differential.traces.wording import visible, visible_line
 from cacheproof.formats.result import Report, Result
 from cacheproof.formats.writing import Formats
+from cacheproof.progress import Live
 from cacheproof.verdicts.line import VerdictLine, of_trouble
 
 JSON_SCHEMA = 1
 TO_STDOUT = "-"
 OR_STDOUT = ", or - for standard output"
-LINE_SECONDS = 10.0
+FILLING = re.compile(r" +(?=\n)")
 
 
 class VisibleConsole(Console):
-    """Shows control characters of texts instead of sending them to the terminal."""
+    """Shows control characters of texts instead of sending them to the terminal; where there is
+    none, no line ends in the spaces that fill it up there."""
 
     def render_str(self, text: str, **settings: Any) -> Text:
         """A string as it is measured and rendered."""
@@ -53,6 +47,11 @@ class VisibleConsole(Console):
             shown = visible(renderable.plain)
             renderable = renderable if shown == renderable.plain else renderable.blank_copy(shown)
         return super().render(renderable, options)
+
+    def _render_buffer(self, buffer: Iterable[Segment]) -> str:
+        """What is written. Rich has no public place between a table's cells and the file."""
+        text = super()._render_buffer(buffer)
+        return text if self.is_terminal else FILLING.sub("", text)
 
 
 class Output:
@@ -86,6 +85,7 @@ class Output:
         self._verdict: VerdictLine | None = None
         self._annotates = not is_page and json_to != TO_STDOUT
         self._found: list[Result] = []
+        self._live: Live | None = None
         self.verbose = verbose
         self.report = VisibleConsole(quiet=json_to == TO_STDOUT, highlight=False, markup=False)
         self.progress = VisibleConsole(stderr=True, highlight=False, markup=False)
@@ -188,89 +188,21 @@ class Output:
         write_file("--json", self._json_to, f"{text}\n".encode(), OR_STDOUT)
 
     @contextmanager
-    def bar(self, what: str, total: int | None) -> Iterator[Any]:
-        """A progress bar, or a line now and then where there is no terminal.
-
-        Yields a function that advances it.
-        """
-        if not self.progress.is_terminal:
-            yield self._lines(what, total)
+    def live(self, what: str) -> Iterator[Live]:
+        """While a long work goes on: yields what it is to tell how far it is. Within another it
+        takes the place of that one until it ends."""
+        if self._live is not None:
+            with self._live.phase(what):
+                yield self._live
             return
-        columns = (
-            SpinnerColumn(),
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-        )
-        with Progress(*columns, console=self.progress, transient=True) as progress:
-            task = progress.add_task(visible_line(what), total=total)
-            yield lambda count=1: progress.advance(task, count)
-
-    @contextmanager
-    def live(self, what: str) -> Iterator["Live"]:
-        """What a long work says of itself while it goes on."""
-        live = Live(self.progress, what)
+        self._live = Live(self.progress)
+        self._live.start()
         try:
-            yield live
+            with self._live.phase(what):
+                yield self._live
         finally:
-            live.close()
-
-    def _lines(self, what: str, total: int | None) -> Callable[..., None]:
-        """What advances a bar that is shown as lines."""
-        self.say(what)
-        done, told = 0, time.monotonic()
-
-        def advance(count: int = 1) -> None:
-            nonlocal done, told
-            done += count
-            if time.monotonic() - told >= LINE_SECONDS:
-                told = time.monotonic()
-                self.say(f"{what}: {done:,}" + (f" of {total:,}" if total else ""))
-
-        return advance
-
-
-class Live:
-    """One line that says how far a work has come: kept up to date on a terminal, else said anew now
-    and then."""
-
-    def __init__(self, console: Console, what: str) -> None:
-        self._console = console
-        self._told = time.monotonic()
-        self._status = None
-        if console.is_terminal:
-            self._status = console.status(Text(what, overflow="ellipsis", no_wrap=True))
-            self._status.start()
-        else:
-            self._say(what)
-
-    def show(self, text: str) -> None:
-        """Say it, where it is time to."""
-        if self._status is not None:
-            self._status.update(Text(text, overflow="ellipsis", no_wrap=True))
-        elif time.monotonic() - self._told >= LINE_SECONDS:
-            self._told = time.monotonic()
-            self._say(text)
-
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Leave the terminal to a report."""
-        if self._status is not None:
-            self._status.stop()
-        try:
-            yield
-        finally:
-            if self._status is not None:
-                self._status.start()
-
-    def close(self) -> None:
-        """Take the line away."""
-        if self._status is not None:
-            self._status.stop()
-
-    def _say(self, text: str) -> None:
-        self._console.print(text, style="dim", soft_wrap=True)
+            self._live.close()
+            self._live = None
 
 
 def _escaped(text: str) -> str:

@@ -19,11 +19,11 @@ from cacheproof.differential.judges.rules import SCHEDULER
 from cacheproof.differential.search.explore.job import SUBJECTS, Report, Task, run
 from cacheproof.differential.search.explore.scope import ManagerScope, SchedulerScope, Scope
 from cacheproof.differential.search.explore.scopes import SCOPES
-from cacheproof.differential.search.explore.table_job import TableReport, TableTask
+from cacheproof.differential.search.explore.table_job import COMPONENT, TableReport, TableTask
 from cacheproof.differential.search.explore.table_job import run as run_table
 from cacheproof.differential.search.explore.tables import TableScope
 from cacheproof.differential.search.known import KnownFault
-from cacheproof.differential.search.verdict import HOLDS, UNLISTED, VOID, is_unlisted
+from cacheproof.differential.search.verdict import HOLDS, INTERRUPTED, UNLISTED, VOID, is_unlisted
 from cacheproof.differential.targets.host.manager_depth import item_size
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
@@ -33,6 +33,7 @@ from cacheproof.differential.traces.manager import Add
 from cacheproof.differential.traces.scheduler import SchedulerConfig, SchedulerEvent
 from cacheproof.lane_choice import require_lanes
 from cacheproof.plan import lanes_at
+from cacheproof.progress import telling
 from cacheproof.reference.releases import SEARCHED
 from cacheproof.searching import print_listed
 from cacheproof.spec.evidence import Evidence, Outcome
@@ -43,6 +44,8 @@ AnyReport = Report | TableReport
 TARGETS = ("reference", *(f"vllm@{release}" for release in SEARCHED))
 MANAGER = "manager"
 MANAGERS = ("encoder_cache", "encoder_decoder")
+SECONDS_OF = {"encoder_cache": 4, "encoder_decoder": 3, "scheduler": 8, COMPONENT: 3}
+"""Of processor time, about, for a scope of each subject with its red twins."""
 
 
 def explore(
@@ -63,17 +66,21 @@ def explore(
         task for target in dict.fromkeys(targets) for task in _tasks(output, target, size, models)
     ]
     reports: list[AnyReport] = []
-    with output.bar("exploring", len(tasks)) as advance:
-        for several in _reports(tasks, place):
+    is_interrupted = False
+    try:
+        for several in _reports(output, tasks, place):
             reports += several
-            advance(len(several))
+    except KeyboardInterrupt:
+        is_interrupted = True
     reports.sort(key=lambda one: tasks.index(one.task))
     _annotate(reports, known)
     for one in reports:
         _print_report(output, one, folder)
     _print_evidence(output, reports)
-    code = _exit_code(reports)
+    code = INTERRUPTED if is_interrupted else _exit_code(reports)
     output.line(_closing_line(reports, code))
+    if is_interrupted:
+        output.line(f"interrupted: {len(reports)} of {len(tasks)} tables were explored until then")
     output.write_json("explore", {"models": models, **_json(reports), "exit_code": code})
     return code
 
@@ -174,15 +181,31 @@ def _tasks(
         yield TableTask(text, of_tables)
 
 
-def _reports(tasks: Sequence[Task | TableTask], place: Workplace) -> Iterator[Sequence[AnyReport]]:
+def _reports(
+    output: Output, tasks: Sequence[Task | TableTask], place: Workplace
+) -> Iterator[Sequence[AnyReport]]:
     """What comes of the tasks, as it comes. Those of a release's managers go together, since its
     process is slow to start."""
     groups: dict[tuple[str, str], list[Task | TableTask]] = {}
     for task in tasks:
         is_alone = isinstance(task, TableTask) or task.target.startswith("reference")
         groups.setdefault((task.target, task.subject if is_alone else ""), []).append(task)
-    for _, several in place.results(_run, list(groups.values())):
-        yield several
+    named = [f"{_name(some)} of {some[0].target}" for some in groups.values()]
+    expected = [float(sum(map(_seconds, some))) for some in groups.values()]
+    with output.live("exploring") as live:
+        several = list(groups.values())
+        for number, reports in telling(live, place, _run, several, named, expected):
+            live.say(f"explored: {named[number]}")
+            yield reports
+
+
+def _name(tasks: Sequence[Task | TableTask]) -> str:
+    return " and ".join(one.subject for one in tasks)
+
+
+def _seconds(task: Task | TableTask) -> int:
+    """About how much processor time a task takes."""
+    return SECONDS_OF[task.subject] * len(task.scopes)
 
 
 def _run(tasks: Sequence[Task | TableTask]) -> Sequence[AnyReport]:

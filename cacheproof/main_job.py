@@ -1,7 +1,7 @@
 """The main job: real releases searched over fixed seeds, one evidence table, one exit code."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from rich.table import Table
 from cacheproof.console import Output
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.lanes.all_lanes import LANES
-from cacheproof.differential.search.gallery.kill_matrix import kill_matrix
+from cacheproof.differential.search.gallery.kill_matrix import Killed, Killing, kill_matrix
 from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.search.verdict import (
     HOLDS,
@@ -27,6 +27,7 @@ from cacheproof.fault_table import ShownFault, print_faults, shown_faults
 from cacheproof.formats import searched
 from cacheproof.formats.searched import Subject
 from cacheproof.plan import Plan
+from cacheproof.progress import telling
 from cacheproof.reference.releases import SEARCHED
 from cacheproof.registering import Register
 from cacheproof.searching import (
@@ -129,8 +130,16 @@ def _part_of(seeds: range, part: str) -> range:
 
 def gallery(output: Output, place: Workplace) -> int:
     """Print the kill matrix. 0: every variant is caught; 3: one survives."""
-    with output.bar("running faulty variants", None):
-        matrix = kill_matrix(results=place.results)
+    with output.live("running faulty variants") as live:
+
+        def results(
+            run: Callable[[Killing], Killed], jobs: Sequence[Killing]
+        ) -> Iterator[tuple[int, Killed]]:
+            abouts = [f"{len(job.places)} variants" for job in jobs]
+            expected = [float(len(job.places)) for job in jobs]
+            yield from telling(live, place, run, jobs, abouts, expected)
+
+        matrix = kill_matrix(results=results)
     output.line(matrix.to_markdown().rstrip("\n"))
     if missing := missing_media_libraries():
         output.line(f"not run: variants of the media hash, without {', '.join(missing)}")

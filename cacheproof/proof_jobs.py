@@ -49,8 +49,10 @@ class Piece:
 @dataclass(frozen=True)
 class Job:
     """Pieces that are proved in one process, since what they have in common is proved once; and
-    about how long each takes: the longest jobs are begun first."""
+    about how much processor time each takes: the longest jobs are begun first. `about` says in
+    words what is proved."""
 
+    about: str
     seconds_of_piece: int
     run: Callable[[Sequence["Text"]], list[Evidence]]
     pieces: tuple[Piece, ...]
@@ -84,17 +86,26 @@ def jobs_for(wanted: Sequence[Tree | None], seed: int) -> Iterator[Job]:
         texts = texts_of(name, sources(name, wanted))
         for family in families(one for one in texts if one.release is not None or None in wanted):
             pieces = tuple(Piece(_digest(one, seed), one) for one in family)
-            yield Job(SECONDS_OF_TEXT[name], partial(prove_texts, seed=seed), pieces)
+            about = f"{name} of {_few([one.targets[0] for one in family])}"
+            yield Job(about, SECONDS_OF_TEXT[name], partial(prove_texts, seed=seed), pieces)
     if None in wanted:
-        yield Job(40, partial(_prove_keys, seed), (Piece(digest_of("keys", str(seed))),))
+        piece = Piece(digest_of("keys", str(seed)))
+        yield Job("keys of the reference", 40, partial(_prove_keys, seed), (piece,))
     for one in wanted:
         if one is not None and one.is_release and one.release.version in KEYED_RELEASES:
             piece = Piece(_digest_of_keys(one.release, seed))
-            yield Job(15, partial(_prove_keys_of, one.release.version, seed), (piece,))
-    yield Job(1, partial(_prove_lemmas, seed), (Piece(digest_of("lemmas", str(seed))),))
+            prove_keys = partial(_prove_keys_of, one.release.version, seed)
+            yield Job(f"keys of {one.name}", 15, prove_keys, (piece,))
+    yield Job("lemmas", 1, partial(_prove_lemmas, seed), (Piece(digest_of("lemmas", str(seed))),))
     if None in wanted:
         for name in (text.ENCODER_CACHE, text.ENCODER_DECODER_CACHE):
-            yield Job(20, partial(_search, name), (Piece(digest_of("crosshair", name)),))
+            piece = Piece(digest_of("crosshair", name))
+            yield Job(f"{name} searched by CrossHair", 20, partial(_search, name), (piece,))
+
+
+def _few(names: Sequence[str]) -> str:
+    """The first of some names, and how many there are more."""
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
 
 
 def _digest(text: "Text", seed: int) -> str:

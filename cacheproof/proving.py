@@ -1,6 +1,7 @@
 """The command prove: what is proved of which text, in one evidence table."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections import Counter
+from collections.abc import Container, Iterable, MutableMapping, Sequence, Set
 from dataclasses import asdict
 from importlib import metadata
 
@@ -10,11 +11,19 @@ from cacheproof import evidence_page
 from cacheproof.console import Output
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search.known import KnownFault
-from cacheproof.differential.search.verdict import HOLDS, UNLISTED, VOID
+from cacheproof.differential.search.verdict import HOLDS, INTERRUPTED, UNLISTED, VOID
 from cacheproof.formats import proved
 from cacheproof.kept_proofs import KeptProofs
+from cacheproof.progress import telling
 from cacheproof.proof_jobs import Job, Piece, jobs_for
-from cacheproof.proof_targets import CHECKOUT, REFERENCE, announced, refuse_changed, wanted_trees
+from cacheproof.proof_targets import (
+    CHECKOUT,
+    REFERENCE,
+    Tree,
+    announced,
+    refuse_changed,
+    wanted_trees,
+)
 from cacheproof.spec.evidence import Evidence, Outcome
 from cacheproof.workplace import Workplace
 
@@ -41,22 +50,18 @@ def prove(
     wanted = wanted_trees(targets, output)
     say = output.say if markdown else output.line
     told = {one.name: announced(one, say) for one in wanted if one is not None}
-    for one in wanted:
-        if one is not None and one.name.startswith(CHECKOUT):
-            refuse_changed(one)
+    refuse_all_changed(wanted, output)
     promised = {one.name: one.promises for one in wanted if one is not None}
     names = {REFERENCE, *promised} if None in wanted else {*promised}
     jobs = list(jobs_for(wanted, seed))
     kept = KeptProofs.locate(output.say)
     found = {} if fresh else proved_before(jobs, kept)
     before = sum(len(rows) for rows in found.values())
-    interruption: KeyboardInterrupt | None = None
+    is_interrupted = False
     try:
-        for piece, of_piece in proved_now(jobs, found, output, place):
-            kept.keep(piece.digest, of_piece)
-            found[piece] = of_piece
-    except KeyboardInterrupt as heard:
-        interruption = heard
+        prove_now(jobs, found, kept, output, place)
+    except KeyboardInterrupt:
+        is_interrupted = True
     rows = [
         row
         for job in jobs
@@ -67,15 +72,15 @@ def prove(
     listings = ((row, listing(row, known, promised.get(row.target))) for row in rows)
     listed = {row: fault for row, fault in listings if fault is not None}
     for one in wanted:
-        output.found(proved.result_of(one, rows, listed, is_interrupted=interruption is not None))
-    if interruption is not None:
-        raise interruption
-    code = exit_code(rows, listed.keys())
+        output.found(proved.result_of(one, rows, listed, is_interrupted=is_interrupted))
+    code = INTERRUPTED if is_interrupted else exit_code(rows, listed.keys())
     if markdown:
         output.line(evidence_page.markdown(rows, _tools()))
     else:
         _print(output, rows, listed.keys())
         output.line(_closing_line(rows, listed.keys(), before, code))
+    if is_interrupted:
+        say(left_out(jobs, found))
     output.write_json(
         "prove",
         {
@@ -89,25 +94,59 @@ def prove(
     return code
 
 
+def refuse_all_changed(trees: Iterable[Tree | None], output: Output) -> None:
+    """Refuse checkouts of which another module changes a class that is proved.
+
+    Raises:
+        InputError: it does; or the checkout cannot be read or imported.
+    """
+    for one in trees:
+        if one is not None and one.name.startswith(CHECKOUT):
+            with output.live(f"importing {one.name}, to see that what is proved is what runs"):
+                refuse_changed(one)
+
+
 def proved_before(jobs: Iterable[Job], kept: KeptProofs) -> dict[Piece, list[Evidence]]:
     """The pieces whose proofs are kept, with their rows."""
     found = {piece: kept.rows(piece.digest) for job in jobs for piece in job.pieces}
     return {piece: rows for piece, rows in found.items() if rows is not None}
 
 
-def proved_now(
+def prove_now(
     jobs: Iterable[Job],
-    found: Mapping[Piece, object],
+    found: MutableMapping[Piece, list[Evidence]],
+    kept: KeptProofs,
     output: Output,
     place: Workplace,
-) -> Iterator[tuple[Piece, list[Evidence]]]:
-    """What comes of the pieces that are not found, the longest jobs first."""
+) -> None:
+    """Prove the pieces that are not found, the longest jobs first. What comes of a job is found,
+    kept and told as soon as it ends, so an interruption costs no more than what is under way."""
     due = [one for one in (job.without(found) for job in jobs) if one.pieces]
     due.sort(key=lambda job: -job.seconds)
-    with output.bar("proving", len(due)) as advance:
-        for number, evidence in place.results(Job.evidence, due):
-            yield from due[number].by_piece(evidence)
-            advance(1)
+    abouts, expected = [job.about for job in due], [float(job.seconds) for job in due]
+    with output.live("proving") as live:
+        ended = telling(live, place, Job.evidence, due, abouts, expected)
+        for number, evidence in ended:
+            for piece, rows in due[number].by_piece(evidence):
+                kept.keep(piece.digest, rows)
+                found[piece] = rows
+            live.say(f"proved: {abouts[number]}: {_counted(evidence)}")
+
+
+def _counted(rows: Sequence[Evidence]) -> str:
+    """How many rows came out how."""
+    counts = Counter(row.outcome for row in rows)
+    return ", ".join(f"{count} {outcome}" for outcome, count in counts.items()) or "no row"
+
+
+def left_out(jobs: Iterable[Job], found: Container[Piece]) -> str:
+    """What an interruption has left unproved."""
+    pieces = [piece for job in jobs for piece in job.pieces]
+    left = [job.about for job in jobs if any(piece not in found for piece in job.pieces)]
+    return (
+        f"interrupted: {len(pieces) - sum(one not in found for one in pieces)} of {len(pieces)} "
+        f"texts were proved until then, and are kept; not proved: {', '.join(left)}"
+    )
 
 
 # what came of it
@@ -162,7 +201,8 @@ def _closing_line(rows: Sequence[Evidence], listed: Set[Evidence], before: int, 
 def _print(output: Output, rows: Sequence[Evidence], listed: Set[Evidence]) -> None:
     """What holds, in a line for each class of a target and method, or whole where that is asked
     for; and all that does not."""
-    (_print_all if output.verbose else _print_sums)(output, rows)
+    if rows:
+        (_print_all if output.verbose else _print_sums)(output, rows)
     for row in rows:
         if row.outcome is not Outcome.HOLDS:
             word = "listed" if row in listed else "not listed"

@@ -49,9 +49,10 @@ class Register:
         wanted = reference_for(target) if needed else None
         with (
             closing(wanted) if wanted is not None else nullcontext() as reference,
-            output.bar(f"{target.name}: traces of the register", len(records)) as advance,
+            output.live(f"{target.name}: traces of the register") as live,
         ):
             day = register_file.day_of(time.time())
+            advance = live.counter(len(records))
             return corpus.run(target, lanes, records, reference, day, advance)
 
     def take(self, output: Output, verdict: Verdict, ran: Corpus) -> None:

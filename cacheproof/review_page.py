@@ -8,7 +8,7 @@ that is longer than any in it.
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from cacheproof.differential.search.verdict import HOLDS, UNLISTED, VOID
+from cacheproof.differential.search.verdict import HOLDS, INTERRUPTED, UNLISTED, VOID
 from cacheproof.differential.search.weighing import PartedGroup, Tally
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.differential.traces.wording import constructor, visible_line
@@ -87,6 +87,8 @@ def _head(review: Review) -> Iterator[str]:
 
 def _verdict(review: Review) -> str:
     match review.exit_code:
+        case code if code == INTERRUPTED:
+            return "Interrupted: this is what was found until then."
         case code if code == UNLISTED:
             return "Worse: head breaks what base keeps."
         case code if code == VOID:

@@ -1,14 +1,14 @@
 """What is proved of head's text and was not of base's, and the other way."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from cacheproof.console import Output
 from cacheproof.differential.errors import InputError
 from cacheproof.kept_proofs import KeptProofs
-from cacheproof.proof_jobs import Job, jobs_for
-from cacheproof.proof_targets import CHECKOUT, REFERENCE, refuse_changed, wanted_trees
-from cacheproof.proving import proved_before, proved_now
+from cacheproof.proof_jobs import Job, Piece, jobs_for
+from cacheproof.proof_targets import REFERENCE, wanted_trees
+from cacheproof.proving import left_out, prove_now, proved_before, refuse_all_changed
 from cacheproof.spec.evidence import Evidence, Outcome
 from cacheproof.workplace import Workplace
 
@@ -47,6 +47,7 @@ class ProofReview:
     changes: tuple[ProofChange, ...] = ()
     proved_on_both: int = 0
     unread: tuple[str, ...] = field(default=())
+    is_interrupted: bool = False
 
     @property
     def gained(self) -> list[ProofChange]:
@@ -72,9 +73,7 @@ def review_proofs(output: Output, base: str, head: str, place: Workplace) -> Pro
     that is kept proved costs nothing."""
     try:
         trees = wanted_trees([base, head], output)
-        for tree in trees:
-            if tree is not None and tree.name.startswith(CHECKOUT):
-                refuse_changed(tree)
+        refuse_all_changed(trees, output)
         base, head = (REFERENCE if tree is None else tree.name for tree in trees)
         jobs = [_differing(job, {base, head}) for job in jobs_for(trees, SEED)]
     except InputError as reason:
@@ -82,13 +81,29 @@ def review_proofs(output: Output, base: str, head: str, place: Workplace) -> Pro
     jobs = [job for job in jobs if job.pieces]
     kept = KeptProofs.locate(output.say)
     found = proved_before(jobs, kept)
-    for piece, rows in proved_now(jobs, found, output, place):
-        kept.keep(piece.digest, rows)
-        found[piece] = rows
-    told = [row for job in jobs for piece in job.pieces for row in piece.told(found[piece])]
+    is_interrupted = False
+    try:
+        prove_now(jobs, found, kept, output, place)
+    except KeyboardInterrupt:
+        is_interrupted = True
+    pieces = [piece for job in jobs for piece in job.pieces]
+    halves = {_subject(piece) for piece in pieces if piece not in found}
+    told = [
+        row for piece in pieces if _subject(piece) not in halves for row in piece.told(found[piece])
+    ]
     of_base = {_place(row): row for row in told if row.target == base}
     of_head = {_place(row): row for row in told if row.target == head}
-    return weighed(of_base, of_head)
+    done = weighed(of_base, of_head)
+    if not is_interrupted:
+        return done
+    return replace(done, unread=(*done.unread, left_out(jobs, found)), is_interrupted=True)
+
+
+def _subject(piece: Piece) -> str:
+    """The class that a piece is about. What one side's text keeps says nothing of a change before
+    the other's is asked."""
+    assert piece.text is not None
+    return piece.text.kind
 
 
 def _differing(job: Job, both: set[str]) -> Job:
@@ -98,7 +113,7 @@ def _differing(job: Job, both: set[str]) -> Job:
         for one in job.pieces
         if one.text is not None and 0 < len(both.intersection(one.text.targets)) < len(both)
     )
-    return Job(job.seconds_of_piece, job.run, tuple(pieces))
+    return replace(job, pieces=tuple(pieces))
 
 
 def _place(row: Evidence) -> tuple[str, str]:

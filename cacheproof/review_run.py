@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from cacheproof.console import Live, Output
@@ -32,8 +33,9 @@ from cacheproof.differential.search.paired import (
 from cacheproof.differential.search.weighing import PartedGroup, Tally
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.traces.trace import Trace
+from cacheproof.progress import Reckoning
 from cacheproof.searchers import crew_for_both
-from cacheproof.workers import done_among
+from cacheproof.workers import done_among, timed
 from cacheproof.workplace import AnyCrew, Workplace
 
 PART_SEEDS = 5
@@ -47,12 +49,13 @@ LOST = "a worker process ended before its work was done: was it killed, or out o
 @dataclass
 class Ran:
     """What came of the traces; `planted` says which faults were found that were planted in head.
-    `stopped`: the seconds were up before the seeds."""
+    `stopped`: the seconds were up before the seeds; `interrupted`: somebody wanted no more."""
 
     pairs: list[Pair] = field(default_factory=list)
     planted: dict[str, bool] = field(default_factory=dict)
     errors: list[str] = field(default_factory=list)
     stopped: bool = False
+    interrupted: bool = False
 
     @property
     def calls(self) -> int:
@@ -99,20 +102,32 @@ class ReviewRun:
             RunKept(*map(tuple, zip(*named[first : first + KEPT_AT_ONCE], strict=True)))
             for first in range(0, len(named), KEPT_AT_ONCE)
         ]
-        jobs = itertools.chain(
-            of_kept,
-            self._showing(lanes, seeds, known),
-            _in_turns(searches(), _plants(lanes, self.head)),
-        )
-        for _, outcome in self._done(jobs, ran.told):
-            match outcome:
-                case str():
-                    ran.errors.append(outcome)
-                case dict():
-                    ran.planted |= outcome
-                case list():
-                    ran.pairs += outcome
-        ran.planted = {name: ran.planted.get(name, False) for name in self._worth(lanes, ran)}
+        showing = list(self._showing(lanes, seeds, known))
+        plants = list(_plants(lanes, self.head))
+        beside: list[PairJob] = [*of_kept, *showing]
+        jobs = itertools.chain(beside, _in_turns(searches(), iter(plants)))
+        until = None if seconds is None else begun + seconds
+        reckoning = Reckoning(begun)
+        reckoning.planned["RunKept"] = len(named)
+        reckoning.planned["PlantInHead"] = sum(len(one.canaries) for one in plants)
+        reckoning.planned["RunSeeds"] = sum(len(one.seeds) for one in showing)
+        if until is None:
+            reckoning.planned["RunSeeds"] += len(lanes) * len(seeds)
+        try:
+            for _, outcome in self._done(jobs, ran.told, reckoning, until):
+                match outcome:
+                    case str():
+                        ran.errors.append(outcome)
+                    case dict():
+                        ran.planted |= outcome
+                    case list():
+                        ran.pairs += outcome
+        except KeyboardInterrupt:
+            ran.interrupted = True
+            ran.stopped = True
+        worth = self._worth(lanes, ran)
+        asked = [name for name in worth if name in ran.planted or not ran.interrupted]
+        ran.planted = {name: ran.planted.get(name, False) for name in asked}
         return ran
 
     def _worth(self, lanes: Sequence[Lane], ran: Ran) -> Iterator[str]:
@@ -128,24 +143,28 @@ class ReviewRun:
             if canaries_in(lane, self.head) and telling_apart(lane, self.base, self.head):
                 yield difference_in(lane)
 
-    def small(self, groups: Sequence[PartedGroup], brought: Sequence[Tally]) -> list[str]:
-        """Make a trace of each small, and put it there. Returns what broke on the way."""
+    def small(self, ran: Ran, groups: Sequence[PartedGroup], brought: Sequence[Tally]) -> None:
+        """Make a trace of each small, and put it there."""
         jobs: list[tuple[PairJob, PartedGroup | Tally]] = [
             *((ShrinkBreak(one.shortest, one.broken), one) for one in brought),
             *((ShrinkParting(one.shortest, one.parted, one.change), one) for one in groups),
         ]
-        outcomes = self._done((job for job, _ in jobs), lambda: "making traces small")
-        errors = []
-        for (_, about), (_, outcome) in zip(jobs, outcomes, strict=True):
-            if isinstance(outcome, str):
-                errors.append(outcome)
-            else:
-                about.small = outcome
-        return errors
+        reckoning = Reckoning(time.monotonic())
+        for job, _ in jobs:
+            reckoning.planned[type(job).__name__] += 1
+        outcomes = self._done((job for job, _ in jobs), lambda: "making traces small", reckoning)
+        try:
+            for (_, about), (_, outcome) in zip(jobs, outcomes, strict=True):
+                if isinstance(outcome, str):
+                    ran.errors.append(outcome)
+                else:
+                    about.small = outcome
+        except KeyboardInterrupt:
+            ran.interrupted = True
 
     def _showing(
         self, lanes: Sequence[Lane], seeds: Sequence[int], known: Sequence[KnownFault]
-    ) -> Iterator[PairJob]:
+    ) -> Iterator[RunSeeds]:
         """The seeds that show listed faults of either release and are not among `seeds`."""
         listed = [showing_seeds(known, one.release) for one in (self.base, self.head)]
         for lane in lanes:
@@ -154,9 +173,13 @@ class ReviewRun:
                 yield RunSeeds(lane, tuple(sorted(own)))
 
     def _done(
-        self, jobs: Iterable[PairJob], told: Callable[[], str]
+        self,
+        jobs: Iterable[PairJob],
+        told: Callable[[], str],
+        reckoning: Reckoning,
+        until: float | None = None,
     ) -> Iterator[tuple[PairJob, Any]]:
-        """Each job with its outcome, in the order of the jobs."""
+        """Each job with its outcome, in the order of the jobs; further jobs come `until` then."""
         waiting: dict[int, tuple[PairJob, Any]] = {}
         under_way: dict[Future[Any], tuple[int, PairJob]] = {}
         numbered = enumerate(jobs)
@@ -165,18 +188,22 @@ class ReviewRun:
             room = self.crew.number * (1 + AHEAD) - len(under_way)
             for number, job in itertools.islice(numbered, room):
                 try:
-                    under_way[self.crew.submit(paired.work, job)] = number, job
+                    under_way[self.crew.submit(partial(timed, paired.work), job)] = number, job
                 except BrokenProcessPool:
                     waiting[number] = job, LOST
             for future in done_among(under_way) if under_way else ():
                 number, job = under_way.pop(future)
-                waiting[number] = job, _outcome(future)
+                outcome, seconds = _outcome(future)
+                waiting[number] = job, outcome
+                reckoning.took(type(job).__name__, _units(job), seconds)
             if due not in waiting and not under_way:
                 return
             while due in waiting:
                 yield waiting.pop(due)
                 due += 1
-            self.live.show(f"{self.base.name} and {self.head.name}: {told()}")
+            now = time.monotonic()
+            at_least = 0.0 if until is None else max(0.0, until - now)
+            self.live.show(told(), *reckoning.told(now, self.crew.number, at_least))
 
 
 def working(
@@ -189,12 +216,26 @@ def working(
             do(ReviewRun(base, head, crew, live))
 
 
-def _outcome(future: "Future[Any]") -> Any:
-    """What came of a job; a worker that ended is an error like one of its target."""
+def _units(job: PairJob) -> int:
+    """How much a job is, beside others of its kind."""
+    match job:
+        case RunSeeds():
+            return len(job.seeds)
+        case RunKept():
+            return len(job.names)
+        case PlantInHead():
+            return len(job.canaries)
+    return 1
+
+
+def _outcome(future: "Future[Any]") -> tuple[Any, float]:
+    """What came of a job, and how long it took; a worker that ended is an error like one of its
+    target."""
     try:
-        return future.result()
+        outcome: tuple[Any, float] = future.result()
     except BrokenProcessPool:
-        return LOST
+        return LOST, 0.0
+    return outcome
 
 
 def _parts(lanes: Sequence[Lane], seeds: Sequence[int]) -> Iterator[tuple[Lane, tuple[int, ...]]]:
@@ -204,7 +245,7 @@ def _parts(lanes: Sequence[Lane], seeds: Sequence[int]) -> Iterator[tuple[Lane, 
             yield lane, tuple(seeds[first : first + PART_SEEDS])
 
 
-def _plants(lanes: Sequence[Lane], head: Target) -> Iterator[PairJob]:
+def _plants(lanes: Sequence[Lane], head: Target) -> Iterator[PlantInHead]:
     for lane in lanes:
         expected = canaries_in(lane, head)
         for first in range(0, len(expected), CANARIES_AT_ONCE):

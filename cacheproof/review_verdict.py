@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 
-from cacheproof.differential.search.verdict import FROM_MODEL, HOLDS, UNLISTED, VOID
+from cacheproof.differential.search.verdict import FROM_MODEL, HOLDS, INTERRUPTED, UNLISTED, VOID
 from cacheproof.differential.search.weighing import PartedGroup, Tally
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.review_proofs import ProofReview
@@ -40,6 +40,11 @@ class Review:
     tallies: Sequence[Tally]
     proofs: ProofReview
     skipped: list[str] = field(default_factory=list)
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether the page has what was found until somebody wanted no more."""
+        return self.ran.interrupted or self.proofs.is_interrupted
 
     @property
     def parted(self) -> int:
@@ -99,7 +104,10 @@ class Review:
 
     @property
     def exit_code(self) -> int:
-        """1 where head breaks what base keeps, 3 when void, 4 where decisions differ, else 0."""
+        """1 where head breaks what base keeps, 3 when void, 4 where decisions differ, else 0; 130
+        after an interruption."""
+        if self.is_interrupted:
+            return INTERRUPTED
         if self.worse or self.proofs.refuted:
             return UNLISTED
         if self.void_because:
@@ -123,6 +131,7 @@ class Review:
             "planted": self.ran.planted,
             "void_because": self.void_because,
             "not_looked_at": self.skipped,
+            "interrupted": self.is_interrupted,
             "exit_code": self.exit_code,
         }
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from cacheproof.announcing import has_text_of_its_own
+from cacheproof.announcing import has_text_of_its_own, start
 from cacheproof.console import Output
 from cacheproof.differential.findings.finding_file import load as load_finding
 from cacheproof.differential.lanes.lane import Lane
@@ -19,7 +19,7 @@ from cacheproof.formats.reviewed import result_of
 from cacheproof.lane_choice import lanes_for_both, require_lanes
 from cacheproof.plan import lanes_at, seed_range
 from cacheproof.review_page import SHOWN_MAX, code, markdown
-from cacheproof.review_proofs import review_proofs
+from cacheproof.review_proofs import ProofReview, review_proofs
 from cacheproof.review_run import Ran, ReviewRun, working
 from cacheproof.review_verdict import Review, Side
 from cacheproof.workplace import Workplace
@@ -58,7 +58,7 @@ def review(
         closing(resolve(head_text, report=output.say)) as head,
     ):
         for target in (base, head):
-            assert target.protocol  # it starts, or there is one line to be said
+            start(output, target)
         share_libraries(base, head)
         lanes, left_out = lanes_for_both(asked, base, head, output)
         for line in (*base.announcement, *head.announcement):
@@ -75,9 +75,10 @@ def review(
                 ran,
                 parted_groups(ran.pairs),
                 tallies(ran.pairs, known, base.release, head.release),
-                review_proofs(output, base_text, head_text, place),
+                _proofs(output, base_text, head_text, place, ran),
             )
-            ran.errors += run.small(one.groups[:SHOWN_MAX], one.brought[:SHOWN_MAX])
+            if not one.is_interrupted:
+                run.small(ran, one.groups[:SHOWN_MAX], one.brought[:SHOWN_MAX])
             found.append(one)
 
         working(output, base, head, place, do)
@@ -87,6 +88,13 @@ def review(
     output.line(markdown(done))
     output.write_json("review", done.to_json())
     return done.exit_code
+
+
+def _proofs(output: Output, base: str, head: str, place: Workplace, ran: Ran) -> ProofReview:
+    """What is proved of both, unless nobody waits for it any more."""
+    if ran.interrupted:
+        return ProofReview(unread=("interrupted before anything was proved",))
+    return review_proofs(output, base, head, place)
 
 
 def _kept_traces(
@@ -134,6 +142,8 @@ def _skipped(
     depths = ", ".join(dict.fromkeys(lane.depth for lane in lanes))
     searched = f"{done.seeds}, at these depths: {depths}"
     yield f"All but {searched}; no real engine, no other release."
+    if done.is_interrupted:
+        yield "Interrupted: what was not run, proved or made small until then."
     if done.ran.stopped:
         yield "Another run may stop at another seed."
     if left_out:

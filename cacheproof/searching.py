@@ -1,19 +1,20 @@
 """The commands that search and replay: fuzz, diff, replay."""
 
+import time
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
 from rich.table import Table
 
-from cacheproof.announcing import announce, has_text_of_its_own
+from cacheproof.announcing import announce, has_text_of_its_own, start
 from cacheproof.campaigning import run_campaign
 from cacheproof.console import Output
 from cacheproof.differential.findings import finding_file, report
 from cacheproof.differential.findings.finding import Finding
 from cacheproof.differential.search.diff import Parting, Partings, find_partings
 from cacheproof.differential.search.known import KnownFault
-from cacheproof.differential.search.verdict import FROM_MODEL, HOLDS, UNLISTED, Verdict
+from cacheproof.differential.search.verdict import FROM_MODEL, HOLDS, INTERRUPTED, UNLISTED, Verdict
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import resolve, share_libraries
@@ -37,7 +38,7 @@ def judge_target(
     """Search a target by a plan with all workers, print what is not listed as it is found, and
     plant this campaign's faults. The traces of the register are run before, and it takes what is
     found. Raises HarnessError when the target does not start."""
-    assert target.protocol  # it starts, or there is one line to be said
+    start(output, target)
     lanes = lanes_for(plan.lanes, target, output)
     told = announce(output, target, compared=plan.with_reference)
 
@@ -184,8 +185,8 @@ def diff(output: Output, left_text: str, right_text: str, depth: str | None, sec
         closing(resolve(left_text, report=output.say)) as left,
         closing(resolve(right_text, report=output.say)) as right,
     ):
-        assert left.protocol
-        assert right.protocol
+        for target in (left, right):
+            start(output, target)
         share_libraries(left, right)
         lanes, _ = lanes_for_both(asked, left, right, output)
         with_reference = any(isinstance(target, ReferenceTarget) for target in (left, right))
@@ -193,8 +194,15 @@ def diff(output: Output, left_text: str, right_text: str, depth: str | None, sec
             target.name: announce(output, target, compared=with_reference)
             for target in (left, right)
         }
-        with output.bar(f"comparing {left.name} and {right.name}", None) as advance:
-            found = find_partings(left, right, lanes, seconds, advance)
+        with output.live(f"comparing {left.name} and {right.name}") as live:
+            began = time.monotonic()
+
+            def tell(found: Partings) -> None:
+                words = f"{found.traces:,} traces, {found.apart:,} of them part"
+                spent = time.monotonic() - began
+                live.show(words, min(1.0, spent / seconds), max(0.0, seconds - spent))
+
+            found = find_partings(left, right, lanes, seconds, tell)
     for parting in found.partings:
         output.line(f"in lane {parting.lane} at {parting.difference.sentence}")
         for line in _explanation(parting, found):
@@ -224,8 +232,12 @@ def diff(output: Output, left_text: str, right_text: str, depth: str | None, sec
                 for parting in found.partings
             ],
             "unseen": found.unseen,
+            "interrupted": found.is_interrupted,
         },
     )
+    if found.is_interrupted:
+        output.line("interrupted: this is what was compared until then")
+        return INTERRUPTED
     if not found.apart:
         return HOLDS
     of_its_own = any(has_text_of_its_own(target) for target in (left, right))

@@ -1,8 +1,9 @@
 """`cacheproof http`: what a release's OpenAI server answers under load, beside the runner."""
 
+import itertools
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,7 +16,7 @@ from cacheproof.differential.audit.audit import Audit
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.search import known as known_faults
 from cacheproof.differential.search.known import KnownFault
-from cacheproof.differential.search.verdict import HOLDS, UNLISTED, VOID
+from cacheproof.differential.search.verdict import HOLDS, INTERRUPTED, UNLISTED, VOID
 from cacheproof.differential.serving import recorder
 from cacheproof.differential.serving.answers import Tally, Truth
 from cacheproof.differential.serving.clients import ask_all
@@ -35,7 +36,10 @@ from cacheproof.folders import folder_of
 from cacheproof.generating import told_by_child
 from cacheproof.gpu_runner.jobs import Job
 from cacheproof.plan import seed_range
+from cacheproof.progress import Live
 
+REFERENCE_SHARE, JUDGED_FROM = 0.3, 0.9
+"""Of the time that a server takes: what the reference does before, and when all are answered."""
 _ENDS_AN_ENGINE = frozenset({"SC-2", "SC-8", "SC-9", "WM-1"})
 """Of a server that died, one of these is the reason, or nothing that is listed is."""
 _PARTED = "times its caches of media had parted"
@@ -115,13 +119,39 @@ def http(
     with cache.writing():
         libraries = environment.ensure(cache, environment.SERVER, report=output.say)
     asked = Asked(output, release, libraries.overlays, requests, clients, faults, records)
-    told = []
-    for kind in models:
-        for seed in numbers:
-            told.append(_one_server(asked, kind, seed))
-            _show(output, release.version, told[-1])
-    output.write_json("http", {"target": target, "servers": [_json(one) for one in told]})
-    return _verdict(output, told)
+    servers = [(kind, seed) for kind in models for seed in numbers]
+    told: list[Told] = []
+    is_interrupted = False
+    try:
+        with output.live(f"asking servers of {target}") as live:
+            for kind, seed in servers:
+                told.append(_one_server(asked, kind, seed, _telling(live, told, servers)))
+                _show(output, release.version, told[-1])
+    except KeyboardInterrupt:
+        is_interrupted = True
+    output.write_json(
+        "http",
+        {
+            "target": target,
+            "servers": [_json(one) for one in told],
+            "interrupted": is_interrupted,
+        },
+    )
+    code = _verdict(output, told)
+    if not is_interrupted:
+        return code
+    output.line(f"interrupted: {len(told)} of {len(servers)} servers were asked until then")
+    return INTERRUPTED
+
+
+def _telling(
+    live: Live, told: Sequence[Told], servers: Sequence[tuple[ServedModel, int]]
+) -> Callable[[str, float], None]:
+    """What is told how far one server is: what it does, and its share from 0 to 1."""
+    done = len(told)
+    kind, seed = servers[done]
+    of = f"{kind}, seed {seed}, server {done + 1} of {len(servers)}"
+    return lambda what, share: live.count(done + share, len(servers), f"{of}: {what}")
 
 
 def _verdict(output: Output, told: Sequence[Told]) -> int:
@@ -193,8 +223,11 @@ def _model(name: str) -> ServedModel:
     raise InputError(f"--model {name}: expected one of {', '.join(MODELS)}")
 
 
-def _one_server(asked: Asked, model: ServedModel, seed: int) -> Told:
+def _one_server(
+    asked: Asked, model: ServedModel, seed: int, tell: Callable[[str, float], None]
+) -> Told:
     """Start one, ask it, compare, and audit its record."""
+    tell("the reference answers", 0.0)
     traffic_of = traffic(seed, model, asked.requests)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -209,12 +242,21 @@ def _one_server(asked: Asked, model: ServedModel, seed: int) -> Told:
             variables=recorder.variables(records),
             search=(*asked.libraries, recorder.installed(folder)),
         )
+        tell("it starts", REFERENCE_SHARE)
         with server:
-            answers = ask_all(server.url, traffic_of, asked.clients)
+            answered = itertools.count(1)
+
+            def advance() -> None:
+                number = next(answered)
+                share = REFERENCE_SHARE + (JUDGED_FROM - REFERENCE_SHARE) * number / asked.requests
+                tell(f"{number:,} of {asked.requests:,} requests are answered", share)
+
+            answers = ask_all(server.url, traffic_of, asked.clients, advance)
             met = server.metrics() | {_PARTED: server.drifts()}
             died = "" if server.is_alive else server.last_words()
             refused = [] if died else list(refusals(server.url, model, seed))
             parted_again = server.drifts() - met[_PARTED]
+        tell("its record is judged", JUDGED_FROM)
         broken, unjudged = _audited(records, asked.faults)
         if asked.records is not None:
             shutil.copytree(records, asked.records / f"{model}-{seed}", dirs_exist_ok=True)

@@ -8,6 +8,7 @@ from rich.table import Table
 
 from cacheproof.console import Output, require_writable, write_file
 from cacheproof.differential.errors import InputError
+from cacheproof.differential.search.verdict import HOLDS, INTERRUPTED
 from cacheproof.differential.targets.versions import parse
 from cacheproof.reference.releases import MODELLED, NEWEST
 from cacheproof.simulation.page import page
@@ -27,9 +28,9 @@ def simulate(
     seed: int,
     row_bytes: int,
     html: str | None,
-) -> None:
+) -> int:
     """Serve each kind of traffic with each of the sizes, in rows of the encoder cache, and print
-    what became of it.
+    what became of it. Returns the exit code.
 
     Raises:
         InputError: no such traffic or release, or a setting in which no request can go on.
@@ -46,7 +47,7 @@ def simulate(
     try:
         for kind, setting in settings:
             setting.budgets(kind)
-        points = _runs(output, settings, requests, seed, row_bytes)
+        points, is_interrupted = _runs(output, settings, requests, seed, row_bytes)
     except BadSetting as reason:
         raise InputError(f"simulate: {reason}") from None
     for line in dict.fromkeys(_raised(settings)):
@@ -59,7 +60,13 @@ def simulate(
     )
     if html is not None:
         write_file("--html", html, page(found))
-    output.write_json("simulate", {"setting": asdict(asked), **asdict(found)})
+    output.write_json(
+        "simulate", {"setting": asdict(asked), **asdict(found), "interrupted": is_interrupted}
+    )
+    if not is_interrupted:
+        return HOLDS
+    output.line(f"interrupted: {len(points)} of {len(settings)} settings were run until then")
+    return INTERRUPTED
 
 
 def named(option: str, name: str, table: Mapping[str, _Kind]) -> _Kind:
@@ -76,19 +83,24 @@ def _runs(
     num_requests: int,
     seed: int,
     row_bytes: int,
-) -> list[Point]:
-    """The points of settings, none of which a release refuses.
+) -> tuple[list[Point], bool]:
+    """The points of settings, none of which a release refuses; and whether somebody wanted no more
+    of them.
 
     Raises:
         BadSetting: in one of them no request can go on.
     """
-    points = []
-    with output.bar("serve requests", total=num_requests * len(settings)) as advance:
-        for traffic, setting in settings:
-            figures = run(traffic, setting, num_requests, seed, advance)
-            compute_budget, cache_size = setting.budgets(traffic)
-            points.append(point(traffic.name, cache_size, compute_budget, figures, row_bytes))
-    return points
+    points: list[Point] = []
+    with output.live("serving requests") as live:
+        advance = live.counter(num_requests * len(settings))
+        try:
+            for traffic, setting in settings:
+                figures = run(traffic, setting, num_requests, seed, advance)
+                compute_budget, cache_size = setting.budgets(traffic)
+                points.append(point(traffic.name, cache_size, compute_budget, figures, row_bytes))
+        except KeyboardInterrupt:
+            return points, True
+    return points, False
 
 
 def _raised(settings: Iterable[tuple[Traffic, Setting]]) -> Iterator[str]:

@@ -2,20 +2,20 @@
 
 import os
 import shutil
-import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+import time
+from collections.abc import Callable, Collection, Generator, MutableSequence, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TypeVar
 
 from cacheproof.differential.errors import HarnessError
+from cacheproof.interruptions import between_interruptions, leave_to_parent, left_to_parent
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -26,6 +26,10 @@ WORKER_MIB = 700
 ENGINE_MIB = 3000
 LOOK_SECONDS = 0.2
 """How long one looks for work that is done; an interruption waits as long at most."""
+COUNT_SECONDS = 0.5
+"""How often a worker says how much processor time it has used."""
+Look = Callable[[Sequence[float]], None]
+"""Is told how many seconds of processor time each task has taken; 0 before it begins."""
 
 
 def count(wanted: int | None, mib: int = WORKER_MIB) -> int:
@@ -71,7 +75,7 @@ class Crew:
     def submit(self, run: Callable[[Task], Result], task: Task) -> "Future[Result]":
         """Do it as soon as a process is free. The future raises BrokenProcessPool where one has
         ended before its work was done."""
-        with _between_interruptions(), _interruptions_left_to_parent():
+        with between_interruptions(), left_to_parent():
             return self._pool.submit(run, task)
 
     def close(self) -> None:
@@ -97,11 +101,14 @@ def _begin_with_parent(
 
 
 def results(
-    run: Callable[[Task], Result], tasks: Sequence[Task], workers: int | None = None
-) -> Iterator[tuple[int, Result]]:
+    run: Callable[[Task], Result],
+    tasks: Sequence[Task],
+    workers: int | None = None,
+    look: Look = lambda spent: None,
+) -> Generator[tuple[int, Result], None, None]:
     """The number of each task and what `run` makes of it, as it comes; begun in their order, so
     many at once, by default one on each core. Each has a process of its own: a solver's work hangs
-    on what its process did before.
+    on what its process did before. Several times a second one may `look` at what they have spent.
 
     Raises:
         HarnessError: a process ended before its task did.
@@ -110,19 +117,25 @@ def results(
         return
     context = get_context("spawn")
     followed, held = context.Pipe(duplex=False)
+    spent = context.RawArray("d", len(tasks))
     pool = ProcessPoolExecutor(
         min(count(workers), len(tasks)),
         mp_context=context,
-        initializer=_end_with_parent,
-        initargs=(followed,),
+        initializer=_begin_counting,
+        initargs=(followed, spent),
         max_tasks_per_child=1,
     )
     with followed, pool, held:
-        with _between_interruptions(), _interruptions_left_to_parent():
-            begun = {pool.submit(run, task): number for number, task in enumerate(tasks)}
+        with between_interruptions(), left_to_parent():
+            begun = {
+                pool.submit(_counted, run, number, task): number
+                for number, task in enumerate(tasks)
+            }
         try:
             while begun:
-                for done in done_among(begun):
+                ended = done_among(begun)
+                look(spent)
+                for done in ended:
                     yield begun.pop(done), done.result()
         except BrokenProcessPool:
             raise HarnessError(
@@ -131,15 +144,45 @@ def results(
             ) from None
 
 
+def timed(run: Callable[[Task], Result], task: Task) -> tuple[Result, float]:
+    """What comes of a task, and the seconds that it took."""
+    began = time.monotonic()
+    return run(task), time.monotonic() - began
+
+
+_spent: MutableSequence[float] = []
+
+
+def _begin_counting(followed: Connection, spent: MutableSequence[float]) -> None:
+    global _spent
+    _end_with_parent(followed)
+    _spent = spent
+
+
+def _counted(run: Callable[[Task], Result], number: int, task: Task) -> Result:
+    """Do a task, and let the parent see meanwhile how much processor time that takes."""
+
+    def count() -> None:
+        while True:
+            _spent[number] = time.process_time()
+            time.sleep(COUNT_SECONDS)
+
+    threading.Thread(target=count, daemon=True).start()
+    outcome = run(task)
+    _spent[number] = time.process_time()
+    return outcome
+
+
 def done_among(begun: Collection["Future[Result]"]) -> "set[Future[Result]]":
     """Those that are done, as soon as one is, or none after a short time."""
-    with _between_interruptions():
+    with between_interruptions():
         return wait(begun, LOOK_SECONDS, FIRST_COMPLETED).done
 
 
 def _end_with_parent(followed: Connection, scratch: str | None = None) -> None:
     """End when the parent lets go of its end of the pipe: it has ended, or wants no more. The
     folder for temporary files, if there is one, goes as well."""
+    leave_to_parent()
 
     def follow() -> None:
         followed.poll(None)
@@ -148,32 +191,3 @@ def _end_with_parent(followed: Connection, scratch: str | None = None) -> None:
         os._exit(1)
 
     threading.Thread(target=follow, daemon=True).start()
-
-
-@contextmanager
-def _interruptions_left_to_parent() -> Iterator[None]:
-    """What is started here does not hear of Ctrl-C, from its first moment on, nor does what it
-    starts."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-@contextmanager
-def _between_interruptions() -> Iterator[None]:
-    """Ctrl-C is heard before or after what is done here. An exception in the midst of it could
-    leave a lock of a future held, for which the pool then waits when it is closed (the `with` of a
-    condition is several steps of Python)."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    heard: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, _: heard.append(number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-        if heard:
-            signal.raise_signal(signal.SIGINT)

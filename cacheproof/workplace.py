@@ -1,6 +1,6 @@
 """Where the jobs of a command are done: by processes of this machine, or on a Ray cluster."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
@@ -8,7 +8,7 @@ from typing import TypeVar
 from cacheproof import cluster, workers
 from cacheproof.cluster import ClusterCrew
 from cacheproof.differential.errors import InputError
-from cacheproof.workers import Crew
+from cacheproof.workers import Crew, Look
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -49,16 +49,19 @@ class Workplace:
         return workers.count(self.workers, mib) if self.cluster is None else cluster.cpus()
 
     def results(
-        self, run: Callable[[Task], Result], tasks: Sequence[Task]
-    ) -> Iterator[tuple[int, Result]]:
+        self,
+        run: Callable[[Task], Result],
+        tasks: Sequence[Task],
+        look: Look = lambda spent: None,
+    ) -> Generator[tuple[int, Result], None, None]:
         """The number of each task and what `run` makes of it, as it comes. Each has a process of
-        its own.
+        its own. One may `look` at what those of this machine have spent.
 
         Raises:
             HarnessError: a process ended before its task did.
         """
         if self.cluster is None:
-            yield from workers.results(run, tasks, self.workers)
+            yield from workers.results(run, tasks, self.workers, look)
             return
         with self.joined():
             yield from cluster.results(run, tasks)

@@ -146,7 +146,10 @@ def simulate(
     )
     sizes = sorted({*(encoder_cache or SIZES)})
     row_bytes = hidden_size * simulating.named("--dtype", dtype, BYTES_OF)
-    simulating.simulate(output, asked, traffic or TRAFFICS, sizes, requests, seed, row_bytes, html)
+    code = simulating.simulate(
+        output, asked, traffic or TRAFFICS, sizes, requests, seed, row_bytes, html
+    )
+    raise typer.Exit(code)
 
 
 @example(

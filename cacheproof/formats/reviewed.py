@@ -36,7 +36,13 @@ def result_of(review: Review, head: Target) -> Result:
         for one in review.proofs.refuted
     )
     suites = (Suite("review", cases), *((Suite("proofs", refuted),) if refuted else ()))
-    return Result(head.name, suites, not review.head.is_release, tuple(review.void_because))
+    return Result(
+        head.name,
+        suites,
+        not review.head.is_release,
+        tuple(review.void_because),
+        is_interrupted=review.is_interrupted,
+    )
 
 
 def _problems(review: Review, contract: str, head: Target) -> Iterator[Problem]:

@@ -24,6 +24,9 @@ from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.semantics import NotModelled, Semantics
 from cacheproof.spec.versions import release_key
 
+SHRINK_SECONDS = 15.0
+"""After the seconds of a comparison are up, for what is not small yet."""
+
 
 @dataclass(frozen=True)
 class Parting:
@@ -38,12 +41,13 @@ class Parting:
 @dataclass
 class Partings:
     """How many traces ran on both and how many told them apart, what tells them apart, and which
-    flags the targets do not share."""
+    flags the targets do not share. `is_interrupted`: until somebody wanted no more."""
 
     traces: int = 0
     apart: int = 0
     partings: list[Parting] = field(default_factory=list)
     flags: frozenset[str] = frozenset()
+    is_interrupted: bool = False
 
     @property
     def unseen(self) -> list[str]:
@@ -56,16 +60,33 @@ def find_partings(
     right: Target,
     lanes: Sequence[Lane],
     seconds: float = math.inf,
-    advance: Callable[[int], None] = lambda count: None,
+    tell: Callable[[Partings], None] = lambda partings: None,
     seeds: int | None = None,
 ) -> Partings:
-    """Run seeds 0, 1, ... of every lane for about `seconds`, or so many `seeds` of each.
+    """Run seeds 0, 1, ... of every lane for about `seconds`, or so many `seeds` of each. `tell` is
+    told what there is after each few traces.
 
     The first parting that a flag explains is kept, and the first of each lane that none explains. A
     trace that one of the targets refuses is no difference. Raises HarnessError when one broke.
     """
     comparison = Comparison(left, right)
     outcome = Partings(flags=comparison.flags)
+    try:
+        _find(outcome, comparison, lanes, seconds, tell, seeds)
+    except KeyboardInterrupt:
+        outcome.is_interrupted = True
+    return outcome
+
+
+def _find(
+    outcome: Partings,
+    comparison: "Comparison",
+    lanes: Sequence[Lane],
+    seconds: float,
+    tell: Callable[[Partings], None],
+    seeds: int | None,
+) -> None:
+    left, right = comparison.left, comparison.right
     release = older_release(left, right)
     unshown = comparison.flags | {lane.name for lane in lanes}
     end = time.monotonic() + seconds
@@ -73,7 +94,7 @@ def find_partings(
     for start in starts:
         for lane in lanes:
             if time.monotonic() > end or not unshown:
-                return outcome
+                return
             if not comparison.flags and lane.name not in unshown:
                 continue
             seeds_of_it = range(start, start + BATCH_TRACES)
@@ -81,17 +102,16 @@ def find_partings(
             differences = comparison.of(traces)
             outcome.traces += len(traces)
             outcome.apart += sum(difference is not None for difference in differences)
-            advance(len(traces))
+            tell(outcome)
             for trace, difference in zip(traces, differences, strict=True):
                 if difference is None or time.monotonic() > end:
                     continue
                 explained = comparison.explanation(trace, difference)
                 if new := (explained or {lane.name}) & unshown:
                     flag = min(new) if explained else None
-                    parting = comparison.smallest(lane, trace, flag)
+                    parting = comparison.smallest(lane, trace, flag, end + SHRINK_SECONDS)
                     unshown -= parting.flags or {lane.name}
                     outcome.partings.append(parting)
-    return outcome
 
 
 class Comparison:
@@ -99,7 +119,7 @@ class Comparison:
     releases. A reference beside another target stands for what it models, and for no more."""
 
     def __init__(self, left: Target, right: Target) -> None:
-        self._left, self._right = left, right
+        self.left, self.right = left, right
         self._model = _model(left, right)
         self._shown = _everything if left.protocol == right.protocol else _decisions
         ours, theirs = _semantics(left), _semantics(right)
@@ -117,7 +137,7 @@ class Comparison:
         return frozenset(self._changed)
 
     def of(self, traces: list[Trace]) -> list[Difference | None]:
-        runs = zip(traces, self._left.run(traces), self._right.run(traces), strict=True)
+        runs = zip(traces, self.left.run(traces), self.right.run(traces), strict=True)
         return [self.compare(*run) for run in runs]
 
     def explanation(
@@ -134,9 +154,11 @@ class Comparison:
             if self._parts_at(ours, trace, flag) == difference.event
         )
 
-    def smallest(self, lane: Lane, trace: Trace, flag: str | None) -> Parting:
-        """The smallest trace found on which the targets part as the flag explains; None: as no flag
-        does."""
+    def smallest(
+        self, lane: Lane, trace: Trace, flag: str | None, until: float = math.inf
+    ) -> Parting:
+        """The smallest trace found, until that moment of the monotonic clock, on which the targets
+        part as the flag explains; None: as no flag does."""
 
         among = None if flag is None else (flag,)
 
@@ -147,7 +169,7 @@ class Comparison:
                 for candidate, difference in zip(candidates, self.of(candidates), strict=True)
             ]
 
-        small = shrink(trace, still)
+        small = shrink(trace, still, until=until)
         (difference,) = self.of([small])
         assert difference is not None
         return Parting(lane.name, small, difference, self.explanation(small, difference))

@@ -121,7 +121,21 @@ class Replay:
             return corpus.refusal(self.record, error)
 
 
-Job = Search | WriteDown | Plant | Replay
+@dataclass(frozen=True)
+class Start:
+    """Be ready: have the target's host started."""
+
+    def run(self, worker: Worker) -> str | None:
+        """Why it does not start, if it does not."""
+        try:
+            assert worker.target.protocol
+        except HarnessError as error:
+            worker.close()
+            return str(error)
+        return None
+
+
+Job = Search | WriteDown | Plant | Replay | Start
 
 
 _here: Worker | None = None

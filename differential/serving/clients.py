@@ -3,7 +3,7 @@
 import json
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection, HTTPException
 from typing import Any
@@ -18,13 +18,20 @@ _MISSING = "data is not provided"
 """What a server says that does not know a name which came alone."""
 
 
-def ask_all(url: str, traffic: Traffic, clients: int) -> list[Answer]:
-    """The answer to each request; so many clients ask at once, in the order of the requests."""
+def ask_all(
+    url: str, traffic: Traffic, clients: int, advance: Callable[[], None] = lambda: None
+) -> list[Answer]:
+    """The answer to each request; so many clients ask at once, in the order of the requests. For
+    each that is answered it is said to `advance`."""
     pool = ThreadPoolExecutor(clients)
+    answers = []
     try:
-        return list(
-            pool.map(lambda one: ask(url, traffic.questions[one.question], one), traffic.asks)
-        )
+        for answer in pool.map(
+            lambda one: ask(url, traffic.questions[one.question], one), traffic.asks
+        ):
+            answers.append(answer)
+            advance()
+        return answers
     finally:  # who is interrupted asks nothing more
         pool.shutdown(wait=False, cancel_futures=True)
 

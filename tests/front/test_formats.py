@@ -4,7 +4,6 @@ import io
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -554,11 +553,10 @@ def test_a_proof_writes_what_is_proved(
 def test_an_interrupted_proof_writes_what_was_proved_until_then(
     run: Any, files: Formats, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(*_: object) -> Iterator[Any]:
+    def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
-        yield
 
-    monkeypatch.setattr(proving, "proved_now", interrupted)
+    monkeypatch.setattr(proving, "prove_now", interrupted)
     asked = "--target", "reference", "--junit", files.junit, "--sarif", files.sarif
     ran = run("prove", *asked, "--fresh")
     assert (ran.code, ran.err.splitlines()[-1]) == (130, "cacheproof: interrupted")

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -70,6 +71,18 @@ def test_what_is_shown_is_wrapped_and_not_cut() -> None:
     table.add_row(Text("\x1b" * 50))
     VisibleConsole(file=file, width=20).print(table)
     assert "".join(file.getvalue().split()).count(r"\x1b") == 50
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_lines_are_filled_up_on_a_terminal_alone(is_terminal: bool) -> None:
+    file = io.StringIO()
+    console = VisibleConsole(file=file, force_terminal=is_terminal, width=40, color_system=None)
+    console.print(Padding("a finding", (0, 0, 0, 2)))
+    console.print("replay   ", end="")
+    console.print("cacheproof replay FILE")
+    first, second = file.getvalue().splitlines()
+    assert first == ("  a finding".ljust(40) if is_terminal else "  a finding")
+    assert second.rstrip() == "replay   cacheproof replay FILE"
 
 
 @pytest.fixture(scope="module")
@@ -141,13 +154,13 @@ def test_a_word_that_is_no_text_is_refused() -> None:
     assert line.startswith(r"cacheproof: /tmp/\udcff: no text in utf-8, the locale's encoding; ")
 
 
-def test_a_bar_on_a_terminal_shows_names_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_on_a_terminal_shows_names_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = pty.openpty()
     with open(theirs, "w") as terminal:
         monkeypatch.setattr(sys, "stderr", terminal)
         monkeypatch.setenv("TERM", "xterm")
-        with Output(None).bar("searching [/red]\x1b[2J\nx", 3) as advance:
-            advance()
+        with Output(None).live("searching [/red]\x1b[2J\nx"):
+            pass
     written = ""
     with open(ours, "rb", buffering=0) as screen, suppress(OSError):  # at its end
         while data := screen.read(1 << 16):

@@ -173,6 +173,10 @@ def _row(first: str, rest: Sequence[str]) -> str:
     return f"| {' | '.join([first, *rest])} |"
 
 
+Killed = list[frozenset[str]]
+"""Of each of some variants the contracts that catch it."""
+
+
 @dataclass(frozen=True)
 class Killing:
     """Some variants, or their twins, over the traces of the seeds. They are given by their places
@@ -182,22 +186,19 @@ class Killing:
     as_twins: bool
     seeds: tuple[int, ...]
 
-    def run(self) -> list[frozenset[str]]:
+    def run(self) -> Killed:
         """The killers of each."""
         variants = [VARIANTS[place] for place in self.places]
         return [killers(_twin(one) if self.as_twins else one, self.seeds) for one in variants]
 
 
-Results = Callable[
-    [Callable[[Killing], list[frozenset[str]]], Sequence[Killing]],
-    Iterable[tuple[int, list[frozenset[str]]]],
-]
+Results = Callable[[Callable[[Killing], Killed], Sequence[Killing]], Iterable[tuple[int, Killed]]]
 """Does jobs, wherever, and gives the number of each with what it came to, as it comes."""
 
 
 def one_by_one(
-    run: Callable[[Killing], list[frozenset[str]]], jobs: Sequence[Killing]
-) -> Iterable[tuple[int, list[frozenset[str]]]]:
+    run: Callable[[Killing], Killed], jobs: Sequence[Killing]
+) -> Iterable[tuple[int, Killed]]:
     """Jobs done in this process."""
     return enumerate(map(run, jobs))
 
