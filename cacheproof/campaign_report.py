@@ -1,5 +1,6 @@
 """What is said of a campaign: how far it is, what it found, and how two become one."""
 
+import shlex
 import time
 from collections.abc import Sequence
 from contextlib import closing
@@ -22,12 +23,14 @@ from cacheproof.differential.search.campaigns.store import About, Beating, Store
 from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.search.verdict import is_unlisted
 from cacheproof.differential.targets.resolve import tree_here
+from cacheproof.fault_table import shown_faults
 from cacheproof.folders import findings_folder, folder_of
 from cacheproof.formats import searched
 from cacheproof.formats.searched import Subject
 from cacheproof.kept_proofs import code_digest
 from cacheproof.registering import Register
 from cacheproof.searching import print_campaign, print_listed, print_verdict
+from cacheproof.verdicts import searched as searches
 
 RATE_SECONDS = 60.0
 
@@ -81,6 +84,10 @@ def print_report(
     register.add(output, [record for one in targets for record in one.records])
     content = reporting.document(store, targets, faults)
     output.line(f"digest {content['digest']}")
+    verdicts = [one.verdict for one in targets]
+    resume = f"cacheproof campaign resume --store {shlex.quote(store.where)}"
+    line = searches.line_of(verdicts, shown_faults(verdicts, known), folder, resume)
+    output.verdict(line)
     output.write_json("campaign report", {**content, "folder": str(folder)})
     code: int = content["exit_code"]
     return code

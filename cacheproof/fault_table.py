@@ -77,8 +77,7 @@ def _add(some: list[str], one: str) -> None:
 
 
 def print_faults(output: Output, shown: Sequence[ShownFault], targets: Sequence[str]) -> None:
-    """The table, by harm: of each target the events of a trace that shows the fault. And how to see
-    one of them again."""
+    """The table, by harm: of each target the events of a trace that shows the fault."""
     if not shown:
         return
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
@@ -101,12 +100,8 @@ def print_faults(output: Output, shown: Sequence[ShownFault], targets: Sequence[
             events = (_cell(one, target) for target in targets)
             table.add_row(f"  {one.fault.name}", *events, " ".join(one.contracts), one.page)
     output.report.print(table)
-    example = next((finding for one in shown for finding in one.findings), None)
-    if example is not None:
-        output.line(
-            "numbers are events of a trace; a page is docs/findings/PAGE.md; see a fault again:"
-        )
-        output.command(f"  cacheproof replay {example.fault}@{example.release}")
+    if any(one.findings for one in shown):
+        output.line("numbers are events of a trace; a page is docs/findings/PAGE.md")
 
 
 def _cell(one: ShownFault, target: str) -> str:

@@ -49,6 +49,12 @@ def lanes_for(lanes: Sequence[Lane], target: Target, output: Output) -> list[Lan
     return here
 
 
+def left_out(lanes: Sequence[Lane], target: Target) -> dict[str, str]:
+    """The lanes that a target could run and this machine cannot, with the program that each
+    lacks."""
+    return {lane.name: lane.lacks for lane in _offered(lanes, target) if lane.lacks is not None}
+
+
 def lanes_for_both(
     lanes: Sequence[Lane], one: Target, other: Target, output: Output
 ) -> tuple[list[Lane], list[Lane]]:

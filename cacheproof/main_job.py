@@ -23,7 +23,7 @@ from cacheproof.differential.targets.reference_media_hash import missing_media_l
 from cacheproof.differential.targets.releases import install_all
 from cacheproof.differential.targets.resolve import resolve
 from cacheproof.differential.targets.versions import parse
-from cacheproof.fault_table import ShownFault, print_faults, shown_faults
+from cacheproof.fault_table import print_faults, shown_faults
 from cacheproof.formats import searched
 from cacheproof.formats.searched import Subject
 from cacheproof.plan import Plan
@@ -37,6 +37,7 @@ from cacheproof.searching import (
     print_interrupted,
     verdict_json,
 )
+from cacheproof.verdicts import searched as searches
 from cacheproof.workplace import Workplace
 
 SEEDS = {"short": range(300), "full": range(1500)}
@@ -99,11 +100,12 @@ def run(
     for verdict in verdicts:
         print_campaign(output, verdict)
     code = exit_code_of(verdicts)
-    for line in _closing_lines(verdicts, shown, code):
+    for line in _closing_lines(verdicts):
         output.line(line)
     for verdict in verdicts:
         if verdict.interrupted:
             print_interrupted(output, verdict, folder)
+    output.verdict(searches.line_of(verdicts, shown, folder))
     output.write_json(
         "check",
         {
@@ -159,18 +161,10 @@ def _print_evidence(output: Output, verdicts: Sequence[Verdict]) -> None:
     output.report.print(table)
 
 
-def _closing_lines(
-    verdicts: Sequence[Verdict], shown: Sequence[ShownFault], code: int
-) -> Iterator[str]:
-    calls = sum(verdict.campaign.calls for verdict in verdicts)
-    unlisted = sum(len(verdict.unlisted) for verdict in verdicts)
-    line = f"{calls:,} calls judged; {len(shown)} listed faults met, {unlisted} unlisted findings"
-    if from_model := sum(len(verdict.from_model) for verdict in verdicts):
-        line += f"; differences from the model: {from_model}"
+def _closing_lines(verdicts: Sequence[Verdict]) -> Iterator[str]:
     evidence = [one for verdict in verdicts for one in verdict.evidence()]
     held = sum(one.verdict == "tested" for one in evidence)
-    yield f"{line}; {held} of {len(evidence)} contracts of targets were not broken"
+    yield f"{held} of {len(evidence)} contracts of targets were not broken"
     for verdict in verdicts:
         for reason in verdict.void_because:
             yield f"void: {verdict.campaign.target}: {reason}"
-    yield f"exit code {code}"

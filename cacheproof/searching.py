@@ -21,10 +21,12 @@ from cacheproof.differential.targets.resolve import resolve, share_libraries
 from cacheproof.fault_table import print_faults, shown_faults
 from cacheproof.formats import searched
 from cacheproof.formats.searched import Subject
-from cacheproof.lane_choice import lanes_for, lanes_for_both, require_lanes
+from cacheproof.lane_choice import lanes_for, lanes_for_both, left_out, require_lanes
 from cacheproof.plan import Plan, lanes_at
 from cacheproof.reference.semantics import CHANGES
 from cacheproof.registering import Register
+from cacheproof.verdicts import searched as searches
+from cacheproof.verdicts.line import counted, rule_told
 
 
 def judge_target(
@@ -44,6 +46,7 @@ def judge_target(
 
     def show(found: Finding, before: Finding | None) -> None:
         file = str(finding_file.path_of(found, folder))
+        output.say(f"found: {rule_told(found.contract)}; {file}")
         if before is None or output.verbose:
             report.print_finding(found, output.report, file)
         else:
@@ -52,6 +55,7 @@ def judge_target(
     corpus = register.replay(output, target, lanes)
     verdict = run_campaign(output, target, lanes, plan, known, folder, show, corpus)
     verdict.told = told
+    verdict.left_out = left_out(plan.lanes, target)
     register.take(output, verdict, corpus)
     return verdict
 
@@ -75,6 +79,7 @@ def fuzz(
     print_faults(output, shown, [verdict.campaign.target])
     print_campaign(output, verdict)
     print_verdict(output, verdict, folder)
+    output.verdict(searches.line_of([verdict], shown, folder))
     output.write_json("fuzz", {**verdict_json(verdict), "faults": [one.to_json() for one in shown]})
     return verdict.exit_code
 
@@ -143,15 +148,9 @@ def print_campaign(output: Output, verdict: Verdict) -> None:
 
 
 def print_verdict(output: Output, verdict: Verdict, folder: Path) -> None:
-    """The last lines: how many findings, what is not written down, and whether the search was worth
-    anything."""
-    listed = len(verdict.findings) - len(verdict.unlisted) - len(verdict.from_model)
-    output.line(
-        f"{len(verdict.unlisted)} unlisted and {listed} listed or efficiency findings on "
-        f"{verdict.campaign.target}; they lie in {folder}"
-    )
-    if verdict.from_model:
-        output.line(f"differences from the model, which are no faults: {len(verdict.from_model)}")
+    """Where the findings lie, what is not written down, and what the search is void for."""
+    if verdict.findings:
+        output.line(f"{counted(len(verdict.findings), 'finding')} in {folder}")
     for reason in verdict.void_because:
         output.line(f"void: {reason}")
     if verdict.interrupted:
@@ -160,7 +159,6 @@ def print_verdict(output: Output, verdict: Verdict, folder: Path) -> None:
 
 def print_interrupted(output: Output, verdict: Verdict, folder: Path) -> None:
     """What was met before the interruption and is no finding yet."""
-    output.line(f"interrupted; what was found until then lies in {folder}")
     for fault, broken in verdict.not_written:
         if fault is None:
             file = finding_file.trace_path(broken, verdict.campaign.target, folder)

@@ -48,7 +48,7 @@ class Checkout:
         self._output.seek(0)
         said = self._output.read().decode(errors="replace")
         assert code == 0, f"{when}: exit code {code}\n{said[-3000:]}"
-        assert "calls judged; " in said, said[-3000:]
+        assert " nothing new: " in said, said[-3000:]
 
     def orphans(self) -> list[str]:
         """Command lines of processes that still run this checkout's code."""

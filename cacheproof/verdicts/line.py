@@ -6,9 +6,14 @@ has read nothing else. It never claims more than was run.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from textwrap import shorten
+
+from cacheproof.differential.traces.wording import visible_line
+from cacheproof.formats.result import rule_of
 
 NAMES_MAX = 4
 """So many names stand in a sentence; of more it says how many."""
+WORDS_MAX = 200
 _REFUSED, _VOID, _INTERRUPTED = 2, 3, 130
 
 
@@ -35,7 +40,7 @@ class VerdictLine:
 def of_trouble(command: str, code: int, trouble: str) -> str:
     """The sentence of a command that an error ended, for the formats that pipelines read; of one
     that reached its end without a line of its own nothing."""
-    why = trouble.rstrip(".")
+    why = briefly(trouble)
     match code:
         case code if not trouble:
             return ""
@@ -63,9 +68,22 @@ def amount(number: int) -> str:
     return f"{number / 1_000_000:,.1f} million"
 
 
+def briefly(text: str) -> str:
+    """Words that are not ours, as a part of a sentence: in one line, the first of it, without a
+    full stop."""
+    return shorten(visible_line(text), WORDS_MAX, placeholder=" ...").rstrip(".")
+
+
 def names(some: Sequence[str]) -> str:
     """Names in a sentence, each once: `a`, `a and b`, `a, b, c, d and 7 more`."""
     told = list(dict.fromkeys(some))
     if len(told) > NAMES_MAX + 1:
         told = [*told[:NAMES_MAX], f"{len(told) - NAMES_MAX} more"]
     return " and ".join(filter(None, (", ".join(told[:-1]), *told[-1:])))
+
+
+def rule_told(id: str) -> str:
+    """A rule for somebody who does not know its number: `EC-6a (Who needs a resident entry holds
+    it)`."""
+    rule = rule_of(id)
+    return id if rule.title == id else f"{id} ({rule.title})"

@@ -57,7 +57,8 @@ class Verdict:
     target's text before the search, as JSON has it. `not_written` are breaks, with the listed fault
     that each is, of which there is no finding: where the campaign was `interrupted`, or for a
     harness error. `unfinished` says what was to be run and was not. `lanes_of` has the lane in
-    which a finding was first met, by its key.
+    which a finding was first met, by its key. `left_out` has the lanes that this machine cannot
+    run, with the program that each lacks.
     """
 
     campaign: Campaign
@@ -69,6 +70,7 @@ class Verdict:
     not_written: list[tuple[KnownFault | None, Break]] = field(default_factory=list)
     unfinished: str = ""
     lanes_of: dict[tuple[str, str], str] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
 
     @property
     def unlisted(self) -> list[Finding]:
@@ -98,7 +100,7 @@ class Verdict:
         reasons = [self.unfinished] if self.unfinished else []
         reasons += [f"harness error: {error}" for error in self.campaign.harness_errors]
         reasons += [
-            f"canary of {contract} was not found"
+            f"the fault planted against {contract} was not found"
             for contract, met in self.canaries.items()
             if not met
         ]

@@ -103,7 +103,7 @@ def test_a_changed_function_and_a_new_field_are_named_before_the_search(
     assert began == [True]
     names, unread = model["announced"]
     consequence = f"path:{fork}: where it parts from the reference of {NEWEST}, that is"
-    assert ran.out.startswith(f"{names}\n{unread}\n{consequence}")
+    assert f"\n\n{names}\n{unread}\n{consequence}" in ran.out
     assert f"differ from {NEWEST}, the nearest release: 2 of " in names
     assert names.endswith("_try_schedule_encoder_inputs, SchedulerOutput.made_up (new)")
     assert unread.endswith("nothing here reads what is new in it: SchedulerOutput.made_up")
@@ -118,8 +118,7 @@ def test_where_a_fork_parts_from_the_reference_is_a_difference_from_the_model(
     ran, model = fuzz()
     assert ran.code == 4
     assert model["reading"]["differing"] == {"_TAG_SEQUENCE": "changed"}
-    assert "\n0 unlisted and " in ran.out
-    assert "differences from the model, which are no faults: " in ran.out
+    assert " decides otherwise than the reference in " in ran.out.splitlines()[0]
     (file, *_) = (tmp_path / "findings").glob("lockstep_*.json")
     assert json.loads(file.read_text())["harm"] == "difference from the model"
 

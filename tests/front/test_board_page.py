@@ -95,7 +95,7 @@ def test_the_head_says_what_it_came_to(show: Show, small: Board) -> None:
     head = opened.text("#head")
     for words in ("vllm@0.33.0", "Void", "Exit code 3", "nobody runs it", "9 / 20\nshards"):
         assert words in head
-    assert "canary of EC-2 (encoder cache) was not found" in head
+    assert "fault planted against EC-2 (encoder cache) was not found" in head
     assert opened.page.title().startswith("vllm@0.33.0: Void")
 
 

@@ -500,7 +500,9 @@ def test_a_listed_fault_keeps_its_identity_from_seed_to_seed(run: Any, tmp_path:
     assert {seen[0][one] for one in shared} == {*seen[0].values()} & {*seen[1].values()}
 
 
-@pytest.mark.parametrize(("name", "words"), [("Deaf", "canary of EC-1 "), ("Broken", "harness")])
+@pytest.mark.parametrize(
+    ("name", "words"), [("Deaf", "planted against EC-1 "), ("Broken", "harness")]
+)
 def test_a_void_search_is_void_in_every_format(
     run: Any,
     monkeypatch: pytest.MonkeyPatch,

@@ -70,7 +70,7 @@ def test_a_collision_of_a_kind_that_is_not_listed_is_told_beside_the_listed_ones
     known = known_without("type of a key", tmp_path / "known.toml")
     ran = run(*SEARCH, NEW, *where, "--known", known)
     assert ran.code == 1
-    assert "1 unlisted and" in ran.out
+    assert "shows 1 new fault, which breaks " in ran.out
     found = json.loads((tmp_path / "out.json").read_text())["findings"]
     assert [one["kind"] for one in found if one["known_note"] is None] == ["type of a key"]
     assert "beside event 1, type of a key" in ran.out

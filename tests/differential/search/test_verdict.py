@@ -91,7 +91,7 @@ def test_a_difference_from_the_model_outranks_what_is_void(finding: Finding) -> 
 
 def test_a_missed_canary_makes_it_void() -> None:
     verdict = Verdict(quiet(), [], {"EC-1": True, "EC-2": False})
-    assert verdict.void_because == ["canary of EC-2 was not found"]
+    assert verdict.void_because == ["the fault planted against EC-2 was not found"]
     assert verdict.exit_code == VOID
 
 

@@ -305,7 +305,7 @@ def test_a_campaign_that_misses_a_planted_fault_is_void(rig) -> None:
     rig.run(store)
     document = rig.document(store)
     assert document["exit_code"] == verdict.VOID
-    assert any("canary of ED-5" in one for one in document["targets"][0]["void_because"])
+    assert any("planted against ED-5" in one for one in document["targets"][0]["void_because"])
 
 
 class Constant(InlineCrew):

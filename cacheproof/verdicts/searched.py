@@ -1,0 +1,224 @@
+"""What searches conclude: fuzz, check and the report of a campaign."""
+
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cacheproof.differential.findings import finding_file
+from cacheproof.differential.findings.finding import Finding
+from cacheproof.differential.search.verdict import (
+    FROM_MODEL,
+    HOLDS,
+    INTERRUPTED,
+    UNLISTED,
+    Verdict,
+    exit_code_of,
+    is_from_model,
+    is_unlisted,
+)
+from cacheproof.fault_table import ShownFault
+from cacheproof.folders import findings_folder
+from cacheproof.verdicts.line import VerdictLine, amount, briefly, counted, names, rule_told
+
+RULES_TOLD = 2
+"""So many broken rules are told by their titles."""
+KNOWN_PAGE = "docs/known-faults.md"
+MODEL_PAGE = "docs/releases.md"
+
+
+@dataclass(frozen=True)
+class Searched:
+    """How much searches ran, and what they found.
+
+    Attributes:
+        kinds: of workload, of which traces were run; `unreached` those of which none was.
+        is_compared: whether the reference ran beside the target in any.
+        new: of each finding that is not listed the contract; `unwritten` of each break that is none
+            yet.
+        from_model: how many differences from the model there are.
+        harmless: findings that cost only wasted work and are not listed.
+        known: names of listed faults that were met.
+        void: why it proves nothing.
+        left_out: programs that this machine lacks, with the kinds of workload that want them.
+    """
+
+    targets: tuple[str, ...]
+    code: int
+    traces: int
+    calls: int
+    kinds: int
+    unreached: int = 0
+    is_compared: bool = True
+    new: tuple[str, ...] = ()
+    from_model: int = 0
+    unwritten: tuple[str, ...] = ()
+    harmless: int = 0
+    known: tuple[str, ...] = ()
+    void: tuple[str, ...] = ()
+    left_out: tuple[tuple[str, int], ...] = ()
+
+    @classmethod
+    def of(cls, verdicts: Sequence[Verdict], shown: Sequence[ShownFault]) -> "Searched":
+        """Of all targets together; `shown` are the listed faults that were met in them."""
+        reports = [one for verdict in verdicts for one in verdict.campaign.lanes]
+        kinds = {one.lane.name for one in reports if one.traces}
+        findings = [one for verdict in verdicts for one in verdict.findings]
+        left_out = {lane: program for one in verdicts for lane, program in one.left_out.items()}
+        programs = sorted(left_out.values())
+        return cls(
+            targets=tuple(verdict.campaign.target for verdict in verdicts),
+            code=exit_code_of(verdicts),
+            traces=sum(one.traces for one in reports),
+            calls=sum(one.calls for one in reports),
+            kinds=len(kinds),
+            unreached=len({one.lane.name for one in reports} - kinds),
+            is_compared=any(one.compared is not None and one.compared.calls for one in reports),
+            new=tuple(one.contract for verdict in verdicts for one in verdict.unlisted),
+            from_model=sum(len(verdict.from_model) for verdict in verdicts),
+            unwritten=tuple(_unwritten(verdicts)),
+            harmless=sum(_is_harmless(one) for one in findings),
+            known=tuple(one.fault.name for one in shown),
+            void=tuple(briefly(why) for verdict in verdicts for why in verdict.void_because),
+            left_out=tuple((one, programs.count(one)) for one in dict.fromkeys(programs)),
+        )
+
+    @property
+    def sentence(self) -> str:
+        """What the searches conclude, in one sentence."""
+        return f"{self._head()}: {'; '.join(self._parts())}."
+
+    def _head(self) -> str:
+        who, many = names(self.targets), len(self.targets) > 1
+        match self.code:
+            case code if code == HOLDS:
+                return f"{who} {'show' if many else 'shows'} nothing new"
+            case code if code == UNLISTED:
+                return f"{who} {'show' if many else 'shows'} {self._new()}"
+            case code if code == FROM_MODEL:
+                ways = counted(self.from_model, "way")
+                decides = "decide" if many else "decides"
+                return (
+                    f"{who} {decides} otherwise than the reference in {ways}, and has no new fault"
+                )
+            case code if code == INTERRUPTED:
+                what = self._new() if self.new or self.unwritten else "nothing new so far"
+                return f"The search of {who} was interrupted and shows {what}"
+            case _:
+                more = f", and for {counted(len(self.void) - 1, 'more reason')}"
+                first = self.void[0] if self.void else "nothing was searched"
+                return f"This search of {who} proves nothing, since {first}" + (
+                    more if self.void[1:] else ""
+                )
+
+    def _new(self) -> str:
+        """The rules that broke and are not listed, the first of them by their titles."""
+        faults = len(self.new) or len(set(self.unwritten))
+        rules = list(dict.fromkeys((*self.new, *self.unwritten)))
+        told = [rule_told(one) for one in rules[:RULES_TOLD]]
+        if more := len(rules) - RULES_TOLD:
+            told += [counted(more, "more rule")] * (more > 0)
+        verb = "breaks" if faults == 1 else "break"
+        return f"{counted(faults, 'new fault')}, which {verb} {names(told)}"
+
+    def _parts(self) -> Iterator[str]:
+        yield self._work()
+        if self.calls:
+            yield self._met()
+        if self.code == UNLISTED and self.from_model:
+            yield f"it differs from the reference in {counted(self.from_model, 'more way')}"
+        if self.code in (UNLISTED, INTERRUPTED, FROM_MODEL) and self.void:
+            yield f"what held proves nothing, since {self.void[0]}"
+        if self.unreached:
+            yield f"{_kinds(self.unreached)} not reached"
+        for program, kinds in self.left_out:
+            yield f"{_kinds(kinds)} left out, for want of {program}"
+
+    def _work(self) -> str:
+        if not self.calls:
+            return "nothing was judged"
+        alone = "" if self.is_compared else " by the contracts alone, without the reference"
+        return (
+            f"{counted(self.traces, 'trace')} of {counted(self.kinds, 'kind')} of workload, "
+            f"{amount(self.calls)} calls judged{alone}"
+        )
+
+    def _met(self) -> str:
+        """What is known, and whether that is all."""
+        wasteful = f"{counted(self.harmless, 'finding')} cost only wasted work"
+        told = [f"{counted(len(self.known), 'known fault')} met again"] if self.known else []
+        told += [wasteful] if self.harmless else []
+        is_all = not (self.new or self.unwritten or self.from_model)
+        if not told:
+            return "no rule broke" if is_all else "no known fault was met"
+        return " and ".join(told) + (", and nothing else broke" if is_all else "")
+
+
+def _is_harmless(one: Finding) -> bool:
+    """Whether it is not listed, costs only wasted work, and so fails no command."""
+    return one.known_note is None and not is_unlisted(one) and not is_from_model(one)
+
+
+def _kinds(number: int) -> str:
+    return f"{counted(number, 'kind')} of workload {'was' if number == 1 else 'were'}"
+
+
+def _unwritten(verdicts: Sequence[Verdict]) -> Iterator[str]:
+    for verdict in verdicts:
+        yield from (broken.contract for fault, broken in verdict.not_written if fault is None)
+
+
+def line_of(
+    verdicts: Sequence[Verdict],
+    shown: Sequence[ShownFault],
+    folder: Path,
+    resume: str = "",
+) -> VerdictLine:
+    """The verdict line of searches whose findings lie in `folder`; `resume` goes on with one that
+    is not finished, where it can be gone on with."""
+    searched = Searched.of(verdicts, shown)
+    step, command = _next(searched, verdicts, shown, folder, resume)
+    return VerdictLine(searched.sentence, step, command)
+
+
+def _next(
+    searched: Searched,
+    verdicts: Sequence[Verdict],
+    shown: Sequence[ShownFault],
+    folder: Path,
+    resume: str,
+) -> tuple[str, str]:
+    """What to do next, and the command that does it."""
+    if new := [one for verdict in verdicts for one in verdict.unlisted]:
+        words = "see the first of them" if new[1:] else "see it"
+        return f"{words} again, step by step", replay_of(new[0], folder)
+    if resume and (searched.code == INTERRUPTED or any(one.unfinished for one in verdicts)):
+        return "go on with it", resume
+    if searched.code == INTERRUPTED:
+        return "run the command again for the whole; a campaign can be resumed", ""
+    if parted := [one for verdict in verdicts for one in verdict.from_model]:
+        page = f"{MODEL_PAGE} says what a difference means; see one"
+        return page, replay_of(parted[0], folder)
+    if not searched.calls:
+        return "give it more time, with --seconds or --seeds", ""
+    if searched.code not in (HOLDS, UNLISTED):
+        return "the lines that begin with void say why; mend that, and run the command again", ""
+    example = next((finding for one in shown for finding in one.findings), None)
+    if example is not None:
+        return f"{KNOWN_PAGE}, or see a known fault", replay_of_known(example, folder)
+    if searched.known:
+        return f"{KNOWN_PAGE} says what the known faults are", ""
+    return "a longer search, with --seconds 3600, looks further", ""
+
+
+def replay_of(found: Finding, folder: Path) -> str:
+    """The command that runs a finding again."""
+    file = shlex.quote(str(finding_file.path_of(found, folder)))
+    return f"cacheproof replay {file} --target {shlex.quote(found.target)}"
+
+
+def replay_of_known(found: Finding, folder: Path) -> str:
+    """The same by the name of a listed fault."""
+    elsewhere = folder.absolute() != findings_folder().absolute()
+    where = f" --findings {shlex.quote(str(folder))}" if elsewhere else ""
+    return f"cacheproof replay {found.fault}@{found.release}{where}"
