@@ -143,7 +143,8 @@ def status(store: StoreOption = STORE, json: JsonOption = None) -> None:
     from cacheproof import campaign_report
     from cacheproof.console import Output
 
-    campaign_report.status(Output(json), store)
+    with Output(json, command="campaign status") as output:
+        campaign_report.status(output, store)
 
 
 @example("cacheproof campaign merge nightly weekend --into all")
@@ -160,7 +161,8 @@ def merge(
     from cacheproof import campaign_report
     from cacheproof.console import Output
 
-    campaign_report.merge(Output(None), first, second, into)
+    with Output(None, command="campaign merge") as output:
+        campaign_report.merge(output, first, second, into)
 
 
 @example("cacheproof campaign report --store nightly --html p.html")

@@ -180,6 +180,7 @@ def http(
     from cacheproof import serving
     from cacheproof.console import Output
 
-    output = Output(json)
-    code = serving.http(output, target, model or MODELS, seeds, requests, clients, known, records)
-    raise typer.Exit(code)
+    kinds = model or MODELS
+    with Output(json, command="http") as output:
+        code = serving.http(output, target, kinds, seeds, requests, clients, known, records)
+        raise typer.Exit(code)

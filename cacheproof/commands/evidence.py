@@ -109,4 +109,5 @@ def gallery(
     from cacheproof.console import Output
     from cacheproof.workplace import Workplace
 
-    raise typer.Exit(main_job.gallery(Output(json), Workplace(workers, cluster)))
+    with Output(json, command="gallery") as output:
+        raise typer.Exit(main_job.gallery(output, Workplace(workers, cluster)))

@@ -51,8 +51,9 @@ def replay(
     from cacheproof.folders import findings_folder
 
     folder = findings or findings_folder()
-    output, drawings = Output(json), Drawings(html, perfetto)
-    raise typer.Exit(replaying.replay(output, file, target, times, folder, drawings))
+    drawings = Drawings(html, perfetto)
+    with Output(json, command="replay") as output:
+        raise typer.Exit(replaying.replay(output, file, target, times, folder, drawings))
 
 
 @example(
@@ -100,7 +101,8 @@ def bisect(
 
     folder = findings or findings_folder()
     commits = (checkout, good, bad)
-    raise typer.Exit(bisecting.bisect(Output(json), what, folder, contract, *commits, every=all_))
+    with Output(json, command="bisect") as output:
+        raise typer.Exit(bisecting.bisect(output, what, folder, contract, *commits, every=all_))
 
 
 @example("cacheproof minimise records --contract SC-9")
@@ -135,6 +137,6 @@ def minimise(
     from cacheproof import minimising
     from cacheproof.console import Output
 
-    output = Output(json)
-    code = minimising.minimise(output, where, contract, target, seconds, known, findings)
-    raise typer.Exit(code)
+    with Output(json, command="minimise") as output:
+        code = minimising.minimise(output, where, contract, target, seconds, known, findings)
+        raise typer.Exit(code)

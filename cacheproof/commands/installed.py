@@ -1,7 +1,7 @@
 """The commands that provision and list releases and connectors."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -10,9 +10,6 @@ from cacheproof.commands.helping import add, example, group
 from cacheproof.commands.options import JsonOption
 from cacheproof.differential.errors import InputError
 from cacheproof.reference.releases import NEWEST
-
-if TYPE_CHECKING:
-    from cacheproof.console import Output
 
 vllm_app = group("Install, list and remove vLLM releases in the cache folder.")
 connector_app = group("Install and list encoder cache connectors that are not vLLM's own.")
@@ -32,10 +29,13 @@ def vllm_install(
     """Fetch releases from the package index into the cache folder."""
     from cacheproof.console import Output
     from cacheproof.differential.targets import releases
+    from cacheproof.verdicts import places
 
-    output = Output(None)
-    for release in releases.install_all(versions, report=output.say):
-        output.line(f"vllm {release.version} ({release.source}): {release.tree}")
+    with Output(None, command="vllm install") as output:
+        found = releases.install_all(versions, report=output.say)
+        for release in found:
+            output.line(f"vllm {release.version} ({release.source}): {release.tree}")
+        output.verdict(places.of_installed([f"vllm@{one.version}" for one in found]))
 
 
 @example("cacheproof vllm list")
@@ -43,26 +43,29 @@ def vllm_list(json: JsonOption = None) -> None:
     """List the releases that are installed."""
     from cacheproof.console import Output
     from cacheproof.differential.targets import releases
+    from cacheproof.verdicts import places
 
-    output = Output(json)
-    installed = releases.list_installed()
-    lines = [f"{one.version:10} {one.source:28} {one.tree}" for one in installed]
-    _print_installed(output, lines, f"vllm install {NEWEST}")
-    output.write_json(
-        "vllm list",
-        {
-            "releases": [
-                {
-                    "version": release.version,
-                    "source": release.source,
-                    "archive": release.archive,
-                    "sha256": release.sha256,
-                    "tree": str(release.tree),
-                }
-                for release in installed
-            ]
-        },
-    )
+    with Output(json, command="vllm list") as output:
+        installed = releases.list_installed()
+        for one in installed:
+            output.line(f"{one.version:10} {one.source:28} {one.tree}")
+        names = [f"vllm@{one.version}" for one in installed]
+        output.verdict(places.of_list(names, "release of vLLM", f"vllm install {NEWEST}"))
+        output.write_json(
+            "vllm list",
+            {
+                "releases": [
+                    {
+                        "version": release.version,
+                        "source": release.source,
+                        "archive": release.archive,
+                        "sha256": release.sha256,
+                        "tree": str(release.tree),
+                    }
+                    for release in installed
+                ]
+            },
+        )
 
 
 @example("cacheproof vllm texts")
@@ -77,7 +80,8 @@ def vllm_texts(
     from cacheproof import text_table
     from cacheproof.console import Output
 
-    raise typer.Exit(text_table.texts(Output(json), toml))
+    with Output(json, command="vllm texts") as output:
+        raise typer.Exit(text_table.texts(output, toml))
 
 
 @example("cacheproof vllm remove 0.32.0")
@@ -110,16 +114,18 @@ def connector_install(
     """Fetch connectors into the cache folder, each beside the newest vLLM release."""
     from cacheproof.console import Output
     from cacheproof.differential.targets import connectors
+    from cacheproof.verdicts import places
 
-    output = Output(None)
-    for name in names:
-        kind, _, version = name.partition("@")
-        if kind != connectors.LMCACHE:
-            raise InputError(f"connector {name!r}: expected lmcache@VERSION")
-        connectors.require_played(version)
-    for version in (name.partition("@")[2] for name in names):
-        found = connectors.install(version, report=output.say)
-        output.line(f"lmcache {version} beside vllm {found.version}: {found.overlays[0]}")
+    with Output(None, command="connector install") as output:
+        for name in names:
+            kind, _, version = name.partition("@")
+            if kind != connectors.LMCACHE:
+                raise InputError(f"connector {name!r}: expected lmcache@VERSION")
+            connectors.require_played(version)
+        for version in (name.partition("@")[2] for name in names):
+            found = connectors.install(version, report=output.say)
+            output.line(f"lmcache {version} beside vllm {found.version}: {found.overlays[0]}")
+        output.verdict(places.of_installed(names))
 
 
 @example("cacheproof connector list")
@@ -127,17 +133,15 @@ def connector_list(json: JsonOption = None) -> None:
     """List the connectors that are installed."""
     from cacheproof.console import Output
     from cacheproof.differential.targets import connectors
+    from cacheproof.verdicts import places
 
-    output = Output(json)
-    names = [f"{connectors.LMCACHE}@{version}" for version in connectors.list_installed()]
-    _print_installed(output, names, f"connector install {connectors.LMCACHE}@{connectors.FIRST}")
-    output.write_json("connector list", {"connectors": names})
-
-
-def _print_installed(output: "Output", lines: list[str], command: str) -> None:
-    """What is there, a line each; where nothing is, the command that changes that."""
-    for line in lines or [f"none; provision one with: cacheproof {command}"]:
-        output.line(line)
+    with Output(json, command="connector list") as output:
+        names = [f"{connectors.LMCACHE}@{version}" for version in connectors.list_installed()]
+        for name in names:
+            output.line(name)
+        newest = f"connector install {connectors.LMCACHE}@{connectors.FIRST}"
+        output.verdict(places.of_list(names, "connector", newest))
+        output.write_json("connector list", {"connectors": names})
 
 
 add(vllm_app, vllm_install, name="install")

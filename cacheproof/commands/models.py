@@ -132,7 +132,6 @@ def simulate(
     from cacheproof.console import Output
     from cacheproof.simulation.run import Setting
 
-    output = Output(json)
     asked = Setting(
         release,
         max_num_batched_tokens=tokens_per_step,
@@ -146,10 +145,11 @@ def simulate(
     )
     sizes = sorted({*(encoder_cache or SIZES)})
     row_bytes = hidden_size * simulating.named("--dtype", dtype, BYTES_OF)
-    code = simulating.simulate(
-        output, asked, traffic or TRAFFICS, sizes, requests, seed, row_bytes, html
-    )
-    raise typer.Exit(code)
+    kinds = traffic or TRAFFICS
+    with Output(json, command="simulate") as output:
+        raise typer.Exit(
+            simulating.simulate(output, asked, kinds, sizes, requests, seed, row_bytes, html)
+        )
 
 
 @example(
@@ -296,6 +296,6 @@ def generate(
         block_size=block_size,
         enable_prefix_caching=prefix_caching,
     )
-    output = Output(json)
     files = {"image": image or [], "video": video or [], "audio": audio or []}
-    raise typer.Exit(generating.generate(output, model, device, prompt, files, sizes))
+    with Output(json, command="generate") as output:
+        raise typer.Exit(generating.generate(output, model, device, prompt, files, sizes))

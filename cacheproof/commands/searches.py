@@ -187,7 +187,8 @@ def diff(
     from cacheproof import searching
     from cacheproof.console import Output
 
-    raise typer.Exit(searching.diff(Output(json), left, right, depth, seconds))
+    with Output(json, command="diff") as output:
+        raise typer.Exit(searching.diff(output, left, right, depth, seconds))
 
 
 @example(
@@ -293,13 +294,13 @@ def explore(
     from cacheproof.folders import folder_of
     from cacheproof.workplace import Workplace
 
-    output = Output(json)
-    if markdown:
-        output.line(exploring.scopes_markdown())
-        raise typer.Exit
-    faults = known_faults.load(known)
-    place, wanted = Workplace(workers, cluster), target or exploring.TARGETS
-    folder = folder_of(findings)
-    with place.joined():
-        code = exploring.explore(output, wanted, scope, faults, folder, place)
-    raise typer.Exit(code)
+    wanted = target or exploring.TARGETS
+    with Output(json, command="explore", is_page=markdown) as output:
+        if markdown:
+            output.line(exploring.scopes_markdown())
+            raise typer.Exit
+        faults, folder = known_faults.load(known), folder_of(findings)
+        place = Workplace(workers, cluster)
+        with place.joined():
+            code = exploring.explore(output, wanted, scope, faults, folder, place)
+        raise typer.Exit(code)

@@ -99,7 +99,7 @@ class Searched:
                 ways = counted(self.from_model, "way")
                 decides = "decide" if many else "decides"
                 return (
-                    f"{who} {decides} otherwise than the reference in {ways}, and has no new fault"
+                    f"{who} {decides} otherwise than the reference in {ways}, without a new fault"
                 )
             case code if code == INTERRUPTED:
                 what = self._new() if self.new or self.unwritten else "nothing new so far"
