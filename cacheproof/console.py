@@ -149,9 +149,6 @@ class Output:
             self.command(f"  {verdict.command}")
 
     def _print_held(self, held: str) -> None:
-        """Print it; where it goes to no terminal without the padding of its lines."""
-        if not self.report.is_terminal:
-            held = re.sub(r"[ \t]+$", "", held, flags=re.MULTILINE)
         try:
             self.report.file.write(held)
         except BrokenPipeError:
