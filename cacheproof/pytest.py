@@ -4,12 +4,15 @@ them.
 
 It changes no decision of theirs. A test under which one breaks a contract fails, with both sides.
 What a test does that no engine would do is no fault: after it nothing more is said of that object,
-and the summary says so. Without `--cacheproof` nothing is done at all.
+and the summary says so. A run whose tests make no call that could be judged fails, unless that is
+allowed. Without `--cacheproof` nothing is done at all.
 """
 
+import sys
 from collections import Counter
 from collections.abc import Generator
 from importlib import metadata
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -29,6 +32,7 @@ from cacheproof.spec.registry import by_id
 from cacheproof.spec.versions import release_key
 
 NAME = "cacheproof"
+ALLOW_NOTHING = "cacheproof_allow_nothing"
 OUTSIDE = "outside of tests"
 NOTES_SHOWN = 20
 
@@ -51,13 +55,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="X",
         help="the vLLM release whose contracts hold (default: the one that is installed)",
     )
+    group.addoption(
+        "--cacheproof-allow-nothing",
+        action="store_true",
+        help="let a run pass in which no call was judged",
+    )
+    parser.addini(ALLOW_NOTHING, "as --cacheproof-allow-nothing", type="bool", default=False)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Attach the contracts, if they are asked for."""
     strict = config.getoption("--cacheproof-strict")
     if strict or config.getoption("--cacheproof"):
-        config.pluginmanager.register(Contracts(_release(config), strict=strict), NAME)
+        needs_calls = not (
+            config.getoption("--cacheproof-allow-nothing") or config.getini(ALLOW_NOTHING)
+        )
+        contracts = Contracts(_release(config), strict=strict, needs_calls=needs_calls)
+        config.pluginmanager.register(contracts, NAME)
 
 
 def _release(config: pytest.Config) -> str | None:
@@ -87,10 +101,12 @@ def _installed() -> str | None:
 
 class Contracts:
     """What is watched, and what was found, in one process; the one that xdist's workers report to
-    adds theirs up."""
+    adds theirs up. With `needs_calls` a run fails whose tests make no call that is judged."""
 
-    def __init__(self, release: str | None, *, strict: bool) -> None:
+    def __init__(self, release: str | None, *, strict: bool, needs_calls: bool) -> None:
         self._release = release
+        self._needs_calls = needs_calls
+        self._has_tests = False
         managers, caches = ManagerWatch(release), KVCacheWatch(release)
         schedulers = SchedulerWatch(release, managers, caches)
         self._watches: tuple[Watching[Any], ...] = (managers, caches, schedulers)
@@ -130,6 +146,15 @@ class Contracts:
                 vars(report).pop("wasxfail", None)
         return report
 
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """See whether there is a test that ran, or was skipped: in this process or a worker's."""
+        self._has_tests |= report.when == "call" or report.skipped
+
+    @property
+    def _has_judged_nothing(self) -> bool:
+        """Whether tests ran of which nothing can be said."""
+        return self._has_tests and not any(watch.calls for watch in self._watches)
+
     def _taken(self, where: str) -> list[str]:
         """Keep what was found, and say what of it is a failure."""
         breaks: list[Break] = []
@@ -148,13 +173,15 @@ class Contracts:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Tell the process that the summary is made in; what was broken outside of tests counts."""
+        """Tell the process that the summary is made in; what was broken outside of tests counts,
+        and so does it that all workers together have judged nothing."""
         self.pytest_collection_finish()
-        if self._fails_outside and session.exitstatus == pytest.ExitCode.OK:
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
         output = getattr(session.config, "workeroutput", None)
         if output is not None:
             output[NAME] = self._counts()
+        is_void = output is None and self._needs_calls and self._has_judged_nothing
+        if (self._fails_outside or is_void) and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def _counts(self) -> dict[str, Any]:
         return {
@@ -190,6 +217,11 @@ class Contracts:
         terminalreporter.section(f"{NAME}: contracts of vLLM {self._release or 'newest'}")
         for line in self._summary():
             terminalreporter.line(line)
+        if self._has_judged_nothing:
+            line = f"nothing was judged: {_why_nothing()}"
+            if self._needs_calls:
+                line = f"FAILED: {line}; to let such a run pass, give --cacheproof-allow-nothing"
+            terminalreporter.line(line, red=self._needs_calls)
 
     def _summary(self) -> Generator[str, None, None]:
         broken = Counter(contract for _, contract in self._broken)
@@ -232,6 +264,13 @@ def _spoken(kind: str, spoke: Counter[str], release: str | None) -> Generator[st
         yield f"{kind}: never spoke {', '.join(never)}"
     if SILENT[kind]:
         yield f"{kind}: cannot speak of calls alone {', '.join(SILENT[kind])}"
+
+
+def _why_nothing() -> str:
+    """What tests lack that none of their calls was judged."""
+    if find_spec("vllm") is None:
+        return f"{sys.executable} has no vllm to import"
+    return "no test called a manager, block pool or scheduler of vLLM"
 
 
 def _misuse(note: Note) -> str:

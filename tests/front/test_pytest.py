@@ -252,6 +252,83 @@ def test_counts_of_parallel_workers_are_added_up(suite) -> None:
     )
 
 
+NOTHING = f"{TESTS}\ndef test_nothing():\n    pass\n"
+VOID = "FAILED: nothing was judged: no test called a manager, block pool or scheduler of vLLM; *"
+
+
+def test_a_run_that_judged_nothing_fails(suite) -> None:
+    result = suite(NOTHING, *ON)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines([VOID])
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+
+
+def test_a_run_that_judged_something_passes(suite) -> None:
+    result = suite(f"{NOTHING}\n{SHARED}", *ON)
+    result.assert_outcomes(passed=2)
+    result.stdout.no_fnmatch_line("*nothing was judged*")
+    assert result.ret == pytest.ExitCode.OK
+
+
+def test_a_selection_that_judged_nothing_fails_though_other_tests_would(suite) -> None:
+    result = suite(f"{NOTHING}\n{SHARED}", *ON, "-k", "nothing")
+    result.assert_outcomes(passed=1, deselected=1)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.mark.parametrize(
+    "told", [["--cacheproof-allow-nothing"], ["-o", "cacheproof_allow_nothing=1"]]
+)
+def test_a_run_may_judge_nothing_where_that_is_allowed(suite, told: list[str]) -> None:
+    result = suite(NOTHING, *ON, *told)
+    result.stdout.fnmatch_lines(["nothing was judged: *"])
+    assert result.ret == pytest.ExitCode.OK
+
+
+def test_a_run_whose_tests_are_all_skipped_fails(suite) -> None:
+    result = suite(NOTHING.replace("pass\n", "pytest.skip()\n"), *ON)
+    result.assert_outcomes(skipped=1)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+
+
+def test_where_there_is_no_vllm_the_run_says_so(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_manager="def test_nothing():\n    pass\n")
+    result = pytester.runpytest_inprocess(*ON)
+    result.stdout.fnmatch_lines([f"FAILED: nothing was judged: {sys.executable} has no vllm *"])
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.mark.sample(3)
+@pytest.mark.parametrize("option", ["--collect-only", "--setup-only", "--fixtures"])
+def test_where_no_test_is_run_nothing_need_be_judged(suite, option: str) -> None:
+    assert suite(NOTHING, *ON, option).ret == pytest.ExitCode.OK
+
+
+@pytest.mark.full
+def test_tests_that_cannot_be_collected_stay_the_error(suite) -> None:
+    assert suite("import gone\n", *ON).ret == pytest.ExitCode.INTERRUPTED
+
+
+@pytest.mark.full
+def test_no_tests_at_all_stay_what_pytest_says_of_them(suite) -> None:
+    assert suite(TESTS, *ON).ret == pytest.ExitCode.NO_TESTS_COLLECTED
+
+
+def test_one_worker_that_judged_something_is_enough(suite) -> None:
+    tests = NOTHING.replace("test_nothing():", "test_nothing(n):")
+    tests = tests.replace("def test_", "@pytest.mark.parametrize('n', range(3))\ndef test_")
+    result = suite(tests + SHARED, *ON, "-p", XDIST, "-n", "2", apart=True)
+    result.assert_outcomes(passed=4)
+    assert result.ret == pytest.ExitCode.OK
+
+
+@pytest.mark.full
+def test_workers_that_all_judged_nothing_fail_the_run(suite) -> None:
+    result = suite(NOTHING, *ON, "-p", XDIST, "-n", "2", apart=True)
+    result.stdout.fnmatch_lines([VOID])
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+
+
 def test_the_module_is_pytests_namesake_and_imports_the_real_one() -> None:
     import cacheproof.pytest as plug_in
 
