@@ -30,7 +30,7 @@ COMMANDS = {
         searches.explore,
     ),
     "Look at a finding": (findings.replay, findings.bisect, findings.minimise),
-    "Rules and evidence": (evidence.contracts, evidence.prove, evidence.gallery),
+    "Rules and evidence": (evidence.contracts, evidence.explain, evidence.prove, evidence.gallery),
     "Engines that run": (engines.record, engines.audit, engines.http),
     "Sizes and models": (models.simulate, models.generate),
 }

@@ -7,11 +7,8 @@ from rich.table import Table
 
 from cacheproof.console import Output
 from cacheproof.differential.findings.finding import Finding
-from cacheproof.differential.search.known import KnownFault, covering
+from cacheproof.differential.search.known import HARMS, KnownFault, covering
 from cacheproof.differential.search.verdict import Verdict
-
-HARMS = ("safety", "liveness", "efficiency")
-"""The worst first."""
 
 
 @dataclass

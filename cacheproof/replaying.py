@@ -1,7 +1,7 @@
 """The command that runs a finding or a trace again."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -9,9 +9,10 @@ from cacheproof.announcing import announce, has_text_of_its_own
 from cacheproof.console import Output
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.findings import finding as findings_of
-from cacheproof.differential.findings import finding_file, report
+from cacheproof.differential.findings import finding_file
 from cacheproof.differential.findings.finding import LOCKSTEP, Finding, Replay
-from cacheproof.differential.search.known import NAME
+from cacheproof.differential.search import known as known_faults
+from cacheproof.differential.search.known import NAME, KnownFault
 from cacheproof.differential.search.verdict import FROM_MODEL, HOLDS, UNLISTED, VOID
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.named import Named, named
@@ -19,8 +20,10 @@ from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.drawing import Drawings
+from cacheproof.fault_facts import newest_having
 from cacheproof.fault_findings import finding_of
 from cacheproof.lane_choice import depths_of
+from cacheproof.replay_story import print_story, story_of
 
 OF_FAULT = re.compile(rf"(?P<fault>{NAME.strip('^$')})@(?P<release>\d[\w.]*)", re.ASCII)
 """The name of a listed fault, and a release."""
@@ -44,15 +47,14 @@ def replay(
     times: int,
     folder: Path,
     drawings: Drawings,
+    known: Sequence[KnownFault],
 ) -> int:
     """Run a finding or a trace again, by its file, or a listed fault's newest finding in `folder`,
     by NAME@RELEASE, and draw its first run where that is asked for. 0: it holds; 1: it breaks; 3:
     the runs differ; 4: it does not break, and parts from the model."""
     file, what = load_what(what_text, folder)
     if target_text is None:
-        if isinstance(what, Trace):
-            raise InputError(f"{file} is a trace without a target; give one with --target")
-        target_text = what.target
+        target_text = _target_of(file, what)
     trace = _trace_of(what)
     drawings.require_timeline(trace, str(file))
     _require_depth(named(target_text), trace, file)
@@ -64,11 +66,9 @@ def replay(
     if runs.examination.illegal is not None:
         raise InputError(f"{file}: {runs.sentence}; expected a trace that it takes")
     drawings.write_replay(trace, runs, target)
-    if isinstance(what, Finding):
-        report.print_finding(what, output.report, str(file))
-    for *_, sentence in runs.examination.breaks():
-        output.line(sentence)
-    output.line(runs.sentence)
+    story = story_of(file, what, target, runs, known)
+    print_story(output, story)
+    output.verdict(story.verdict)
     output.write_json(
         "replay",
         {
@@ -79,6 +79,7 @@ def replay(
             "broke": runs.broke,
             "times": runs.times,
             "digests": runs.digests,
+            **story.to_json(),
         },
     )
     if runs.same < runs.times:
@@ -86,6 +87,20 @@ def replay(
     if not runs.broke:
         return HOLDS
     return FROM_MODEL if has_text_of_its_own(target) and _only_parts(runs) else UNLISTED
+
+
+def _target_of(file: Path, what: Finding | Trace) -> str:
+    """A finding's own target; of a trace of docs/findings the newest that was seen to break on it.
+
+    Raises:
+        InputError: it is another trace.
+    """
+    if isinstance(what, Finding):
+        return what.target
+    newest = newest_having(known_faults.listed(), file.stem)
+    if newest is None:
+        raise InputError(f"{file} is a trace without a target; give one with --target")
+    return newest
 
 
 def load_what(text: str, folder: Path) -> tuple[Path, Finding | Trace]:

@@ -95,7 +95,6 @@ DEPTHS = {
     ),
     "scheduler": _named(
         "scheduler",
-        view="ledger",
         edits="scheduler",
         has_scheduler=True,
         has_ledger=True,
@@ -103,7 +102,7 @@ DEPTHS = {
     ),
     "engine": _named(
         "engine",
-        view="ledger",
+        view="scheduler",
         edits="scheduler",
         has_scheduler=True,
         has_ledger=True,

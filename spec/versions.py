@@ -39,6 +39,15 @@ class Versions:
             else:
                 raise ValueError(f"{text!r}: expected all, >=A, <B or >=A,<B")
 
+    @property
+    def told(self) -> str:
+        """The set in words: "0.10.2 and newer", "before 0.29.0", "0.10.2 and newer, before 0.29.0",
+        "all releases"."""
+        words = {">=": "{} and newer", "<": "before {}"}
+        clauses = [] if self.text == "all" else self.text.split(",")
+        signs = [(one.rstrip("0123456789."), one.lstrip("<>=")) for one in clauses]
+        return ", ".join(words[sign].format(release) for sign, release in signs) or "all releases"
+
     def __contains__(self, release: str) -> bool:
         key = release_key(release)
         return key >= self._since and (self._before is None or key < self._before)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from cacheproof.commands.completing import targets
+from cacheproof.commands.completing import contract_ids, faults, targets
 from cacheproof.commands.helping import example
 from cacheproof.commands.options import (
     OUTPUT,
@@ -78,8 +78,16 @@ def prove(
         raise typer.Exit(code)
 
 
-@example("cacheproof contracts", "cacheproof contracts --json -")
+@example("cacheproof contracts", "cacheproof contracts EC-6", "cacheproof contracts --json -")
 def contracts(
+    contract: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="ID",
+            help="One contract, to be told in full; by default all of them are listed.",
+            autocompletion=contract_ids,
+        ),
+    ] = None,
     markdown: Annotated[
         bool,
         typer.Option(
@@ -88,16 +96,45 @@ def contracts(
     ] = False,
     json: JsonOption = None,
 ) -> None:
-    """List the contracts: the rules that every call is judged by."""
+    """List the contracts, the rules that every call is judged by; or tell one of them in full."""
     from cacheproof import contract_table
     from cacheproof.console import Output
 
+    if contract is not None:
+        from cacheproof.one_contract import show_contract
+
+        with Output(json, command="contracts") as told:
+            show_contract(told, contract)
+            raise typer.Exit
     output = Output(json)
     if markdown:
         output.line(contract_table.markdown())
     else:
         output.report.print(contract_table.table())
     output.write_json("contracts", {"contracts": contract_table.as_json()})
+
+
+@example("cacheproof explain uncomputed-hit", "cacheproof explain")
+def explain(
+    fault: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="FAULT",
+            help="The name of a known fault; without one all of them are listed.",
+            autocompletion=faults,
+        ),
+    ] = None,
+    json: JsonOption = None,
+) -> None:
+    """Explain a known fault: what happens, where, what it needs, how to avoid and to see it."""
+    from cacheproof import explaining
+    from cacheproof.console import Output
+
+    with Output(json, command="explain") as output:
+        if fault is None:
+            explaining.list_faults(output)
+        else:
+            explaining.explain_fault(output, fault)
 
 
 @example("cacheproof gallery")

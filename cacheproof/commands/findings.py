@@ -39,6 +39,7 @@ def replay(
     times: Annotated[
         int, typer.Option(min=1, max=1000, metavar="N", help="How many times to run it.")
     ] = 10,
+    known: KnownOption = None,
     findings: FindingsOption = None,
     html: HtmlOption = None,
     perfetto: PerfettoOption = None,
@@ -47,13 +48,15 @@ def replay(
     """Run a finding or a trace again, and say whether it ends the same every time."""
     from cacheproof import replaying
     from cacheproof.console import Output
+    from cacheproof.differential.search import known as known_faults
     from cacheproof.drawing import Drawings
     from cacheproof.folders import findings_folder
 
     folder = findings or findings_folder()
-    drawings = Drawings(html, perfetto)
+    drawings, faults = Drawings(html, perfetto), known_faults.load(known)
     with Output(json, command="replay") as output:
-        raise typer.Exit(replaying.replay(output, file, target, times, folder, drawings))
+        code = replaying.replay(output, file, target, times, folder, drawings, faults)
+        raise typer.Exit(code)
 
 
 @example(

@@ -245,6 +245,25 @@ def replay(
     )
 
 
+def of_run(target: Target, trace: Trace, runs: Replay) -> list[Finding]:
+    """What the first run of a trace breaks, in the order of its events: a finding of each contract
+    and kind, then one of the difference from the reference. The trace stays as it is."""
+    seen = runs.examination
+    broken: list[tuple[str, Violation | Difference]] = [
+        (contract, one) for (contract, _), one in seen.by_kind.items()
+    ]
+    broken.sort(key=lambda one: one[1].event)
+    if seen.difference is not None:
+        broken.append((LOCKSTEP, seen.difference))
+    return [
+        msgspec.structs.replace(
+            _written_down(target, trace, trace, contract, one, runs, 0.0),
+            beside=tuple(_beside(seen, contract, one.event)),
+        )
+        for contract, one in broken
+    ]
+
+
 def digest(result: TraceResult) -> str:
     """SHA-256 of the records as JSON."""
     return digest_of(result.records)

@@ -15,7 +15,7 @@ from cacheproof.differential.depths import DEPTHS, part
 from cacheproof.differential.findings.finding import LOCKSTEP, MODEL_DIFFERENCE, TIMES, Finding
 from cacheproof.differential.findings.views.view import Rows, View
 from cacheproof.differential.judges.lockstep import DELTA_FIELDS
-from cacheproof.differential.judges.retrace import Moment
+from cacheproof.differential.judges.retrace import Moment, Retrace
 from cacheproof.differential.traces.block_hash import Continue, Prompt
 from cacheproof.differential.traces.manager import Add
 from cacheproof.differential.traces.trace import Trace
@@ -27,19 +27,23 @@ NOT_LISTED = "a new one, as far as the list says"
 _HARM_STYLE = {"efficiency": "yellow", MODEL_DIFFERENCE: "yellow"}
 
 
-def print_finding(finding: Finding, console: Console, file: str = "FILE") -> None:
-    """Print the screen; `file` is where the finding can be replayed from."""
+def print_finding(
+    finding: Finding, console: Console, file: str = "FILE", shown: int = EVENTS_SHOWN
+) -> None:
+    """Print the screen; `file` is where the finding can be replayed from, `shown` how many events
+    are told, the one at which it breaks the last of them where there are more."""
     moments = list(finding.retrace.moments())
+    window = _window(len(finding.events), finding.event, shown)
     style = _HARM_STYLE.get(finding.harm, "red")
     sections: list[RenderableType] = [
         Text(visible_line(f"{finding.target}: {_headline(finding)}"), style=f"bold {style}"),
         _indented(
             Text("\n".join(map(visible_line, (finding.title, f"{finding.harm}; {finding.source}"))))
         ),
-        *_section("events", _events(finding.trace)),
+        *_section("events", _events(finding.trace, window)),
         *_section(f"first wrong step: event {finding.event + 1}", _step(finding, moments)),
         *_section("both sides", Text(finding.why)),
-        *_section("lanes", _lanes(finding, moments)),
+        *_section("lanes", _lanes(_view(finding.trace), moments, window, finding.event)),
         Text(),
     ]
     console.print(Group(*sections))
@@ -62,7 +66,19 @@ def print_beside(finding: Finding, before: Finding, console: Console, file: str)
 
 def print_events(trace: Trace, console: Console) -> None:
     """Print a trace as Python that can be pasted, its last events when there are many."""
-    console.print(_indented(_events(trace)))
+    console.print(_indented(_events(trace, _window(len(trace.events), len(trace.events)))))
+
+
+def print_run(retrace: Retrace, console: Console, shown: int) -> None:
+    """Print a run that breaks nothing: its first events, as Python and as what became of them."""
+    window = range(min(shown, len(retrace.trace.events)))
+    moments = list(retrace.moments())
+    sections = (
+        Text("events", style="bold"),
+        _indented(_events(retrace.trace, window)),
+        *_section("lanes", _lanes(_view(retrace.trace), moments, window)),
+    )
+    console.print(Group(*sections))
 
 
 def _print_command(finding: Finding, console: Console, before: str, file: str) -> None:
@@ -87,27 +103,34 @@ def _indented(body: RenderableType) -> RenderableType:
     return Padding(body, (0, 0, 0, 2))
 
 
-def _events(trace: Trace) -> Text:
-    hidden = max(0, len(trace.events) - EVENTS_SHOWN)
-    lines = program(trace.with_events(trace.events[hidden:]))
-    if hidden:
-        first = lines.index("trace = Trace(header, (") + 1
-        lines.insert(first, f"    # {hidden} earlier events are not shown")
+def _window(events: int, last: int, shown: int = EVENTS_SHOWN) -> range:
+    """The events that are told: all, or as many as may be, up to the one counted `last`."""
+    end = events if events <= shown else min(max(last + 1, shown), events)
+    return range(max(0, end - shown), end)
+
+
+def _events(trace: Trace, window: range) -> Text:
+    lines = program(trace.with_events(trace.events[window.start : window.stop]))
+    first = lines.index("trace = Trace(header, (") + 1
+    if later := len(trace.events) - window.stop:
+        lines.insert(len(lines) - 1, f"    # {later} later events are not shown")
+    if window.start:
+        lines.insert(first, f"    # {window.start} earlier events are not shown")
     return Text("\n".join(lines))
 
 
 def _step(finding: Finding, moments: list[Moment]) -> RenderableType:
     if finding.contract == LOCKSTEP:
         return _columns(("", "reference", finding.target), _parted(finding))
-    view = _view(finding)
+    view = _view(finding.trace)
     rows = view.step(moments[: finding.event + 1])
     if not rows and view.nothing is not None:
         return Text(view.nothing(moments[finding.event]))
     return _columns(view.step_titles, rows)
 
 
-def _view(finding: Finding) -> View:
-    view: View = part(DEPTHS[finding.trace.depth].view).VIEW
+def _view(trace: Trace) -> View:
+    view: View = part(DEPTHS[trace.depth].view).VIEW
     return view
 
 
@@ -123,12 +146,15 @@ def _parted(finding: Finding) -> list[tuple[str, str, str]]:
     return [(name, value(one), value(two)) for name, one, two in sides if one != two]
 
 
-def _lanes(finding: Finding, moments: list[Moment]) -> RenderableType:
-    view, rows = _view(finding), []
-    for number, moment in enumerate(moments, start=1):
-        mark = ">" if number == finding.event + 1 else " "
-        rows.append((f"{mark}{number}", _asked(moment), *view.sides(moment)))
-    return _columns(("", *view.lanes), rows[-EVENTS_SHOWN:])
+def _lanes(
+    view: View, moments: list[Moment], window: range, broken: int | None = None
+) -> RenderableType:
+    rows = []
+    for number in window[: len(moments) - window.start]:
+        mark = ">" if number == broken else " "
+        moment = moments[number]
+        rows.append((f"{mark}{number + 1}", _asked(moment), *view.sides(moment)))
+    return _columns(("", *view.lanes), rows)
 
 
 def _asked(moment: Moment) -> str:
@@ -158,7 +184,7 @@ def _columns(titles: tuple[str, ...], rows: Rows) -> Table:
 def _footer(finding: Finding) -> Table:
     known = finding.known or ("no thread listed" if finding.known_note else "not listed")
     listed = finding.known_note is not None or finding.harm == MODEL_DIFFERENCE
-    found = f"after {finding.seconds:.1f} s"
+    found = f"after {finding.seconds:.1f} s" if finding.seconds else ""
     if finding.seed is not None:
         found = f"seed {finding.seed} of {finding.generator}, {found}"
     table = Table.grid(padding=(0, 2, 0, 0))

@@ -2,7 +2,7 @@
 
 import tomllib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Literal
@@ -14,7 +14,7 @@ from cacheproof.differential import files
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.judges import rules  # noqa: F401  (registers all contracts)
 from cacheproof.differential.lanes.all_lanes import LANES
-from cacheproof.differential.traces.trace import ModelRunner
+from cacheproof.differential.traces.trace import ModelRunner, Trace
 from cacheproof.reference.releases import within
 from cacheproof.spec.registry import contracts
 from cacheproof.spec.versions import Versions
@@ -23,6 +23,8 @@ NAME = r"^[a-z0-9]+(-[a-z0-9]+)*$"
 SEEDS = 10**9
 """Seeds of traces are below this."""
 BYTES_MAX = 1 << 20
+HARMS = ("safety", "liveness", "efficiency")
+"""The worst first."""
 
 
 class Face(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -204,6 +206,30 @@ def covering(
     """The first listed fault that covers a finding."""
     covers = (one for one in faults if one.covers(contract, release, lane, kind, runner))
     return next(covers, None)
+
+
+def covering_anywhere(
+    faults: Sequence[KnownFault],
+    trace: Trace,
+    contract: str,
+    release: str | None,
+    kind: str = "",
+    projects: Collection[str] = ("vllm",),
+) -> list[KnownFault]:
+    """The faces that cover a break of a trace of which nobody says in what lane it was made: any
+    lane of its depth and kind of manager, of one of these projects, may have been it. One face of
+    each fault, in the order of the list."""
+    kept = trace.depth, trace.header.manager
+    lanes = [
+        name
+        for name, lane in LANES.items()
+        if (lane.depth, lane.manager) == kept and lane.project in projects
+    ]
+    found: dict[str, KnownFault] = {}
+    for fault in faults:
+        if any(fault.covers(contract, release, lane, kind, trace.runner) for lane in lanes):
+            found.setdefault(fault.name, fault)
+    return list(found.values())
 
 
 def akin(

@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from cacheproof.differential.lanes.all_lanes import LANES
-from cacheproof.differential.search.known import KnownFault
+from cacheproof.differential.search.known import KnownFault, covering_anywhere
 from cacheproof.differential.search.paired import Broken, Pair, Parted, SmallBreak, SmallParting
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.spec.registry import by_id
@@ -140,14 +139,11 @@ def _listed(
     """The listed faults of a release that a break may be. A kept trace may be of any lane of its
     depth."""
     contract, kind = broken
-    trace = pair.trace
-    lanes = [pair.lane] if pair.lane else [n for n, o in LANES.items() if o.depth == trace.depth]
-    covering = (
-        fault.name
-        for fault in known
-        if any(fault.covers(contract, release, lane, kind, trace.runner) for lane in lanes)
-    )
-    return list(dict.fromkeys(covering))
+    trace, lane = pair.trace, pair.lane
+    if lane is None:
+        return [one.name for one in covering_anywhere(known, trace, contract, release, kind)]
+    covers = (one for one in known if one.covers(contract, release, lane, kind, trace.runner))
+    return list(dict.fromkeys(one.name for one in covers))
 
 
 def _likeliest(

@@ -71,7 +71,11 @@ def told(event: AnyEvent, outcome: Any) -> str:
             return f"schedule(): {', '.join(parts) or 'nothing'}"
         case _:
             kind = tag_of(type(event)).replace("_", " ")
-            return " ".join(part for part in (kind, getattr(event, "request", "")) if part)
+            who = getattr(event, "request", "") or getattr(event, "engine", "")
+            items = ", ".join(getattr(event, "items", ()))
+            about = items or getattr(event, "item", "")
+            words = " ".join(filter(None, (kind, who)))
+            return f"{words}: {about}" if about else words
 
 
 def _walked(event: manager.Walk, outcome: Any) -> str:

@@ -2,16 +2,17 @@
 
 from collections.abc import Sequence
 
-from cacheproof.differential.findings.views.view import Rows, View
+from cacheproof.differential.findings.views.view import View
 from cacheproof.differential.judges.retrace import Moment
 from cacheproof.differential.traces.wording import changed_fields, value
 from cacheproof.spec.records import EncoderCacheState
 
 
-def _changes(moments: Sequence[Moment]) -> Rows:
+def changes(moments: Sequence[Moment]) -> list[tuple[str, ...]]:
+    """What an event changes of the ledger and of the store."""
     moment = moments[-1]
     changed = changed_fields(moment.before, moment.after)
-    rows = [(name, *sides) for name, sides in changed.items()]
+    rows: list[tuple[str, ...]] = [(name, *sides) for name, sides in changed.items()]
     if moment.store_before != moment.store_after:
         rows.append(("worker's store", value(moment.store_before), value(moment.store_after)))
     return rows
@@ -52,6 +53,6 @@ VIEW = View(
     lanes=("scheduler", "ledger", "store"),
     sides=lambda moment: (_ledger(moment), _store(moment)),
     step_titles=("", "before", "after"),
-    step=_changes,
+    step=changes,
     nothing=_unchanged,
 )

@@ -1,0 +1,90 @@
+"""What a reader needs of a listed fault: where it is, what it needs, how to avoid and to see it."""
+
+import re
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from functools import cache
+
+from cacheproof.differential.errors import InputError
+from cacheproof.differential.search.known import Fault, listed
+from cacheproof.reference.releases import MODELLED, within
+
+_PRODUCT = re.compile(r"(?P<name>\w+) (?P<version>[\d.]+\w*)")
+
+
+@cache
+def listed_by_name() -> dict[str, Fault]:
+    """The faults of the shipped list."""
+    return {fault.name: fault for fault in listed()}
+
+
+def fault_called(name: str) -> Fault:
+    """The listed fault of that name.
+
+    Raises:
+        InputError: there is none; says which are called alike.
+    """
+    faults = listed_by_name()
+    if name not in faults:
+        alike = get_close_matches(name, faults, n=3, cutoff=0.4)
+        near = f"did you mean {' or '.join(alike)}? " if alike else ""
+        raise InputError(
+            f"{name[:80]}: no listed fault; {near}expected one that cacheproof explain lists"
+        )
+    return faults[name]
+
+
+def newest_showing(fault: Fault, trace: str) -> str | None:
+    """The newest target that was seen to break on a trace of docs/findings; None of another
+    trace."""
+    if trace in fault.engines:
+        return f"engine@{within(fault.engines[trace])[-1]}"
+    if trace not in fault.traces:
+        return None
+    if (product := _PRODUCT.match(fault.product)) is not None:
+        return f"{product['name'].lower()}@{product['version']}"
+    return f"vllm@{within(fault.seen)[-1]}"
+
+
+def newest_having(faults: Sequence[Fault], trace: str) -> str | None:
+    """Of all faults that a trace of docs/findings shows."""
+    seen = [found for one in faults if (found := newest_showing(one, trace)) is not None]
+    return max(seen, key=_age, default=None)
+
+
+def _age(target: str) -> int:
+    release = target.partition("@")[2]
+    return MODELLED.index(release) if release in MODELLED else -1
+
+
+def fault_rows(fault: Fault) -> Iterator[tuple[str, str]]:
+    """What it does, in which releases, what it needs, how to avoid it: a name and a content each;
+    nothing of what the list does not say."""
+    mended = f"mended in {fault.mended_in}" if fault.mended_in else ""
+    read = f"as read in {fault.as_read}" if fault.as_read else ""
+    not_run = f"not run: {fault.not_run}" if fault.not_run else ""
+    product = f"{fault.product}, beside vLLM" if fault.product else ""
+    seen = " ".join(filter(None, (product, fault.seen)))
+    rows = (
+        ("harm", fault.harm),
+        ("releases", "; ".join(filter(None, (seen, read, not_run, mended)))),
+        ("runner", fault.runner),
+        ("needs", fault.needs),
+        ("avoid by", fault.avoid),
+        ("public", fault.upstream),
+        ("page", f"docs/{fault.page}".partition("#")[0] if fault.page else ""),
+    )
+    yield from ((name, content) for name, content in rows if content)
+
+
+def showing(fault: Fault) -> Iterator[str]:
+    """Commands that show a fault, what takes the least time first."""
+    for trace in (*fault.traces[:1], *list(fault.engines)[:1]):
+        target = newest_showing(fault, trace)
+        yield f"cacheproof replay docs/findings/{trace}.jsonl --target {target}"
+    if fault.search:
+        yield f"cacheproof fuzz --target vllm@{within(fault.seen)[-1]} {fault.search}"
+    if fault.command:
+        yield fault.command
+    for name in fault.told_by:
+        yield f"cacheproof explain {name}"

@@ -1,0 +1,211 @@
+"""What a replay tells: what broke, by which events, at which step, as which fault, what to do."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.text import Text
+
+from cacheproof.console import Output
+from cacheproof.differential.depths import DEPTHS
+from cacheproof.differential.findings import finding as findings_of
+from cacheproof.differential.findings import report
+from cacheproof.differential.findings.finding import LOCKSTEP, Finding, Replay
+from cacheproof.differential.judges.retrace import Retrace
+from cacheproof.differential.media.differences import parts
+from cacheproof.differential.search.known import (
+    HARMS,
+    Fault,
+    KnownFault,
+    covering_anywhere,
+)
+from cacheproof.differential.targets.base import Target
+from cacheproof.differential.traces.trace import Trace
+from cacheproof.explaining import Part, print_parts, rows_part
+from cacheproof.fault_facts import fault_rows, listed_by_name, newest_showing
+from cacheproof.verdicts.line import VerdictLine, names
+from cacheproof.verdicts.replayed import Broken, Replayed, of_replay
+
+EVENTS_SHOWN = 40
+
+
+@dataclass(frozen=True)
+class Story:
+    """Runs of what a file holds on a target, and what the first of them breaks: what does most
+    harm first, then what comes first, a difference from the reference last."""
+
+    file: Path
+    what: Finding | Trace
+    target: Target
+    runs: Replay
+    found: tuple[Finding, ...]
+    fault: Fault | None
+
+    @property
+    def trace(self) -> Trace:
+        """What was run."""
+        return self.what.trace if isinstance(self.what, Finding) else self.what
+
+    @property
+    def verdict(self) -> VerdictLine:
+        """What the replay concludes."""
+        seen = self.runs.examination
+        return of_replay(
+            Replayed(
+                target=self.target.name,
+                file=self.file.name,
+                path=str(self.file),
+                events=len(self.trace.events),
+                calls=seen.calls,
+                same=self.runs.same,
+                times=self.runs.times,
+                broken=[
+                    Broken(one.contract, one.title, one.event + 1, one.fault)
+                    for one in self.found
+                    if one.contract != LOCKSTEP
+                ],
+                parts_at=None if seen.difference is None else seen.difference.event + 1,
+                is_compared=seen.compared,
+                asked=None if self.runs.broke else self.runs.contract,
+                seen_on=self._seen_on,
+            )
+        )
+
+    @property
+    def _seen_on(self) -> tuple[str, str] | None:
+        """A target that breaks on this trace, and the listed fault that it has."""
+        if self.fault is None:
+            return None
+        if isinstance(self.what, Finding):
+            return self.what.target, self.fault.name
+        seen = newest_showing(self.fault, self.file.stem)
+        return None if seen is None else (seen, self.fault.name)
+
+    def to_json(self) -> dict[str, object]:
+        """As the command writes it, beside what it says of the runs."""
+        return {
+            "broken": [
+                {
+                    "contract": one.contract,
+                    "kind": one.kind or None,
+                    "harm": one.harm,
+                    "title": one.title,
+                    "event": one.event + 1,
+                    "sentence": one.sentence,
+                    "fault": one.fault,
+                }
+                for one in self.found
+            ],
+            "fault": None if self.fault is None else self.fault.name,
+        }
+
+
+def story_of(
+    file: Path, what: Finding | Trace, target: Target, runs: Replay, known: Sequence[KnownFault]
+) -> Story:
+    """The story of runs that were judged."""
+    trace = what.trace if isinstance(what, Finding) else what
+    faults = listed_by_name()
+    of_file = _of_file(file, what, faults)
+    found = [
+        _annotated(one, target, known, of_file) for one in findings_of.of_run(target, trace, runs)
+    ]
+    found.sort(key=lambda one: (_is_not_asked(one, what, of_file), *_weight(one)))
+    first = next((one.fault for one in found if one.fault), None)
+    return Story(file, what, target, runs, tuple(found), faults.get(first or "", of_file))
+
+
+def _of_file(file: Path, what: Finding | Trace, faults: dict[str, Fault]) -> Fault | None:
+    """The listed fault that a finding says it is, or that a trace of docs/findings shows."""
+    if isinstance(what, Finding):
+        return faults.get(what.fault or "")
+    showing = [one for one in faults.values() if file.stem in (*one.traces, *one.engines)]
+    return min(showing, key=lambda one: one.name != file.stem, default=None)
+
+
+def _is_not_asked(found: Finding, what: Finding | Trace, of_file: Fault | None) -> bool:
+    """Whether it is another break than that of a finding, or of the fault that a trace shows."""
+    if isinstance(what, Trace):
+        return of_file is None or found.fault != of_file.name
+    return found.contract != what.contract or not parts(found.kind) <= parts(what.kind)
+
+
+def _weight(found: Finding) -> tuple[bool, int, int]:
+    harm = HARMS.index(found.harm) if found.harm in HARMS else len(HARMS)
+    return found.contract == LOCKSTEP, harm, found.event
+
+
+def _annotated(
+    found: Finding, target: Target, known: Sequence[KnownFault], of_file: Fault | None
+) -> Finding:
+    """The finding with what is listed of it: of several faults that it may be, the one that its
+    file shows, else the first of the list."""
+    faults = covering_anywhere(
+        known, found.trace, found.contract, found.release, found.kind, target.projects
+    )
+    if not faults:
+        return found
+    its_own = (one for one in faults if of_file is not None and _is_told(one, of_file))
+    fault = next(its_own, faults[0])
+    others = [one.name for one in faults if one is not fault]
+    name = of_file.name if of_file is not None and _is_told(fault, of_file) else fault.name
+    told = found.annotated(fault.thread, fault.note, name)
+    return told.told_akin(f"may be {names(others)} as well, in another lane" if others else "")
+
+
+def _is_told(face: KnownFault, fault: Fault) -> bool:
+    """Whether a face is that fault's, or of one that leaves the telling to it."""
+    return face.name == fault.name or fault.name in listed_by_name()[face.name].told_by
+
+
+def print_story(output: Output, story: Story) -> None:
+    """The screen: of what is broken first as of any finding, then what else is, and which fault
+    that is."""
+    if story.found:
+        first, *others = story.found
+        report.print_finding(first, output.report, str(story.file), EVENTS_SHOWN)
+        _print_others(output, others)
+    else:
+        report.print_run(_retrace(story), output.report, EVENTS_SHOWN)
+        output.line("")
+    print_parts(
+        output,
+        *([] if story.fault is None else [_part_of(story.fault)]),
+        Part("see also", list(_commands(story))),
+    )
+
+
+def _print_others(output: Output, others: Sequence[Finding]) -> None:
+    if not others:
+        return
+    output.report.print(Text("broken as well", style="bold"))
+    for one in others:
+        known = one.fault or "not listed"
+        output.line(f"  {one.contract} at event {one.event + 1}: {one.title} ({one.harm}; {known})")
+    output.line("")
+
+
+def _part_of(fault: Fault) -> Part:
+    """Which fault it is, what it does and where, and how to avoid it."""
+    return rows_part(f"{fault.name}: {fault.title}", list(fault_rows(fault)))
+
+
+def _commands(story: Story) -> Iterator[str]:
+    """What to do with it next, apart from what the verdict says."""
+    of_target = f"cacheproof replay {story.file} --target {story.target.name}"
+    if story.found and story.found[0].contract != LOCKSTEP:
+        yield f"cacheproof contracts {story.found[0].contract}"
+    if DEPTHS[story.trace.depth].has_timeline and story.fault is not None:
+        yield f"{of_target} --html run.html"
+    if story.found and story.fault is not None and story.fault.mended_in is not None:
+        yield f"cacheproof replay {story.file} --target {_like(story)}@{story.fault.mended_in}"
+
+
+def _like(story: Story) -> str:
+    """What kind of target runs the trace."""
+    return "engine" if DEPTHS[story.trace.depth].is_executed else "vllm"
+
+
+def _retrace(story: Story) -> Retrace:
+    result, target = story.runs.result, story.target
+    return Retrace(story.trace, result.records, target.release, target.protocol, result.capacity)
