@@ -59,7 +59,10 @@ def complaints(text: str, command: Any, columns: int) -> list[str]:
     found += [f"cut: {line}" for line in text.splitlines() if "…" in line]
     words = f" {' '.join(text.split())} "
     for param in command.params:
-        named = [param.metavar] if param.param_type_name == "argument" else param.opts
+        is_argument = param.param_type_name == "argument"
+        named = [param.metavar] if is_argument else param.opts
+        if is_argument and not param.required:
+            named = [f"[{param.metavar}]"]
         if param.secondary_opts:
             named = [one.replace("--", "--[no-]") for one in named]
         found += [f"cut: {name}" for name in named if f" {name} " not in words]
