@@ -2,20 +2,20 @@
 
 import os
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from prometheus_client import start_http_server
 
+from cacheproof.audit_listing import Listing
+from cacheproof.audit_page import drawn
 from cacheproof.audit_report import AuditReport
 from cacheproof.console import Output
 from cacheproof.differential.audit.audit import Audit
-from cacheproof.differential.audit.auditor import Auditor, Found
+from cacheproof.differential.audit.auditor import Auditor
 from cacheproof.differential.audit.metrics import Metrics
 from cacheproof.differential.errors import InputError
-from cacheproof.differential.findings.timeline.model import Timeline, broken_by, timeline
 from cacheproof.differential.search import known as known_faults
 from cacheproof.differential.search.verdict import INTERRUPTED
 from cacheproof.drawing import Drawings
@@ -38,7 +38,9 @@ def audit(
 ) -> int:
     """Judge a record, print the report, and draw `window` events where that is asked for. Returns
     the exit code."""
-    report = AuditReport(output, known_faults.load(known), where)
+    faults = known_faults.load(known)
+    told = {fault.name: fault for fault in known_faults.listed(known)}
+    report = AuditReport(output, Listing(faults, told), where)
     audit_of = Audit(where, waits=follow)
     is_interrupted = False
     if follow:
@@ -50,7 +52,7 @@ def audit(
         output.line("interrupted: this is what was recorded until then")
         code = INTERRUPTED
     if drawings.are_asked_for:
-        drawings.write(drawn(audit_of, where, window))
+        drawings.write(drawn(report.answered(audit_of), where, window))
     return code
 
 
@@ -124,34 +126,3 @@ def _is_alive(auditor: Auditor) -> bool:
     except (OSError, OverflowError):
         return False
     return True
-
-
-def drawn(audit_of: Audit, where: str, window: int) -> Timeline:
-    """The last events before the first break, or before the end where nothing is broken.
-
-    Raises:
-        InputError: nothing was judged.
-    """
-    stem, auditor = next(iter(audit_of.auditors.items()))
-    found: Found | None = None
-    broken_of = [
-        (one.violation.contract.harm == "efficiency", number, name)
-        for name, by in audit_of.auditors.items()
-        for number, one in enumerate(by.found)
-    ]
-    if broken_of:  # what does harm before what only costs time
-        _, number, stem = min(broken_of)
-        auditor = audit_of.auditors[stem]
-        found = auditor.found[number]
-    again = Auditor()
-    again.moments = deque(maxlen=window)
-    for part in Audit(where).parts(stem):
-        again.feed(part)
-        if found is not None and again.number >= found.record:
-            break
-    if auditor.trace is None or not again.moments:
-        raise InputError(f"{where}: nothing was judged; expected a record with steps to draw")
-    violations = [one.violation for one in again.found[-1:]] if found is not None else []
-    broken = broken_by(violations)
-    first = again.events - len(again.moments)
-    return timeline(auditor.trace.header, again.moments, broken, target=stem, first=first)

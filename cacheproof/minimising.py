@@ -5,8 +5,10 @@ from contextlib import closing
 from pathlib import Path
 
 from cacheproof.console import Output
+from cacheproof.differential.audit.account import Found
 from cacheproof.differential.audit.audit import Audit
-from cacheproof.differential.audit.auditor import Auditor, Found
+from cacheproof.differential.audit.auditor import Auditor
+from cacheproof.differential.audit.ranking import ranked
 from cacheproof.differential.audit.retelling import Retold
 from cacheproof.differential.errors import HarnessError, InputError
 from cacheproof.differential.findings import finding_file, report
@@ -43,7 +45,7 @@ def minimise(
     assert auditor.trace is not None
     retold = Retold(auditor.trace)
     again = Audit(where)
-    retold.read(again.parts(stem), found.record)
+    retold.read(again.parts(stem), found.at.record)
     rule = found.violation.contract.id
     with closing(resolve(name, report=output.say)) as ran:
         for trace in retold.tellings():
@@ -87,7 +89,7 @@ def _annotated(found: Finding, faults: list[KnownFault]) -> Finding:
 def _chosen(audit_of: Audit, where: str, contract: str | None) -> tuple[str, Auditor, Found]:
     """The break to make small."""
     for stem, auditor in audit_of.auditors.items():
-        for found in auditor.found:
+        for found in (broken.first for broken in ranked(auditor)):
             rule = found.violation.contract.id
             if contract == rule and found.is_of_kv_cache:
                 raise InputError(

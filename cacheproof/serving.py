@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from cacheproof.audit_report import listed
+from cacheproof.audit_listing import listed
 from cacheproof.commands.engines import MODELS
 from cacheproof.console import Output
 from cacheproof.differential.audit.audit import Audit
@@ -287,7 +287,7 @@ def _audited(records: Path, faults: Sequence[KnownFault]) -> tuple[dict[str, lis
         for found in auditor.found:
             contract = found.violation.contract
             if contract.harm != "efficiency" and broken.get(contract.id, True):
-                broken[contract.id] = list(listed(faults, auditor, found))
+                broken[contract.id] = [one.name for one in listed(faults, auditor, found)]
         account = auditor.account
         missing += [f"{account.judged_steps} of {account.steps} steps"] * (
             account.judged_steps != account.steps or account.gap_count > 0

@@ -117,7 +117,8 @@ def audit(
     drawings = Drawings(html, perfetto)
     if drawings.are_asked_for and where == "-":
         raise InputError("what is drawn is read twice; expected a file or a folder, not -")
-    with Output(json, command="audit", formats=Formats(junit, sarif)) as output:
+    formats = Formats(junit, sarif)
+    with Output(json, command="audit", formats=formats, streams=follow) as output:
         code = auditing.audit(
             output,
             where,

@@ -115,7 +115,7 @@ def minimise(
         str | None,
         typer.Option(
             metavar="ID",
-            help="Contract whose break to show; by default the first that is broken.",
+            help="Contract whose break to show; by default the one that audit shows first.",
             autocompletion=contract_ids,
         ),
     ] = None,

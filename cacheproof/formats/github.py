@@ -73,7 +73,7 @@ def _row(result: Result) -> str:
 def _is_told(one: Problem) -> bool:
     """Whether it fails the command, or is a difference from the model: neither listed nor small."""
     match one.excuse:
-        case None:
+        case None | Excuse(fails=True):
             return True
         case Excuse(fault=fault):
             return not fault and one.level is not Level.NOTE

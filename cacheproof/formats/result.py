@@ -49,12 +49,14 @@ class Rule:
 
 @dataclass(frozen=True)
 class Excuse:
-    """Why a problem fails no command: it is listed as `fault`, described on `page`, or its harm is
-    of a kind that never does."""
+    """Why a problem is no news, and fails no command: it is listed as `fault`, described on `page`,
+    or its harm is of a kind that never does. `fails`: the command fails by it all the same, since
+    an engine that served did it."""
 
     reason: str
     fault: str = ""
     page: str = ""
+    fails: bool = False
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class Problem:
         shape: what tells it from others of that kind, without numbers: that of its smallest trace.
         way: the functions of the target that lead to it, the last of them the one it is about.
         place: where that stands, if the target's files say so.
-        excuse: None where it fails the command.
+        excuse: None where it is news.
     """
 
     harm: str
@@ -80,6 +82,11 @@ class Problem:
     way: tuple[Function, ...] = ()
     place: Place | None = None
     excuse: Excuse | None = None
+
+    @property
+    def fails(self) -> bool:
+        """Whether the command fails by it."""
+        return self.excuse is None or self.excuse.fails
 
     @property
     def level(self) -> Level:
@@ -109,7 +116,7 @@ class Case:
     @property
     def failures(self) -> list[Problem]:
         """The problems that fail a command."""
-        return [one for one in self.problems if one.excuse is None]
+        return [one for one in self.problems if one.fails]
 
 
 @dataclass(frozen=True)

@@ -6,18 +6,18 @@ counted and named.
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import msgspec
 
+from cacheproof.differential.audit.account import OF_A_STEP, Account, At, Failure, Found
 from cacheproof.differential.audit.following import Contradiction, Follower, Observed
 from cacheproof.differential.audit.judging import AuditJudge
 from cacheproof.differential.audit.kv_cache import KVAudit
 from cacheproof.differential.audit.silence import NEVER_JUDGED, not_judged
 from cacheproof.differential.audit.steady import Steady, is_steady_step, is_steady_update
 from cacheproof.differential.audit.streams import Gap, Part
-from cacheproof.differential.judges.kv_cache import MANAGER as KV_CACHE
 from cacheproof.differential.judges.retrace import Moment, judged
 from cacheproof.differential.judges.violation import Violation
 from cacheproof.differential.recording.messages import (
@@ -34,7 +34,6 @@ from cacheproof.differential.recording.messages import (
     Updated,
 )
 from cacheproof.differential.targets.host.protocol import Protocol
-from cacheproof.differential.traces.manager import Reset
 from cacheproof.differential.traces.scheduler import SchedulerConfig, SchedulerHeader
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.releases import MODELLED
@@ -43,90 +42,30 @@ from cacheproof.spec.registry import Contract
 WINDOW = 200
 GAPS_MAX = 100
 KINDS_MAX = 1000
+STEPS_KEPT = 10_000
+"""Steps of which it is known when they were decided, for what workers say of them later."""
 _EVERY_STEP = (Scheduled, Updated, Added)
 _HARD = (AttributeError, LookupError, TypeError, ValueError, ArithmeticError)
-
-
-@dataclass(frozen=True)
-class Found:
-    """A contract that an engine broke: how, in which of its records and steps, what led there, and
-    for which time: seconds since the epoch."""
-
-    violation: Violation
-    record: int
-    step: int
-    at: float
-    window: tuple[Observed, ...]
-
-    @property
-    def is_of_kv_cache(self) -> bool:
-        """Whether the KV cache manager broke it, whose calls are in no trace of a scheduler."""
-        return KV_CACHE in self.violation.contract.applies_to
-
-
-@dataclass
-class Traffic:
-    """What an encoder cache did: occurrences of items that it had, entries that it took in and that
-    it evicted."""
-
-    hits: int = 0
-    encodes: int = 0
-    evictions: int = 0
-
-    def count(self, observed: Observed) -> None:
-        """Count the calls of one event."""
-        is_reset = isinstance(observed.event, Reset)
-        for operation, _, _, _, _, answer, delta in observed.record.calls:
-            if operation == "check":
-                self.hits += answer is True
-            elif operation == "allocate":
-                self.encodes += 1
-            if delta is not None and not is_reset and None in delta.entries.values():
-                self.evictions += sum(one is None for one in delta.entries.values())
-
-
-@dataclass
-class Account:
-    """What an audit has seen and judged so far.
-
-    gaps: what is missing, and in how many places; `unjudged_records` could not be judged for it.
-    raised: exceptions of the engine, by operation and type.
-    broken: how often each contract was broken, by id and kind.
-    """
-
-    records: int = 0
-    steps: int = 0
-    judged_steps: int = 0
-    stores: int = 0
-    unjudged_records: int = 0
-    lost: int = 0
-    started: float = 0.0
-    seconds: float = 0.0
-    requests: int = 0
-    gaps: list[str] = field(default_factory=list)
-    gap_count: int = 0
-    raised: dict[str, int] = field(default_factory=dict)
-    broken: dict[tuple[str, str], int] = field(default_factory=dict)
-    unjudged: set[str] = field(default_factory=set)
-    closed: bool = False
-    traffic: Traffic = field(default_factory=Traffic)
 
 
 class Auditor:
     """Audits one scheduler, and the stores of its workers. Feed it parts of streams in order.
 
     Attributes:
-        account, found: what was seen and found so far.
+        account: what was seen so far. found: of each contract and kind the first break, in order;
+            last: the last one.
         silent: the contracts that cannot judge it.
         skips: whether steps that say nothing new are judged by the step before them.
         kv: the audit of what is recorded of the KV cache manager.
         number: that of the last record; events: how many were judged.
-        moments: where what is around each event is kept, if it is to be drawn.
+        moments: where the number of each event's record and what is around the event are kept, if
+            it is to be drawn.
     """
 
     def __init__(self) -> None:
         self.account = Account()
         self.found: list[Found] = []
+        self.last: dict[tuple[str, str], Found] = {}
         self.opened: Opened | None = None
         self.trace: Trace | None = None
         self.silent: frozenset[str] = NEVER_JUDGED
@@ -136,7 +75,7 @@ class Auditor:
         self.follower: Follower | None = None
         self.kv = KVAudit()
         self._rules: Sequence[Contract] = ()
-        self.moments: deque[Moment] | None = None
+        self.moments: deque[tuple[int, Moment]] | None = None
         self._protocol = Protocol()
         self._window: deque[Observed | Steady] = deque(maxlen=WINDOW)
         self.skips = True
@@ -147,6 +86,8 @@ class Auditor:
         self._stored: dict[int, deque[Stored]] = {}
         self._stores: dict[int, dict[str, int] | None] = {}
         self._store_steps: dict[int, int] = {}
+        self._decided: deque[At] = deque(maxlen=STEPS_KEPT)
+        self._failures: dict[int | None, Failure] = {}
 
     @property
     def rules(self) -> list[Contract]:
@@ -157,6 +98,24 @@ class Auditor:
     def now(self) -> float:
         """The time of the last record, in seconds since the epoch."""
         return self.account.started + self.account.seconds
+
+    @property
+    def step(self) -> int:
+        """The number of the last step, by the engine's own count where that is known."""
+        return self.account.steps if self.judge is None else self.judge.step
+
+    @property
+    def fatal(self) -> Failure | None:
+        """The exception after which the engine did not go on."""
+        return min(self._failures.values(), key=lambda one: one.step, default=None)
+
+    def when(self, step: int) -> At:
+        """When a step was decided, as far as that is known; else the last record."""
+        known = (at for at in reversed(self._decided) if at.step == step)
+        return next(known, self._at_last_event())
+
+    def _at_last_event(self) -> At:
+        return At(self.number, self.step, self.now, self.events - 1)
 
     def feed(self, part: Part) -> None:
         """The next part of the scheduler's stream."""
@@ -169,7 +128,9 @@ class Auditor:
         account.records += 1
         if self.judge is not None and isinstance(message, _EVERY_STEP):
             account.seconds += message.time / 1e6
-            account.steps += type(message) is Scheduled
+            if type(message) is Scheduled:
+                account.steps += 1
+                self._failures.pop(None, None)
             self._judge(message)
             return
         if isinstance(message, Opened):
@@ -182,12 +143,14 @@ class Auditor:
         if isinstance(message, KVState | KVCalls):
             self._judge_kv(message)
             return
-        account.steps += isinstance(message, Scheduled)
+        if isinstance(message, Scheduled):
+            account.steps += 1
+            self._failures.pop(None, None)
         if isinstance(message, Closed):
             account.closed = True
             account.lost = max(account.lost, message.lost)
         elif isinstance(message, Raised):
-            self._note_raised(message)
+            self._note_raised(message, None, self.step)
         if isinstance(message, Cleared) and message.what == "session":
             self._suspend("a session goes on, which an audit does not follow")
         if self.judge is None:
@@ -205,8 +168,11 @@ class Auditor:
         if isinstance(message, Opened):
             self._stores[rank] = {}
         elif isinstance(message, Raised):
-            self._note_raised(message)
+            waiting = self._stored.get(rank)
+            ended = waiting[-1].step if waiting else self._store_steps.get(rank, 0)
+            self._note_raised(message, rank, message.step or ended + 1)
         elif isinstance(message, Stored):
+            self._failures.pop(rank, None)
             self._stored.setdefault(rank, deque()).append(message)
 
     def wants_store(self, rank: int) -> bool:
@@ -241,7 +207,8 @@ class Auditor:
             self._note_gap(f"worker {rank}: its step {message.step} is not the scheduler's")
         elif compared:
             self.account.stores += 1
-            self._harvest()
+            if judge.violations:
+                self._take(judge.violations, self.when(message.step))
 
     def _is_due(self, message: Stored) -> bool:
         assert self.judge is not None
@@ -332,6 +299,7 @@ class Auditor:
         self.account.requests += max(0, len(self.follower.present) - arrivals)
         if isinstance(message, Scheduled):
             self.account.judged_steps += 1
+            self._note_step()
             if self.account.judged_steps % 64 == 0:
                 self.judge.forget_those_gone(self._present())
 
@@ -339,7 +307,8 @@ class Auditor:
         if self.moments is None:
             judge.judge(self.events, observed.event, observed.record)
         else:
-            self.moments.append(judged(judge, self.events, observed.event, observed.record))
+            moment = judged(judge, self.events, observed.event, observed.record)
+            self.moments.append((self.number, moment))
 
     def _is_steady(self, message: Any, judge: AuditJudge, follower: Follower) -> bool:
         """Judge a message that says nothing new, if that is what it is."""
@@ -359,6 +328,8 @@ class Auditor:
             return False
         self._window.append(Steady(outcome, row, message.free_blocks, kind is Updated))
         self.events += 1
+        if kind is Scheduled:
+            self._note_step()
         return True
 
     def _present(self) -> set[str]:
@@ -368,39 +339,38 @@ class Auditor:
     def _judge_kv(self, message: KVState | KVCalls) -> None:
         if self.trace is None:
             return
-        missing = self.kv.follow(message, self.release, self._take)
+        # it is told ahead of the event in which it was
+        at = At(self.number + 1, self.step, self.now, self.events)
+        missing = self.kv.follow(message, self.release, partial(self._take, at=at))
         self.account.unjudged |= self.kv.unjudged
         if missing:
             self._note_gap(f"KV cache, record {self.number}: {missing}")
 
+    def _note_step(self) -> None:
+        self._decided.append(self._at_last_event())
+
     def _harvest(self) -> None:
         assert self.judge is not None
-        self._take(self.judge.violations)
+        self._take(self.judge.violations, self._at_last_event())
 
-    def _take(self, broken: dict[str, Violation]) -> None:
+    def _take(self, broken: dict[str, Violation], at: At) -> None:
         """Take what is broken, so that it is noticed again when it breaks again."""
+        later = max(0, self.events - 1 - at.event)
+        window = tuple(self._window)[: len(self._window) - later] if broken else ()
         for violation in broken.values():
-            key = (violation.contract.id, violation.kind)
+            found = Found(violation, at, window)
+            key = found.key
             count = self.account.broken.get(key, 0)
-            if count or len(self.account.broken) < KINDS_MAX:
-                self.account.broken[key] = count + 1
+            if not count and len(self.account.broken) >= KINDS_MAX:
+                continue
+            self.account.broken[key] = count + 1
+            self.last[key] = found
             is_lasting = violation.contract.kind == "state"  # what is wrong once stays wrong
             met = self._lasting if is_lasting else ()
             if not count and violation.contract.id not in met:
                 if is_lasting:
                     self._lasting.add(violation.contract.id)
-                self.found.append(
-                    Found(
-                        violation,
-                        self.number,
-                        self.account.steps,
-                        self.now,
-                        tuple(
-                            one.observed() if isinstance(one, Steady) else one
-                            for one in self._window
-                        ),
-                    )
-                )
+                self.found.append(found)
         broken.clear()
 
     # what is not judged
@@ -421,7 +391,12 @@ class Auditor:
         self.judge = self.follower = None
         self._window.clear()
 
-    def _note_raised(self, message: Raised) -> None:
+    def _note_raised(self, message: Raised, rank: int | None, step: int) -> None:
+        """`rank` is that of the worker that raised it, None for the scheduler."""
+        if message.operation in OF_A_STEP:
+            self._failures[rank] = Failure(
+                message.operation, message.error, message.text, message.place, step
+            )
         key = f"{message.operation}: {message.error}"
         if key in self.account.raised or len(self.account.raised) < KINDS_MAX:
             self.account.raised[key] = self.account.raised.get(key, 0) + 1

@@ -33,6 +33,7 @@ from cacheproof.differential.recording.messages import (
     Scheduled,
     Updated,
 )
+from cacheproof.differential.recording.raising import place_of, words_of
 from cacheproof.differential.recording.requests import Numbers, Queues, Step, order_of
 from cacheproof.differential.recording.writer import Records
 from cacheproof.differential.targets.host.scheduler_told import (
@@ -440,8 +441,8 @@ class SchedulerRecording:
         self._writer.close()
 
     def _raised(self, operation: str, error: BaseException) -> None:
-        text = str(error)[:1000] if self._hasher.is_plain else ""
-        self._put(Raised, operation, type(error).__name__, text, self._calls())
+        text, place = words_of(error, self._hasher), place_of(error)
+        self._put(Raised, operation, type(error).__name__, text, self._calls(), place)
         self._writer.flush(1.0)
 
     # its parts

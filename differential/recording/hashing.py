@@ -22,6 +22,10 @@ class Hasher:
             found = self._known[name] = self.digest(name.encode()).hex()
         return found
 
+    def known(self, name: str) -> str | None:
+        """What a record calls an identifier that it has named before; None for any other text."""
+        return self._known.get(name)
+
     def digest(self, data: bytes) -> bytes:
         """Eight bytes that stand for others."""
         return hashlib.blake2b(data, digest_size=8, key=self._salt).digest()

@@ -180,13 +180,19 @@ class Cleared(Message, tag="r", frozen=True):
 
 
 class Raised(Message, tag="x", frozen=True):
-    """An exception of the engine, out of what is named. Its text is there in plain records only."""
+    """An exception of the engine, out of what is named.
+
+    text: its words as `raising.words_of` keeps them; of a recorder's own exception all of them.
+    place: file, line and function of vLLM that raised it. step: that of a worker, 0 where unknown.
+    """
 
     time: int
     operation: str
     error: str
     text: str
     calls: list[ManagerCall]
+    place: str = ""
+    step: int = 0
 
 
 class KnownRequest(Message, frozen=True):

@@ -1,6 +1,8 @@
 """Records what a worker's encoder store holds after each step."""
 
+import functools
 import time
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -8,6 +10,7 @@ import msgspec
 from cacheproof.differential.recording.ending import say_why_it_ended
 from cacheproof.differential.recording.hashing import Hasher
 from cacheproof.differential.recording.messages import Opened, Raised, Stored
+from cacheproof.differential.recording.raising import place_of, words_of
 from cacheproof.differential.recording.writer import Writer
 
 
@@ -25,21 +28,30 @@ class WorkerRecording:
         self._clock = time.monotonic_ns()
         self._execute = runner.execute_model
         runner.execute_model = self._call
+        if hasattr(runner, "sample_tokens"):  # the second half of a step
+            runner.sample_tokens = functools.partial(self._sample, runner.sample_tokens)
 
     def _call(self, output: Any, *args: Any, **kwargs: Any) -> Any:
         try:
             answer = self._execute(output, *args, **kwargs)
         except BaseException as error:
-            self._safely(self._raised, error)
+            self._safely(self._raised, "execute_model", self._steps + 1, error)
             raise
         self._safely(self._executed, output)
         return answer
 
-    def _safely(self, function: Any, argument: Any) -> None:
+    def _sample(self, sample: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return sample(*args, **kwargs)
+        except BaseException as error:
+            self._safely(self._raised, "sample_tokens", self._steps, error)
+            raise
+
+    def _safely(self, function: Callable[..., None], *arguments: Any) -> None:
         if self._ended:
             return
         try:
-            function(argument)
+            function(*arguments)
         except Exception as error:
             self._ended = True
             say_why_it_ended(error, self._writer)
@@ -49,8 +61,7 @@ class WorkerRecording:
         store = self._runner.encoder_cache
         store = getattr(store, "encoder_outputs", store)  # of the second model runner
         if self._writer.wants_file:
-            self._held = {}
-            self._writer.begin(msgspec.structs.replace(self._opened, started=time.time()))
+            self._begin()
         if not output.scheduled_encoder_inputs and store.keys() == self._held.keys():
             changed: dict[str, int | None] = {}
         else:
@@ -59,17 +70,29 @@ class WorkerRecording:
             changed |= dict.fromkeys(self._held.keys() - now.keys())
             self._held = now
         hashed = self._hasher.identifier
-        passed, self._clock = time.monotonic_ns() - self._clock, time.monotonic_ns()
         self._writer.put(
             Stored(
-                passed // 1000,
+                self._tick(),
                 self._steps,
                 output.total_num_scheduled_tokens,
                 {hashed(name): rows for name, rows in changed.items()},
             )
         )
 
-    def _raised(self, error: BaseException) -> None:
-        text = str(error)[:1000] if self._hasher.is_plain else ""
-        self._writer.put(Raised(0, "execute_model", type(error).__name__, text, []))
+    def _begin(self) -> None:
+        self._held = {}
+        self._clock = time.monotonic_ns()
+        self._writer.begin(msgspec.structs.replace(self._opened, started=time.time()))
+
+    def _raised(self, operation: str, step: int, error: BaseException) -> None:
+        if self._writer.wants_file:
+            self._begin()
+        text, place = words_of(error, self._hasher), place_of(error)
+        kind = type(error).__name__
+        self._writer.put(Raised(self._tick(), operation, kind, text, [], place, step))
         self._writer.flush(1.0)
+
+    def _tick(self) -> int:
+        now = time.monotonic_ns()
+        passed, self._clock = (now - self._clock) // 1000, now
+        return passed

@@ -132,10 +132,13 @@ def load(path: Path | None = None) -> list[KnownFault]:
     return parse(*read(path))
 
 
-def listed() -> list[Fault]:
-    """The faults of the list that is shipped."""
-    text, source = read()
-    return _faults(text, source)
+def listed(path: Path | None = None) -> list[Fault]:
+    """The faults in a file, or of the list that is shipped.
+
+    Raises:
+        InputError: as `load`.
+    """
+    return _faults(*read(path))
 
 
 def read(path: Path | None = None) -> tuple[str, str]:

@@ -1,16 +1,22 @@
 """`audit` ends with an account of what an engine recorded, whatever became of the record; and
 `minimise` with a finding that the release alone shows again."""
 
+import json
 import random
+import re
+import shutil
 from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
 
 import pytest
 
-from cacheproof import audit_report
+from cacheproof.differential.findings import leading
 from cacheproof.differential.traces.records import CallRecord
+from cacheproof.differential.traces.trace import Trace
 from cacheproof.differential.traces.trace_file import parse
 from cacheproof.reference.releases import NEWEST
-from tests.differential.audit.spoiled import file_of, records_of, spoil
+from tests.differential.audit.spoiled import die, file_of, records_of, spoil
 from tests.differential.recording.driven import Driven, long_trace, run_recorded
 from tests.front.conftest import Run
 
@@ -18,18 +24,39 @@ PLANTED = "drops_what_is_encoded"
 ROOT = Path(__file__).resolve().parents[2]
 
 
+def finding(name: str) -> Trace:
+    with (ROOT / "docs" / "findings" / f"{name}.jsonl").open("rb") as lines:
+        return parse(lines, name)
+
+
 @pytest.fixture(scope="module")
-def driven(tmp_path_factory: pytest.TempPathFactory) -> tuple[Driven, Driven]:
-    """A record of a right scheduler, and of one with a fault."""
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> list[Driven]:
+    """Records of a right scheduler, of one with a fault, and of one that shows a listed fault."""
     trace = long_trace(6)
-    right, wrong = run_recorded(
+    return run_recorded(
         NEWEST,
-        [(trace, None), (trace, PLANTED)],
+        [(trace, None), (trace, PLANTED), (finding("stripped-item-hit"), None)],
         tmp_path_factory.mktemp("records"),
         7,
         with_kv=True,
     )
+
+
+@pytest.fixture(scope="module")
+def driven(recorded: list[Driven]) -> tuple[Driven, Driven]:
+    """The record of the right one, and of the one with a fault."""
+    right, wrong, _ = recorded
     return right, wrong
+
+
+@pytest.fixture
+def dead(recorded: list[Driven], tmp_path: Path) -> Path:
+    """The record of an engine that died where it broke SC-9, as a listed fault does."""
+    auditor = recorded[2].audited()
+    step = auditor.last["SC-9", "after a preemption"].at.step
+    folder = tmp_path / "dead"
+    shutil.copytree(recorded[2].folder, folder)
+    return die(folder, step)
 
 
 def test_a_right_record_and_a_wrong_one(run: Run, driven: tuple[Driven, Driven]) -> None:
@@ -38,7 +65,7 @@ def test_a_right_record_and_a_wrong_one(run: Run, driven: tuple[Driven, Driven])
     assert "72 of 72 steps judged, 6 requests" in right.out
     assert "96 of 96 calls of its KV cache judged" in right.out
     assert (wrong.code, wrong.err) == (1, "")
-    assert "SC-9 broken in step " in wrong.out
+    assert re.search(r"broken +SC-9.*, safety, in step ", wrong.out)
 
 
 def test_a_gap_is_named_and_voids(run: Run, driven: tuple[Driven, Driven], tmp_path: Path) -> None:
@@ -70,12 +97,13 @@ def test_no_change_of_a_record_ends_in_a_traceback(
     assert codes & {1, 3}
 
 
-def test_a_break_in_a_record_becomes_a_finding_that_replays(run: Run, tmp_path: Path) -> None:
-    with (ROOT / "docs" / "findings" / "stripped-item-hit.jsonl").open("rb") as lines:
-        trace = parse(lines, "stripped-item-hit")
-    (driven,) = run_recorded(NEWEST, [(trace, None)], tmp_path)
+def test_a_break_in_a_record_becomes_a_finding_that_replays(
+    run: Run, recorded: list[Driven], tmp_path: Path
+) -> None:
     found = tmp_path / "found"
-    ran = run("minimise", driven.folder, "--contract", "SC-9", "--findings", found, "--seconds", 60)
+    ran = run(
+        "minimise", recorded[2].folder, "--contract", "SC-9", "--findings", found, "--seconds", 60
+    )
     assert ran.code == 1, ran.err
     assert "SC-9" in ran.out
     (file,) = found.glob("*.json")
@@ -90,7 +118,7 @@ def test_a_break_of_the_kv_cache_is_told_and_is_nothing_to_minimise(
     (driven,) = run_recorded(NEWEST, [(long_trace(4), "kv: leaks_a_block")], tmp_path, with_kv=True)
     ran = run("audit", driven.folder)
     assert (ran.code, ran.err) == (1, "")
-    assert "BP-3 broken in step " in ran.out
+    assert re.search(r"broken +BP-3, safety, in step ", ran.out)
     assert "minimise" not in ran.out
     refusal = run("minimise", driven.folder, "--contract", "BP-3", "--findings", tmp_path).refusal
     assert refusal == (
@@ -116,6 +144,113 @@ def test_a_record_without_a_break_is_nothing_to_minimise(
 
 def test_a_call_that_raised_is_no_call_that_did_what_it_was_for() -> None:
     raised = CallRecord("allocate", "r1", 0, None, None, {"raises": "KeyError"}, None)
-    assert audit_report._call(raised, {"r1"}) is None
+    assert leading._call(raised, {"r1"}) is None
     took_in = raised._replace(answer=None)
-    assert audit_report._call(took_in, {"r1"}) == "r1 takes in #0"
+    assert leading._call(took_in, {"r1"}) == "r1 takes in #0"
+
+
+def labelled(out: str) -> dict[str, str]:
+    """The first words of each label on screen."""
+    found: dict[str, str] = {}
+    for label, words in re.findall(r"^  (\w+(?: \w+)*?) {2,}(\S.*)$", out, re.MULTILINE):
+        found.setdefault(label, words)
+    return found
+
+
+def audited_in_every_format(run: Run, folder: Path, *more: Any) -> dict[str, Any]:
+    """What an audit says: on screen, in JSON, as JUnit, as SARIF, and on its page."""
+    files = {name: folder.parent / f"audit.{name}" for name in ("json", "junit", "sarif", "html")}
+    ran = run("audit", folder, *(f"--{name}={file}" for name, file in files.items()), *more)
+    assert (ran.code, ran.err) == (1, "")
+    page = files["html"].read_text().partition('id="data">')[2].partition("</script>")[0]
+    return {
+        "screen": ran.out,
+        "json": json.loads(files["json"].read_text()),
+        "junit": ET.fromstring(files["junit"].read_bytes()),
+        "sarif": json.loads(files["sarif"].read_text()),
+        "page": json.loads(page),
+    }
+
+
+def test_of_a_server_that_died_the_first_screen_says_why_and_what_to_do(
+    run: Run, dead: Path
+) -> None:
+    ran = run("audit", dead)
+    assert ran.code == 1
+    first, *_ = ran.out.splitlines()
+    assert re.fullmatch(
+        rf"vllm {NEWEST} died in step \d+, [-\d]+ [:\d]+ UTC, of a known fault, stripped-item: "
+        r"RuntimeError: Encoder cache miss for h0\.",
+        first,
+    )
+    said = labelled(ran.out)
+    assert said["exception"] == "RuntimeError: Encoder cache miss for h0"
+    assert said["raised in"] == "execute_model, vllm/a.py:3 (b)"
+    assert said["known"].startswith("yes, stripped-item: ")
+    assert "second model runner" in said["to avoid it"]
+    assert said["mended in"].startswith("no release")
+    assert "PR #52041" in said["threads"]
+    assert said["broken"].startswith("SC-9 (after a preemption), safety, in that step")
+    labels = list(said)
+    assert labels.index("exception") < labels.index("known") < labels.index("broken")
+
+
+def test_an_engine_that_lives_has_not_died(run: Run, recorded: list[Driven]) -> None:
+    ran = run("audit", recorded[2].folder)
+    assert ran.code == 1
+    assert "died" not in ran.out
+    assert ran.out.startswith(f"vllm {NEWEST} broke SC-9 in step ")
+
+
+def test_of_an_exception_that_no_break_explains_only_that_is_said(
+    run: Run, recorded: list[Driven], tmp_path: Path
+) -> None:
+    shutil.copytree(recorded[0].folder, tmp_path / "dead")
+    ran = run("audit", die(tmp_path / "dead", 40))
+    assert ran.code == 1
+    assert "of what breaks no contract: RuntimeError: Encoder cache miss for h0." in ran.out
+    assert labelled(ran.out)["broken"] == "no contract that is judged was broken in that step"
+
+
+def test_one_moment_has_one_number(run: Run, dead: Path) -> None:
+    said = audited_in_every_format(run, dead)
+    (engine,) = said["json"]["engines"]
+    record, step = engine["died"]["record"], engine["died"]["step"]
+    assert (engine["findings"][0]["record"], engine["findings"][0]["step"]) == (record, step)
+    assert f"in step {step:,} (record {record:,}, " in labelled(said["screen"])["died"]
+    page = said["page"]
+    (broken,) = page["broken"]
+    assert page["unit"] == "record"
+    assert page["events"][broken["event"] - page["first"]]["number"] == record
+    assert f"in step {step:,} (record {record:,}, " in broken["sentence"]
+    assert dict(page["answer"])["died"] == labelled(said["screen"])["died"]
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_whether_it_is_known_is_said_alike_everywhere(
+    run: Run, dead: Path, nothing_known: Path, tmp_path: Path, monkeypatch: Any, *, is_known: bool
+) -> None:
+    summary = tmp_path / "summary.md"
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    more = () if is_known else ("--known", nothing_known)
+    said = audited_in_every_format(run, dead, *more)
+    word = "yes, stripped-item" if is_known else "no: no listed fault"
+    assert labelled(said["screen"])["known"].startswith(word)
+    assert dict(said["page"]["answer"])["known"].startswith(word)
+    (engine,) = said["json"]["engines"]
+    fatal = engine["findings"][0]
+    assert (fatal["contract"], fatal["fatal"]) == ("SC-9", True)
+    assert fatal["listed"] == ["stripped-item"] * is_known
+    (row,) = re.findall(r"^\| scheduler.* \|$", summary.read_text(), re.MULTILINE)
+    unlisted = int(row.split("|")[3])
+    results = {one["ruleId"]: one for one in said["sarif"]["runs"][0]["results"]}
+    failures = {
+        case.get("name"): case.find("failure")
+        for case in said["junit"].iter("testcase")
+        if case.find("failure") is not None
+    }
+    for rule in ("goes-on", "SC-9"):
+        assert ("suppressions" in results[rule]) == is_known, rule
+        listed = "listed as stripped-item" in (failures[rule].get("message") or "")
+        assert listed == is_known, rule
+    assert unlisted == (0 if is_known else 2)

@@ -102,7 +102,7 @@ function firstAfter(parts, event, endOf) {
   return low;
 }
 
-const numberOf = (at) => (data.first + at + 1).toLocaleString("en");
+const numberOf = (at) => data.events[at].number.toLocaleString("en");
 
 /** What the lanes say of an event: [group, name, words]. */
 function statesAt(at) {

@@ -5,13 +5,17 @@ records. No text in it has a character that does anything to a reader.
 """
 
 from collections.abc import Iterable, Sequence, Sized
+from typing import NamedTuple
 
 import msgspec
 
 from cacheproof.differential.depths import DEPTHS, part
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.findings.finding import LOCKSTEP, LOCKSTEP_TITLE
+from cacheproof.differential.findings.leading import names_in
+from cacheproof.differential.findings.letters import letters_of
 from cacheproof.differential.findings.timeline.lanes import Group, follow
+from cacheproof.differential.findings.timeline.opening import Opening, opening
 from cacheproof.differential.findings.timeline.wording import Calls, Said, cut, noticed
 from cacheproof.differential.findings.views.view import View
 from cacheproof.differential.judges.lockstep import Difference
@@ -22,18 +26,22 @@ from cacheproof.differential.traces.wording import told, visible_line
 
 
 class Broken(msgspec.Struct, frozen=True):
-    """What is broken at an event, counted from 0 in the whole run, and how it is explained."""
+    """What is broken at an event, counted from 0 in the whole run, and how it is explained.
+    `letters` are those of `why`, each with what it stands for; `about` is what the break names."""
 
     event: int
     contract: str
     title: str
     sentence: str
     why: str
+    letters: tuple[tuple[str, str], ...] = ()
+    about: tuple[str, ...] = ()
 
 
 class Shown(msgspec.Struct, frozen=True):
-    """An event: what the engine did, the calls in it, and what they changed."""
+    """An event: its number, what the engine did, the calls in it, and what they changed."""
 
+    number: int
     words: str
     calls: tuple[Said, ...]
     changes: tuple[tuple[str, ...], ...]
@@ -44,20 +52,33 @@ class Timeline(msgspec.Struct, frozen=True):
 
     Attributes:
         title: one line.
+        answer: what a reader is to know of it first, each with a label.
         about: names and what they stand for: the target, the configuration.
-        first: the number of the first event, counted from 0 in the whole run.
+        unit: what an event's number counts, events or records.
+        first: the first event, counted from 0 in the whole run.
         change_titles: titles of the columns of an event's changes.
         groups: the lanes; their events are counted from 0 in the window.
         broken: what is broken, the subject of the page first.
+        opening: what is in view at first.
     """
 
     title: str
+    answer: tuple[tuple[str, str], ...]
     about: tuple[tuple[str, str], ...]
+    unit: str
     first: int
     change_titles: tuple[str, ...]
     events: tuple[Shown, ...]
     groups: tuple[Group, ...]
     broken: tuple[Broken, ...]
+    opening: Opening
+
+
+class Numbering(NamedTuple):
+    """What events are called: what is counted, and the number of each."""
+
+    unit: str
+    numbers: Sequence[int]
 
 
 def require_timeline(header: Header, events: Sized, where: str) -> None:
@@ -81,9 +102,13 @@ def timeline(
     *,
     target: str,
     first: int = 0,
+    title: str = "",
+    answer: Iterable[tuple[str, str]] = (),
+    numbering: Numbering | None = None,
 ) -> Timeline:
     """What there is to see of a target's run, or of a window of one that begins with event number
-    `first`. What is `broken` outside the window is left out; the first of it is the subject.
+    `first`. What is `broken` outside the window is left out; the first of it is the subject, and
+    the title unless one is given. Events are numbered from 1 unless they have another `numbering`.
 
     Raises:
         InputError: what happens at this depth has no lanes, or nothing happens.
@@ -93,14 +118,26 @@ def timeline(
     view: View = part(DEPTHS[depth_of(header)].view).VIEW
     calls = Calls()
     inside = tuple(one for one in broken if first <= one.event < first + len(seen))
+    unit, numbers = numbering or Numbering("event", range(first + 1, first + len(seen) + 1))
+    subject = inside[0] if inside else None
     return Timeline(
-        title=_title(target, inside),
-        about=_about(header, target, first, len(seen)),
+        title=visible_line(title) or _title(target, inside),
+        answer=tuple((label, cut(words)) for label, words in answer),
+        about=_about(header, target, f"{unit}s", numbers),
+        unit=unit,
         first=first,
         change_titles=view.step_titles,
-        events=tuple(_shown(moment, view, calls) for moment in seen),
+        events=tuple(
+            _shown(number, moment, view, calls)
+            for number, moment in zip(numbers, seen, strict=True)
+        ),
         groups=tuple(follow(header, seen)),
         broken=inside,
+        opening=opening(
+            [(one.event, one.record) for one in seen],
+            None if subject is None else subject.event - first,
+            () if subject is None else subject.about,
+        ),
     )
 
 
@@ -116,6 +153,8 @@ def broken_by(
             visible_line(f"{one.contract.title} ({one.contract.harm}; {one.contract.source})"),
             visible_line(one.sentence),
             visible_line(one.why),
+            tuple(letters_of(one.contract, one.why)),
+            tuple(sorted(map(cut, names_in(one)))),
         )
         for one in violations
     ]
@@ -140,7 +179,9 @@ def _title(target: str, broken: Sequence[Broken]) -> str:
     return visible_line(f"{target}: {subject.sentence.removesuffix(f': {subject.why}')}")
 
 
-def _about(header: Header, target: str, first: int, count: int) -> tuple[tuple[str, str], ...]:
+def _about(
+    header: Header, target: str, what: str, numbers: Sequence[int]
+) -> tuple[tuple[str, str], ...]:
     config = {
         field.name: getattr(header.config, field.name)
         for field in msgspec.structs.fields(header.config)
@@ -151,17 +192,18 @@ def _about(header: Header, target: str, first: int, count: int) -> tuple[tuple[s
         ("target", visible_line(target)),
         ("depth", f"{depth_of(header)}, {header.manager}"),
         ("configuration", cut(settings)),
-        ("events", f"{first + 1:,} to {first + count:,}"),
+        (what, f"{numbers[0]:,} to {numbers[-1]:,}"),
     )
 
 
-def _shown(moment: Moment, view: View, calls: Calls) -> Shown:
+def _shown(number: int, moment: Moment, view: View, calls: Calls) -> Shown:
     event, record = moment.event, moment.record
     did_something = record.outcome is not None or record.calls or record.raised
     words = noticed(event, told(event, record.outcome))
     if record.raised is not None:
         words += f"; raises {record.raised.type}: {record.raised.message}"
     return Shown(
+        number,
         cut(words if did_something else f"{words} (no effect)"),
         tuple(calls.said(event, record)),
         tuple(tuple(map(cut, row)) for row in view.step([moment])),

@@ -14,6 +14,7 @@ import jinja2
 import msgspec
 from markupsafe import Markup
 
+from cacheproof.differential.findings.short_names import ShortNames
 from cacheproof.differential.findings.timeline.model import Timeline
 
 _FILES = resources.files("cacheproof.differential.findings.timeline")
@@ -28,8 +29,15 @@ def page(timeline: Timeline) -> bytes:
         _FILES / "page.html.jinja",
         _FILES / "page.css",
         [_FILES / name for name in _SCRIPTS],
-        msgspec.json.encode(timeline).decode(),
+        _shortened(msgspec.json.encode(timeline).decode()),
     )
+
+
+def _shortened(json: str) -> str:
+    """The JSON of an object with its hashes shortened, and `names`: what each stands for."""
+    names = ShortNames([json])
+    full = msgspec.json.encode(names.full).decode()
+    return f'{names.say(json).removesuffix("}")},"names":{full}}}'
 
 
 def self_contained(

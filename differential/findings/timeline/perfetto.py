@@ -30,8 +30,7 @@ def _records(timeline: Timeline) -> Iterator[Record]:
     yield from _thread(1, 1, "what the engine does")
     for at, shown in enumerate(timeline.events):
         calls = [f"{one.operation}({one.asked}) -> {one.answer}" for one in shown.calls]
-        number = timeline.first + at + 1
-        args = {"event": number, "calls": calls, "changes": [*map(list, shown.changes)]}
+        args = {timeline.unit: shown.number, "calls": calls, "changes": [*map(list, shown.changes)]}
         yield _slice(1, 1, shown.words, _at(at), MICROSECONDS_PER_EVENT, args)
     for pid, group in enumerate(timeline.groups, start=2):
         yield from _group(pid, group)

@@ -11,6 +11,7 @@ import msgspec
 from cacheproof.differential.audit.auditor import Auditor
 from cacheproof.differential.audit.streams import Numbered, Part, Stream, folder_or_file
 from cacheproof.differential.recording.blocks import MAGIC, framed, pack
+from cacheproof.differential.recording.messages import Opened, Raised
 
 NUMBERS = (-1, 0, 1, 2, 7, 1 << 20, 1 << 40, (1 << 63) - 1)
 JUNK = (None, True, -1, 1 << 40, 1.5, float("nan"), "r1", "", b"x", [], [1], [[]], {}, {1: 2})
@@ -34,6 +35,23 @@ def file_of(records: Sequence[Any], missing: int | None = None) -> bytes:
         if first != missing:
             data += pack([framed(msgspec.msgpack.encode(one)) for one in some], first)
     return data
+
+
+MISS = Raised(
+    7, "execute_model", "RuntimeError", "Encoder cache miss for h0", [], "vllm/a.py:3 (b)"
+)
+
+
+def die(folder: Path, step: int, raised: Raised = MISS) -> Path:
+    """Beside a scheduler's record that of a worker which raises in a step. Returns the folder."""
+    (stream,) = folder_or_file(str(folder)).streams.values()
+    opened = next(iter(stream.end())).message
+    assert isinstance(opened, Opened)
+    worker = msgspec.structs.replace(opened, role="worker", manager="", manager_class="")
+    records = [worker, msgspec.structs.replace(raised, step=step)]
+    name = f"worker-0-{worker.process}-9-000001.cprec"
+    (folder / name).write_bytes(file_of([msgspec.to_builtins(one) for one in records]))
+    return folder
 
 
 def parts_of(data: bytes) -> list[Part]:

@@ -19,7 +19,7 @@ SPOILED_EACH = 15
 
 def said(auditor: Auditor) -> list[Any]:
     """How often each contract was broken, and where first."""
-    found = [(one.violation.sentence, one.record, one.step) for one in auditor.found]
+    found = [(one.violation.sentence, one.at) for one in auditor.found]
     return [auditor.account.broken, auditor.account.gaps, found, auditor.account.judged_steps]
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from cacheproof.audit_report import _steps_before
 from cacheproof.differential.audit.auditor import Auditor
 from cacheproof.differential.audit.judging import AuditJudge
 from cacheproof.differential.audit.streams import Part
+from cacheproof.differential.findings.leading import steps_before
 from tests.differential.audit.spoiled import audit, file_of, parts_of, records_of, spoil
 from tests.differential.recording.driven import Driven, found_by
 
@@ -20,7 +20,8 @@ SPOILED_EACH = 40
 def verdict(auditor: Auditor) -> dict[str, Any]:
     """All that an audit says, and of each finding what is shown."""
     found = [
-        (one.violation, one.record, one.step, one.at, _steps_before(one)) for one in auditor.found
+        (one.violation, one.at, steps_before(one.events, one.violation))
+        for one in (*auditor.found, *auditor.last.values())
     ]
     return {**asdict(auditor.account), "found": found, "events": auditor.events}
 

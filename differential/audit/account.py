@@ -1,0 +1,112 @@
+"""What an audit has seen and found of one engine."""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from cacheproof.differential.audit.following import Observed
+from cacheproof.differential.audit.steady import Steady
+from cacheproof.differential.judges.kv_cache import MANAGER as KV_CACHE
+from cacheproof.differential.judges.violation import Violation
+from cacheproof.differential.traces.manager import Reset
+
+OF_A_STEP = frozenset({"schedule", "update_from_output", "execute_model", "sample_tokens"})
+"""What an engine does in every step. It does not go on after an exception of one of these."""
+
+
+class At(NamedTuple):
+    """A moment of an engine: the number of its scheduler's record, its step, the time in seconds
+    since the epoch, and the event, counted from 0 among those that were judged."""
+
+    record: int
+    step: int
+    time: float
+    event: int
+
+
+@dataclass(frozen=True)
+class Found:
+    """A contract that an engine broke: how, when, and what led there."""
+
+    violation: Violation
+    at: At
+    window: tuple[Observed | Steady, ...]
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """The contract, and the kind of break."""
+        return self.violation.contract.id, self.violation.kind
+
+    @property
+    def events(self) -> list[Observed]:
+        """What led there, the event that broke it last."""
+        return [one.observed() if isinstance(one, Steady) else one for one in self.window]
+
+    @property
+    def is_of_kv_cache(self) -> bool:
+        """Whether the KV cache manager broke it, whose calls are in no trace of a scheduler."""
+        return KV_CACHE in self.violation.contract.applies_to
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An exception of the engine: what raised it, its type and words as a log has them, the line of
+    vLLM, and the step in which it was."""
+
+    operation: str
+    error: str
+    text: str
+    place: str
+    step: int
+
+    @property
+    def words(self) -> str:
+        """As a log ends with it."""
+        return f"{self.error}: {self.text}" if self.text else self.error
+
+
+@dataclass
+class Traffic:
+    """What an encoder cache did: occurrences of items that it had, entries that it took in and that
+    it evicted."""
+
+    hits: int = 0
+    encodes: int = 0
+    evictions: int = 0
+
+    def count(self, observed: Observed) -> None:
+        """Count the calls of one event."""
+        is_reset = isinstance(observed.event, Reset)
+        for operation, _, _, _, _, answer, delta in observed.record.calls:
+            if operation == "check":
+                self.hits += answer is True
+            elif operation == "allocate":
+                self.encodes += 1
+            if delta is not None and not is_reset and None in delta.entries.values():
+                self.evictions += sum(one is None for one in delta.entries.values())
+
+
+@dataclass
+class Account:
+    """What an audit has seen and judged so far.
+
+    gaps: what is missing, and in how many places; `unjudged_records` could not be judged for it.
+    raised: exceptions of the engine, by operation and type.
+    broken: how often each contract was broken, by id and kind.
+    """
+
+    records: int = 0
+    steps: int = 0
+    judged_steps: int = 0
+    stores: int = 0
+    unjudged_records: int = 0
+    lost: int = 0
+    started: float = 0.0
+    seconds: float = 0.0
+    requests: int = 0
+    gaps: list[str] = field(default_factory=list)
+    gap_count: int = 0
+    raised: dict[str, int] = field(default_factory=dict)
+    broken: dict[tuple[str, str], int] = field(default_factory=dict)
+    unjudged: set[str] = field(default_factory=set)
+    closed: bool = False
+    traffic: Traffic = field(default_factory=Traffic)
