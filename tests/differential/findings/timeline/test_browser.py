@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from playwright.sync_api import Browser
 
 from cacheproof.differential.findings.timeline import page as pages
@@ -142,9 +143,8 @@ def test_where_nothing_is_broken_nothing_is_marked(show: Show) -> None:
 
 def test_a_window_counts_its_events_from_its_first(show: Show) -> None:
     whole = drawn(needed_entry(), FAULTY)
-    window = Timeline(
-        whole.title, whole.about, 1000, whole.change_titles, whole.events, whole.groups, ()
-    )
+    numbered = tuple(replace(one, number=one.number + 1000) for one in whole.events)
+    window = replace(whole, first=1000, events=numbered, broken=())
     opened = show(window)
     opened.press("End")
     assert opened.event == 1006
