@@ -1,7 +1,7 @@
 """Work on a Ray cluster, job by job, as `workers` does it on the cores of this machine.
 
 Scheduling, retries and transport are Ray's. A job is a value, and its outcome depends on nothing
-else: a node that dies costs its jobs another run. Ray comes with `pip install cacheproof[cluster]`.
+else: a node that dies costs its jobs another run. Ray comes with the extra `cluster`.
 """
 
 import logging
@@ -16,6 +16,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 from cacheproof.differential.errors import HarnessError, InputError
+from cacheproof.extras import install_line
 from cacheproof.kept_proofs import code_digest
 from cacheproof.workers import done_among
 
@@ -188,6 +189,7 @@ def quiet_ray() -> Any:
         import ray
     except ImportError:
         raise InputError(
-            "--cluster needs Ray, which is not installed; expected cacheproof[cluster]"
+            "--cluster needs Ray, which this Python has not; expected what "
+            f"{install_line('cluster')} brings"
         ) from None
     return ray

@@ -14,6 +14,7 @@ from cacheproof.differential.errors import InputError
 from cacheproof.differential.targets import checkouts, imported, releases
 from cacheproof.differential.targets.named import Kind, Named, named
 from cacheproof.differential.targets.resolve import reading_of, stated_release
+from cacheproof.extras import install_line
 from cacheproof.spec.versions import Versions
 
 if TYPE_CHECKING:
@@ -80,8 +81,8 @@ def wanted_trees(targets: Sequence[str] | None, output: Output) -> list[Tree | N
     """The releases and checkouts to prove, and None for the reference."""
     if missing := [tool for tool in ("z3", "crosshair") if find_spec(tool) is None]:
         raise InputError(
-            f"prove needs {' and '.join(missing)}, not installed here; expected the libraries of "
-            "pip install 'cacheproof[dev]'"
+            f"prove needs {' and '.join(missing)}, which this Python has not; expected what "
+            f"{install_line('proofs')} brings"
         )
     if targets is None:
         installed = releases.list_installed()

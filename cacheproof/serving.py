@@ -32,6 +32,7 @@ from cacheproof.differential.serving.traffic import (
 from cacheproof.differential.targets import environment, releases
 from cacheproof.differential.targets.cache import Cache, Report
 from cacheproof.differential.targets.named import Kind, named
+from cacheproof.extras import install_line
 from cacheproof.folders import folder_of
 from cacheproof.generating import told_by_child
 from cacheproof.gpu_runner.jobs import Job
@@ -106,7 +107,10 @@ def http(
     """Ask a server of each kind of model and each seed, and print what came of it. Returns the exit
     code."""
     if find_spec("PIL") is None:
-        raise InputError("http makes pictures with Pillow; try pip install cacheproof[serving]")
+        raise InputError(
+            "http makes pictures with Pillow, which this Python has not; expected what "
+            f"{install_line('serving')} brings"
+        )
     numbers = seed_range(seeds)
     assert numbers is not None
     models = [_model(name) for name in kinds]

@@ -380,10 +380,10 @@ def test_the_workflow_sets_up_the_folder_of_the_page(bash, place: Place) -> None
 
 
 def test_the_commands_of_the_folder_make_it(bash, place: Place) -> None:
-    (commands,) = [one for one in blocks("") if "git clone REPOSITORY" in one]
+    (commands,) = [one for one in blocks("") if "git clone /path/to/cacheproof" in one]
     empty = place.origins / "empty"
     empty.mkdir()
-    commands = commands.replace("REPOSITORY", str(place.origins / "cacheproof"))
+    commands = commands.replace("/path/to/cacheproof", str(place.origins / "cacheproof"))
     ran = bash(commands.replace("YOUR-FORK", str(place.origins / "fork")), empty)
     assert ran.returncode == 0, ran.stderr
     assert sorted(one.name for one in empty.iterdir()) == ["cacheproof", "fork", "vllm"]

@@ -23,6 +23,7 @@ from cacheproof.commands.options import (
     with_shared,
 )
 from cacheproof.differential.errors import InputError
+from cacheproof.extras import install_line
 
 if TYPE_CHECKING:
     from cacheproof.console import Output
@@ -96,8 +97,8 @@ def campaign() -> None:
     """Refuse what needs a database where the libraries of one are missing."""
     if missing := [name for name in ("sqlalchemy", "psycopg") if find_spec(name) is None]:
         raise InputError(
-            f"campaigns need {' and '.join(missing)}; expected what the extra brings: pip install "
-            "'cacheproof[campaign]'"
+            f"campaigns need {' and '.join(missing)}, which this Python has not; expected what "
+            f"{install_line('campaign')} brings"
         )
 
 

@@ -138,7 +138,10 @@ def _remote(given: Given) -> RemoteConfig | None:
 
 
 def _needs(where: str, package: str) -> str:
-    return f"{where} needs the package {package}, which is not there; install cacheproof[connector]"
+    return (
+        f"{where} needs the package {package}, which this Python has not; expected what "
+        f"python -m pip install {package} brings"
+    )
 
 
 def _seconds(value: Any, where: str) -> float:

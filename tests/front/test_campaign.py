@@ -193,7 +193,8 @@ def test_a_plan_with_an_unknown_target_is_refused(run, plan: Path, tmp_path: Pat
 def test_without_its_libraries_the_extra_is_named(run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(campaign_commands, "find_spec", lambda name: None)
     ran = run("campaign", "status")
-    assert "pip install 'cacheproof[campaign]'" in ran.refusal
+    assert "campaigns need sqlalchemy and psycopg" in ran.refusal
+    assert "-m pip install 'psycopg[binary]>=3.2' 'sqlalchemy>=" in ran.refusal
 
 
 def test_stores_are_merged_by_the_command(run, plan: Path, tmp_path: Path) -> None:

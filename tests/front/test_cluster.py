@@ -25,7 +25,7 @@ from cacheproof.workplace import Workplace
 from tests.front.conftest import Run
 
 pytestmark = pytest.mark.skipif(
-    find_spec("ray") is None, reason="Ray is not installed: pip install cacheproof[cluster]"
+    find_spec("ray") is None, reason="Ray, of the extra cluster, is not installed"
 )
 
 
