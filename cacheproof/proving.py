@@ -1,7 +1,7 @@
 """The command prove: what is proved of which text, in one evidence table."""
 
 from collections import Counter
-from collections.abc import Container, Iterable, MutableMapping, Sequence, Set
+from collections.abc import Container, Iterable, Mapping, MutableMapping, Sequence, Set
 from dataclasses import asdict
 from importlib import metadata
 
@@ -25,6 +25,7 @@ from cacheproof.proof_targets import (
     wanted_trees,
 )
 from cacheproof.spec.evidence import Evidence, Outcome
+from cacheproof.verdicts import proved as proofs
 from cacheproof.workplace import Workplace
 
 TOOLS = ("z3-solver", "crosshair-tool")
@@ -77,10 +78,13 @@ def prove(
     if markdown:
         output.line(evidence_page.markdown(rows, _tools()))
     else:
-        _print(output, rows, listed.keys())
-        output.line(_closing_line(rows, listed.keys(), before, code))
+        _print(output, rows, listed)
+        output.line(_closing_line(rows, before))
     if is_interrupted:
         say(left_out(jobs, found))
+    unproved = sum(piece not in found for job in jobs for piece in job.pieces)
+    targets_told = [REFERENCE if one is None else one.name for one in wanted]
+    output.verdict(proofs.line_of(targets_told, code, rows, listed, unproved))
     output.write_json(
         "prove",
         {
@@ -179,34 +183,22 @@ def _is_hollow(row: Evidence) -> bool:
     return row.outcome is Outcome.HOLDS and not row.counts
 
 
-def _closing_line(rows: Sequence[Evidence], listed: Set[Evidence], before: int, code: int) -> str:
-    held = sum(row.outcome is Outcome.HOLDS and row.counts for row in rows)
-    refuted = [row for row in rows if row.outcome is Outcome.REFUTED]
-    unlisted = sum(row not in listed for row in refuted)
-    unknown = sum(row.outcome is Outcome.UNKNOWN for row in rows)
-    alone = sum(row.outcome is Outcome.ALONE for row in rows)
-    vacuous = sum(row.outcome is Outcome.VACUOUS for row in rows)
-    disagree = sum(row.outcome is Outcome.DISAGREE for row in rows)
-    hollow = sum(_is_hollow(row) for row in rows)
+def _closing_line(rows: Sequence[Evidence], before: int) -> str:
     return (
-        f"{held} hold, each beside changes that break it; {len(refuted)} refuted, {unlisted} of "
-        f"them not listed; {unknown} unknown; {alone} proved alone; {vacuous} vacuous; "
-        f"witnesses disagree about {disagree}; {hollow} without such a change; "
         f"the hardest condition took {_work(*rows) or 'nothing'} of the solver's limit; "
-        f"{before} rows were proved before (--fresh proves all); "
-        f"exit code {code}"
+        f"{before} rows were proved before (--fresh proves all)"
     )
 
 
-def _print(output: Output, rows: Sequence[Evidence], listed: Set[Evidence]) -> None:
+def _print(output: Output, rows: Sequence[Evidence], listed: Mapping[Evidence, KnownFault]) -> None:
     """What holds, in a line for each class of a target and method, or whole where that is asked
     for; and all that does not."""
     if rows:
         (_print_all if output.verbose else _print_sums)(output, rows)
     for row in rows:
         if row.outcome is not Outcome.HOLDS:
-            word = "listed" if row in listed else "not listed"
-            output.line(f"{row.contract} of {row.target}, {row.outcome}, {word}: {row.note}")
+            for line in proofs.told(row, listed.get(row)):
+                output.line(line)
 
 
 def _print_sums(output: Output, rows: Sequence[Evidence]) -> None:
