@@ -30,7 +30,13 @@ COMMANDS = {
         searches.explore,
     ),
     "Look at a finding": (findings.replay, findings.bisect, findings.minimise),
-    "Rules and evidence": (evidence.contracts, evidence.explain, evidence.prove, evidence.gallery),
+    "Rules and evidence": (
+        evidence.assess,
+        evidence.contracts,
+        evidence.explain,
+        evidence.prove,
+        evidence.gallery,
+    ),
     "Engines that run": (engines.record, engines.audit, engines.http),
     "Sizes and models": (models.simulate, models.generate),
 }

@@ -57,17 +57,28 @@ def _age(target: str) -> int:
     return MODELLED.index(release) if release in MODELLED else -1
 
 
+def lifetime(fault: Fault) -> str:
+    """In which releases a fault was seen or read, and what became of it: the release that mends it,
+    or the newest that was run."""
+    if fault.product:
+        return f"{fault.product}, beside vLLM {fault.seen}; not mended"
+    last = within(fault.seen)[-1:]
+    parts = (
+        f"seen in {fault.seen}" if fault.seen else "",
+        f"as read in {fault.as_read}" if fault.as_read else "",
+        f"not run: {fault.not_run}" if fault.not_run else "",
+        f"mended in {fault.mended_in}" if fault.mended_in else "",
+        f"last run {last[0]}, not mended" if last and not fault.mended_in else "",
+    )
+    return "; ".join(filter(None, parts))
+
+
 def fault_rows(fault: Fault) -> Iterator[tuple[str, str]]:
     """What it does, in which releases, what it needs, how to avoid it: a name and a content each;
     nothing of what the list does not say."""
-    mended = f"mended in {fault.mended_in}" if fault.mended_in else ""
-    read = f"as read in {fault.as_read}" if fault.as_read else ""
-    not_run = f"not run: {fault.not_run}" if fault.not_run else ""
-    product = f"{fault.product}, beside vLLM" if fault.product else ""
-    seen = " ".join(filter(None, (product, fault.seen)))
     rows = (
         ("harm", fault.harm),
-        ("releases", "; ".join(filter(None, (seen, read, not_run, mended)))),
+        ("releases", lifetime(fault)),
         ("runner", fault.runner),
         ("needs", fault.needs),
         ("avoid by", fault.avoid),

@@ -1,6 +1,7 @@
 """The stable releases of vLLM that the reference was held against, from old to new."""
 
 from collections.abc import Collection
+from functools import cache
 
 from cacheproof.spec.versions import release_key
 
@@ -45,6 +46,7 @@ def spans(releases: Collection[str]) -> str:
     return ", ".join(part[0] if len(part) == 1 else f"{part[0]} to {part[-1]}" for part in parts)
 
 
+@cache
 def within(text: str) -> tuple[str, ...]:
     """The releases of a text that `spans` writes; none of an empty one.
 

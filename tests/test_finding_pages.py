@@ -6,13 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from cacheproof.assessing import page as page_table
+from cacheproof.differential.search.known import Fault, listed
+from cacheproof.reference.releases import within
+
 ROOT = Path(__file__).resolve().parent.parent
 FINDINGS = ROOT / "docs" / "findings"
 PAGES = sorted(page for page in FINDINGS.glob("*.md") if page.name != "README.md")
 SOURCES = ("cacheproof", "differential", "benchmarks", "reference")
 FIELDS = ["Contract", "Releases", "Runner", "Harm", "Public threads"]
 FIELD = re.compile(r"^\* \*\*([^*]+)\*\* (.+(?:\n  .+)*)$", re.MULTILINE)
-COLUMNS = ["fault", "status upstream", "first", "last", "runner", "reach", "harm", "contract"]
 STATE = r" \((?:open|merged|closed)"
 THREAD = re.compile(
     rf"#\d+{STATE}|none (?:was )?found|was not found|No public thread was found", re.I
@@ -35,12 +38,22 @@ def headers(text: str) -> Iterator[dict[str, str]]:
         yield {name: " ".join(value.split()) for name, value in found}
 
 
-def rows(text: str) -> Iterator[dict[str, str]]:
-    """The rows of the table, in its order: column -> cell."""
-    lines = [line for line in text.splitlines() if line.startswith("|")]
-    for line in (lines[0], *lines[2:]):
-        cells = [cell.strip() for cell in line.strip("|").split("|")]
-        yield dict(zip(COLUMNS, cells, strict=True))
+def header_of(page: Path, anchor: str) -> dict[str, str]:
+    """The header of the section that an anchor names: its own, else the last one above it."""
+    text = page.read_text()
+    found: dict[str, str] = {}
+    for part in re.split(r"^(?=#+ )", text, flags=re.MULTILINE)[1:]:
+        found = next(headers(part), found) if "* **Contract** " in part else found
+        title = part.splitlines()[0].lstrip("# ").lower()
+        if re.sub(r"[^\w\- ]", "", title).replace(" ", "-") == anchor or not anchor:
+            break
+    return found
+
+
+def unlike(fault: Fault, header: dict[str, str]) -> list[str]:
+    """The releases of a fault of vLLM that the header of its page does not name."""
+    ends = [] if fault.product else [within(fault.seen)[0], within(fault.seen)[-1]]
+    return [one for one in ends if one not in header["Releases"]]
 
 
 def replayed(text: str) -> dict[tuple[str, str], str]:
@@ -62,24 +75,36 @@ def disagreements(page: str, replays: dict[tuple[str, str], str]) -> list[str]:
     ]
 
 
-TITLES, *ROWS = rows((FINDINGS / "README.md").read_text())
+DESCRIBED = page_table.described(listed())
 
 
-def page_of(row: dict[str, str]) -> str:
-    (name,) = re.findall(r"\]\(([^)]+)\)", row["fault"])
-    return name
+def place_of(fault: Fault) -> tuple[Path, str]:
+    """The page and the anchor at which a fault is described."""
+    name, _, anchor = (fault.page or "").partition("#")
+    return ROOT / "docs" / name, anchor
 
 
-def test_the_table_has_the_columns() -> None:
-    assert list(TITLES.values()) == COLUMNS
+def test_the_table_is_made_from_the_list_of_faults() -> None:
+    text = (FINDINGS / "README.md").read_text()
+    table = [line for line in text.splitlines() if line.startswith("|")]
+    assert table == page_table.findings(listed())
+    assert table != page_table.findings(DESCRIBED[1:])
+
+
+def test_a_page_names_the_releases_in_which_its_faults_were_seen() -> None:
+    found = {one.name: unlike(one, header_of(*place_of(one))) for one in DESCRIBED}
+    assert {name: releases for name, releases in found.items() if releases} == {}
+
+
+def test_a_page_that_names_other_releases_is_seen() -> None:
+    fault = Fault("it", page="findings/overtaken.md", seen="0.10.2 to 0.14.0")
+    assert unlike(fault, header_of(*place_of(fault))) == ["0.14.0"]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_each_fault_of_a_page_has_a_header_and_a_row(page: Path) -> None:
-    listed = [row for row in ROWS if page_of(row) == page.name]
-    for header, row in zip(headers(page.read_text()), listed, strict=True):
-        assert row["first"] in header["Releases"]
-        assert row["last"] in header["Releases"]
+def test_each_fault_of_a_page_is_listed(page: Path) -> None:
+    of_page = [header_of(*place_of(one)) for one in DESCRIBED if place_of(one)[0] == page]
+    assert [header for header in headers(page.read_text()) if header not in of_page] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -88,11 +113,8 @@ def test_each_fault_names_a_thread_with_its_state_or_says_that_none_was_found(pa
         assert THREAD.search(header["Public threads"])
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["fault"][:40])
-def test_a_row_claims_no_more_than_a_search(row: dict[str, str]) -> None:
-    assert (FINDINGS / page_of(row)).is_file()
-    assert THREAD.search(row["status upstream"])
-    assert all(row.values())
+def test_a_row_claims_no_more_than_a_search() -> None:
+    assert [one.name for one in DESCRIBED if not THREAD.search(one.upstream)] == []
 
 
 @pytest.mark.parametrize("page", [*PAGES, FINDINGS / "README.md"], ids=lambda page: page.stem)
@@ -119,12 +141,6 @@ def test_a_page_without_a_field_is_seen(field: str) -> None:
 @pytest.mark.parametrize("line", ["vLLM #55547", "PR #1, some time", "No public thread is known"])
 def test_a_thread_without_a_state_and_a_claim_without_a_search_are_seen(line: str) -> None:
     assert not THREAD.search(line)
-
-
-def test_a_fault_without_a_row_is_seen() -> None:
-    (page,) = (page for page in PAGES if page.name == "overtaken.md")
-    with pytest.raises(ValueError, match="shorter"):
-        list(zip(headers(page.read_text()), [], strict=True))
 
 
 REPLAYED = replayed((ROOT / "docs" / "findings-replayed.md").read_text())

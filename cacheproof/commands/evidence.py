@@ -1,10 +1,16 @@
-"""The commands about the rules and the evidence for them: prove, contracts, gallery."""
+"""The commands about the rules and the evidence for them: assess, prove, contracts, gallery."""
 
 from typing import Annotated
 
 import typer
 
-from cacheproof.commands.completing import contract_ids, faults, targets
+from cacheproof.commands.completing import (
+    contract_ids,
+    faults,
+    one_of,
+    releases_modelled,
+    targets,
+)
 from cacheproof.commands.helping import example
 from cacheproof.commands.options import (
     OUTPUT,
@@ -16,6 +22,35 @@ from cacheproof.commands.options import (
     VerboseOption,
     WorkersOption,
 )
+
+
+@example("cacheproof assess 0.33.0", "cacheproof assess 0.33.0 --for isolation")
+def assess(
+    release: Annotated[
+        str,
+        typer.Argument(
+            metavar="RELEASE",
+            help="A modelled release of vLLM, such as 0.33.0.",
+            autocompletion=releases_modelled,
+        ),
+    ],
+    purpose: Annotated[
+        str | None,
+        typer.Option(
+            "--for",
+            metavar="PURPOSE",
+            help="One of isolation, availability, memory; by default all.",
+            autocompletion=one_of("isolation", "availability", "memory"),
+        ),
+    ] = None,
+    json: JsonOption = None,
+) -> None:
+    """Answer an auditor's questions about a release from kept evidence; nothing is run."""
+    from cacheproof.assessing import report
+    from cacheproof.console import Output
+
+    with Output(json, command="assess") as output:
+        raise typer.Exit(report.assess(output, release, purpose))
 
 
 @example(

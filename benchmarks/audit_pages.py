@@ -1,0 +1,27 @@
+"""docs/audit.md, and the table in docs/findings/README.md, from the list of known faults."""
+
+from pathlib import Path
+
+from cacheproof.assessing import page
+from cacheproof.differential.search.known import listed
+
+ROOT = Path(__file__).parent.parent
+AUDIT = ROOT / "docs" / "audit.md"
+FINDINGS = ROOT / "docs" / "findings" / "README.md"
+
+
+def with_table(text: str, table: list[str]) -> str:
+    """A page with another table of faults in the place of its own."""
+    lines = text.splitlines()
+    rows = [number for number, line in enumerate(lines) if line.startswith("|")]
+    return "\n".join([*lines[: rows[0]], *table, *lines[rows[-1] + 1 :]]) + "\n"
+
+
+def main() -> None:
+    faults = listed()
+    AUDIT.write_text(page.audit(faults))
+    FINDINGS.write_text(with_table(FINDINGS.read_text(), page.findings(faults)))
+
+
+if __name__ == "__main__":
+    main()

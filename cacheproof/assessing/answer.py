@@ -1,0 +1,229 @@
+"""The answer to a question of a release, from the faults that bear on it."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from cacheproof.assessing import kept
+from cacheproof.assessing.questions import Question
+from cacheproof.differential.search.known import Fault
+from cacheproof.reference.releases import within
+from cacheproof.spec.evidence import Outcome
+from cacheproof.spec.registry import by_id
+from cacheproof.spec.versions import release_key
+
+SEEDS = "20261123:20261143"
+"""The first seeds of docs/releases-checked.md."""
+
+
+class Status(StrEnum):
+    """What is known of a fault in a release."""
+
+    SEEN = "seen"
+    AS_READ = "as read"
+    NOT_RUN = "not run"
+    MENDED = "mended"
+    ABSENT = "not there"
+
+
+class Verdict(StrEnum):
+    """The answer to a question."""
+
+    YES = "yes"
+    AS_READ = "yes, as read"
+    NOT_KNOWN = "not known"
+    NO = "no known way"
+
+
+class Kind(StrEnum):
+    """How something is known, the strongest first."""
+
+    PROVED = "proved"
+    SEARCHED = "searched"
+    REPLAYED = "replayed"
+    AS_READ = "as read"
+
+
+class Shown(NamedTuple):
+    """A line of evidence, and the command that shows it; no command where none does."""
+
+    kind: Kind
+    text: str
+    command: str = ""
+
+
+def status(fault: Fault, release: str, question: str = "") -> Status:
+    """What is known of a fault in a release; of a question, whether it bears on that there."""
+    narrowed = fault.only.get(question)
+    is_narrowed = narrowed is not None and release not in within(narrowed)
+    if release in within(fault.seen):
+        return Status.ABSENT if is_narrowed else Status.SEEN
+    if release in within(fault.as_read):
+        return Status.ABSENT if is_narrowed else Status.AS_READ
+    if release in within(fault.not_run):
+        return Status.NOT_RUN
+    if fault.mended_in is not None and release_key(release) >= release_key(fault.mended_in):
+        return Status.MENDED
+    last_run = within(fault.seen)[-1:]
+    is_later = not fault.mended_in and release_key(release) > max(map(release_key, last_run))
+    return Status.NOT_RUN if is_later else Status.ABSENT
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the `known` faults say to a question about a modelled release."""
+
+    question: Question
+    release: str
+    known: tuple[Fault, ...]
+
+    @property
+    def faults(self) -> list[Fault]:
+        """The listed faults that bear on the question in some release."""
+        return [one for one in self.known if self.question.id in (one.questions or ())]
+
+    def of(self, *wanted: Status) -> list[Fault]:
+        """The question's faults of which that is known."""
+        return [one for one in self.faults if status(one, self.release, self.question.id) in wanted]
+
+    @property
+    def verdict(self) -> Verdict:
+        """Yes where a run showed it; else what was read; else whether something was not run."""
+        if self.of(Status.SEEN):
+            return Verdict.YES
+        if self.of(Status.AS_READ):
+            return Verdict.AS_READ
+        return Verdict.NOT_KNOWN if self.of(Status.NOT_RUN) else Verdict.NO
+
+    @property
+    def words(self) -> str:
+        """The answer in a sentence."""
+        seen, read, not_run = (
+            len(self.of(one)) for one in (Status.SEEN, Status.AS_READ, Status.NOT_RUN)
+        )
+        match self.verdict:
+            case Verdict.YES:
+                more = f", and {read} more as read" if read else ""
+                return f"Yes: {_ways(seen)}{more}, each under the configuration named with it."
+            case Verdict.AS_READ:
+                return f"Yes, as read: {_ways(read)}, under the configuration named with it."
+            case Verdict.NOT_KNOWN:
+                return f"Not known: {_ways(not_run)} in other releases, not run on this one."
+            case Verdict.NO:
+                return "No way is known. That is no proof that there is none."
+
+    def evidence(self) -> Iterator[Shown]:
+        """What the answer rests on, the strongest kind first."""
+        for kind in Kind:
+            yield from (one for one in self._evidence() if one.kind is kind)
+
+    def _evidence(self) -> Iterator[Shown]:
+        yield from _proved(self)
+        yield from _searched(self)
+        for fault in self.of(Status.SEEN):
+            yield from shown(fault, self.release)
+        for fault in self.of(Status.AS_READ):
+            yield Shown(Kind.AS_READ, f"{fault.name}: the lines are there, and were not run")
+
+
+def _ways(count: int) -> str:
+    return f"{count} known way{'' if count == 1 else 's'}"
+
+
+def _proved(given: Answer) -> Iterator[Shown]:
+    """What is proved, and refuted, of contracts that bear on the question."""
+    command = f"cacheproof prove --target vllm@{given.release}"
+    for proof in kept.proofs(given.release):
+        for one in proof.contracts:
+            if one in given.question.contracts:
+                title = by_id(one).title
+                text = f"{one} {proof.outcome} of {proof.subject}: {title}"
+                yield Shown(Kind.PROVED, f"{text} ({_extent(given, proof, one)})", command)
+
+
+def _extent(given: Answer, proof: kept.Proof, contract: str) -> str:
+    """How far a proof reaches; of what is refuted, as which faults it is listed."""
+    if proof.outcome is not Outcome.REFUTED:
+        return proof.scope or "no scope"
+    listed = [
+        one.name
+        for one in given.known
+        if contract in one.contracts and status(one, given.release) is Status.SEEN
+    ]
+    return f"listed as {', '.join(listed)}" if listed else "not listed"
+
+
+def _searched(given: Answer) -> Iterator[Shown]:
+    """What searches of the question's depths came to."""
+    for search in kept.searches(given.release):
+        if search.depth not in given.question.depths:
+            continue
+        if not search.compared:
+            yield Shown(
+                Kind.SEARCHED, f"{search.what}: not searched, this release has no such depth"
+            )
+            continue
+        text = (
+            f"{search.compared:,} {search.what} compared with the reference: {search.differences} "
+            f"traces differ, {search.unlisted} breaks that are not listed"
+        )
+        options = f"--depth {search.depth} --seeds {SEEDS}"
+        yield Shown(Kind.SEARCHED, text, f"cacheproof fuzz --target vllm@{given.release} {options}")
+
+
+def shown(fault: Fault, release: str) -> Iterator[Shown]:
+    """What shows a fault in a release in which it was seen."""
+    found = [*_run_again(fault, release)]
+    if not found:
+        found = [Shown(Kind.REPLAYED, f"{fault.name}: what was run stands in docs/{fault.page}")]
+    yield from found
+
+
+def _run_again(fault: Fault, release: str) -> Iterator[Shown]:
+    """The commands that show a fault again: a search where no trace does."""
+    replayed = [*_replayed(fault, release)]
+    if fault.search and not replayed:
+        options = f"vllm@{release} {fault.search}"
+        yield Shown(Kind.SEARCHED, fault.name, f"cacheproof fuzz --target {options}")
+    if fault.command:
+        yield Shown(Kind.REPLAYED, fault.name, fault.command)
+    yield from replayed
+
+
+def _replayed(fault: Fault, release: str) -> Iterator[Shown]:
+    """The first trace that shows a fault on the release, and on its engine."""
+    for trace in fault.traces:
+        replay = f"cacheproof replay docs/findings/{trace}.jsonl --target"
+        if fault.product:
+            product, version = fault.product.split(" ")[:2]
+            said = f"{fault.name}: on {product} {version}"
+            yield Shown(Kind.REPLAYED, said, f"{replay} {product.lower()}@{version}")
+            break
+        if not fault.contracts:
+            yield Shown(
+                Kind.REPLAYED, f"{fault.name}: no contract says it", f"{replay} vllm@{release}"
+            )
+            break
+        broken = [
+            one
+            for one in kept.replays()[trace]
+            if one.contract in fault.contracts and release in one.first | one.second
+        ]
+        if broken:
+            rules = ", ".join(one.contract for one in broken)
+            text = f"{fault.name}: breaks {rules}{_runner(fault, broken, release)}"
+            yield Shown(Kind.REPLAYED, text, f"{replay} vllm@{release}")
+            break
+    for trace, releases in fault.engines.items():
+        if release in within(releases):
+            command = f"cacheproof replay docs/findings/{trace}.jsonl --target engine@{release}"
+            yield Shown(Kind.REPLAYED, f"{fault.name}: on a real engine", command)
+            break
+
+
+def _runner(fault: Fault, broken: Sequence[kept.Replay], release: str) -> str:
+    """Under which model runner, of a fault that is one runner's."""
+    of_first = all(release not in one.second for one in broken)
+    is_ones = of_first and fault.runner.startswith("first")
+    return " under the first model runner" if is_ones else ""

@@ -1,0 +1,155 @@
+"""docs/audit.md, and the table of docs/findings/README.md."""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from cacheproof.assessing.answer import Answer, Status, Verdict, status
+from cacheproof.assessing.questions import PURPOSES, QUESTIONS, not_looked_at
+from cacheproof.assessing.report import elsewhere
+from cacheproof.differential.search.known import Fault
+from cacheproof.fault_facts import lifetime
+from cacheproof.reference.releases import MODELLED, NEWEST, within
+
+COMMAND = ".venv/bin/python benchmarks/audit_pages.py"
+OF_FINDINGS = "findings/"
+REST = "findings/README.md"
+"""Where faults without a page of their own are described, below the table."""
+HEADER = (
+    "| fault | status upstream | first | mended in | last run | runner | reach | harm | contract |"
+)
+_HARMS = ("safety", "liveness", "efficiency", "none")
+
+
+def audit(faults: Sequence[Fault]) -> str:
+    """The page docs/audit.md."""
+    answers = [Answer(one, NEWEST, tuple(faults)) for one in QUESTIONS]
+    lines = [
+        "# What an auditor asks",
+        "",
+        f"    {COMMAND}",
+        "",
+        "makes this page from [the list of faults](known-faults.md) and from what was",
+        "[proved](evidence-releases.md), [searched](releases-checked.md) and",
+        "[replayed](findings-replayed.md). Nothing is run for it. The same for any modelled",
+        "release, with what is not looked at:",
+        "",
+        "```",
+        f"cacheproof assess {NEWEST}",
+        *(f"cacheproof assess {NEWEST} --for {one}" for one in PURPOSES),
+        "```",
+        "",
+        "*Yes* means that a run of that release showed it. *As read* means that the lines are",
+        "there and were not run. *No known way* is no proof that there is none. *Mended in* names",
+        "the release from which on a fault is gone. *Last run* is the newest in which a run showed",
+        "a fault that no release mends. Commands are run from a clone. States of public threads",
+        "are those of copies, the newest from 2026-09-22.",
+        "",
+        "## Every release",
+        "",
+        "In brackets: the known ways, then those as read.",
+        "",
+        f"| release | {' | '.join(one.id for one in QUESTIONS)} |",
+        f"|---|{'---|' * len(QUESTIONS)}",
+        *_matrix(faults),
+        "",
+    ]
+    for given in answers:
+        lines += _section(given)
+    names = ", ".join(_linked(one, one.name) for one in elsewhere(NEWEST, faults))
+    lines += [
+        "## None of these",
+        "",
+        f"Faults of {NEWEST} that lose work, or make an answer wrong for its own user alone:",
+        f"{names}.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _matrix(faults: Sequence[Fault]) -> Iterator[str]:
+    for release in reversed(MODELLED):
+        cells = [_cell(Answer(one, release, tuple(faults))) for one in QUESTIONS]
+        yield f"| {release} | {' | '.join(cells)} |"
+
+
+def _cell(given: Answer) -> str:
+    if given.verdict in (Verdict.NO, Verdict.NOT_KNOWN):
+        return given.verdict
+    seen, read = len(given.of(Status.SEEN)), len(given.of(Status.AS_READ))
+    return f"yes ({seen}{f', {read}' if read else ''})" if seen else f"as read (0, {read})"
+
+
+def _section(given: Answer) -> Iterator[str]:
+    """A question about the newest release."""
+    yield from (f"## {given.question.text}", "")
+    yield from (f"`{given.question.id}`, {given.question.purpose}. **{given.words}**", "")
+    if given.question.by_design:
+        yield from (f"On purpose: {given.question.by_design}", "")
+    there = given.of(Status.SEEN, Status.AS_READ)
+    if there:
+        yield "| fault | harm | reachable with | removed by | releases | upstream |"
+        yield "|---|---|---|---|---|---|"
+        for fault in there:
+            is_read = status(fault, given.release) is Status.AS_READ
+            title = f"{_linked(fault, fault.title)}{' (as read)' if is_read else ''}"
+            cells = (title, fault.harm, fault.needs, fault.avoid, lifetime(fault), fault.upstream)
+            yield f"| {' | '.join(cells)} |"
+        yield ""
+    for label, known in (("Mended", Status.MENDED), ("Neither run nor read", Status.NOT_RUN)):
+        if of_release := given.of(known):
+            told = (f"{_linked(one, one.name)} ({one.mended_in or one.seen})" for one in of_release)
+            yield from (f"{label}: {', '.join(told)}.", "")
+    yield from ("```", *_evidence(given), "```", "")
+    yield from (f"Not looked at: {'; '.join(not_looked_at(given.question, given.release))}.", "")
+
+
+def _evidence(given: Answer) -> Iterator[str]:
+    """All evidence, with a command below what it shows."""
+    for command, of_command in groupby(given.evidence(), key=lambda one: one.command):
+        yield from (f"{one.kind}: {one.text}" for one in of_command)
+        if command:
+            yield f"    {command}"
+
+
+def _linked(fault: Fault, text: str) -> str:
+    return f"[{text}]({fault.page})"
+
+
+def described(faults: Sequence[Fault]) -> list[Fault]:
+    """The faults that have a page in docs/findings: the worst first, else as they are listed."""
+    of_findings = [
+        one
+        for one in faults
+        if (one.page or "").startswith(OF_FINDINGS) and one.page != REST and not one.told_by
+    ]
+    return sorted(of_findings, key=lambda one: min(map(_HARMS.index, _kinds(one))))
+
+
+def _kinds(fault: Fault) -> list[str]:
+    return [one for one in _HARMS if one in fault.harm]
+
+
+def findings(faults: Sequence[Fault]) -> list[str]:
+    """The table of docs/findings/README.md."""
+    rows = map(_row, described(faults))
+    return [HEADER, f"|{'---|' * (HEADER.count('|') - 1)}", *rows]
+
+
+def _row(fault: Fault) -> str:
+    page = (fault.page or "").removeprefix(OF_FINDINGS)
+    first, last = (within(fault.seen)[0], within(fault.seen)[-1]) if fault.seen else ("", "")
+    if fault.product:
+        product, _, versions = fault.product.partition(" ")
+        oldest, _, newest = versions.partition(" to ")
+        first, last = f"{product} {oldest}", f"{product} {newest or oldest}"
+    cells = (
+        f"[{fault.title}]({page})",
+        fault.upstream,
+        first,
+        fault.mended_in or "",
+        "" if fault.mended_in else last,
+        fault.runner,
+        fault.needs,
+        fault.harm,
+        ", ".join(fault.contracts) or "none",
+    )
+    return f"| {' | '.join(cells)} |"
