@@ -54,16 +54,21 @@ def bisect(
     return _over_commits(output, file, contract, git.history(checkout, good, bad))
 
 
+def require_contract(contract: str | None) -> None:
+    """See whether there is a contract of that id, where one is named. Raises InputError."""
+    if contract is not None and contract not in {rule.id for rule in contracts()}:
+        raise InputError(
+            f"--contract {contract}: no contract id; expected one of cacheproof contracts"
+        )
+
+
 def _question(found: Finding | Trace, contract: str | None, file: Path) -> Question:
     """What is to be asked of releases.
 
     Raises:
         InputError: its trace needs an engine, or there is no such contract.
     """
-    if contract is not None and contract not in {rule.id for rule in contracts()}:
-        raise InputError(
-            f"--contract {contract}: no contract id; expected one of cacheproof contracts"
-        )
+    require_contract(contract)
     question = Question.of(found, contract)
     if question.trace.depth == "engine":
         raise InputError(f"{file}: the trace of an engine; {NEITHER_ENGINE}")

@@ -97,6 +97,8 @@ def resume(
     Raises:
         InputError: what it hangs on is not here as it was.
     """
+    if findings is not None:
+        folder_of(findings)
     with closing(Store(where)) as store, place.joined(), ExitStack() as stack:
         _require_same(store, "cacheproof", store.made_by.cacheproof, __version__)
         digest = made_by().code

@@ -106,8 +106,12 @@ def _nothing_to_run(lanes: Sequence[Lane], target: EITHER) -> InputError:
     why = dict.fromkeys(_why_not(lane, target) for lane in lanes)
     return InputError(
         f"target {target.name} has nothing to run at depth {', '.join(asked)}: "
-        f"{next(iter(why))}; expected depth {' or '.join(has)} of it, or another target"
+        f"{next(iter(why))}; expected {_one_of(list(has))}, or another target"
     )
+
+
+def _one_of(depths: list[str]) -> str:
+    return f"depth {depths[0]}" if len(depths) == 1 else f"one of depths {', '.join(depths)}"
 
 
 def _why_not(lane: Lane, target: EITHER) -> str:
@@ -115,7 +119,7 @@ def _why_not(lane: Lane, target: EITHER) -> str:
     if lane.project not in target.projects:
         return f"only {lane.project} has it"
     if (needed := lane.needed_instead_of(target.model)) is not None:
-        return f"it needs {lane.project} {needed}"
+        return f"it needs {needed}"
     if isinstance(target, HostTarget) and target.plug_in_kind is not None:
         return f"a plug-in of the kind {target.plug_in_kind} is not part of it"
     return f"{_RUN_BY.get(lane.depth, 'vllm@VERSION')} runs it"

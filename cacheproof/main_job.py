@@ -132,7 +132,7 @@ def _part_of(seeds: range, part: str) -> range:
 
 def gallery(output: Output, place: Workplace) -> int:
     """Print the kill matrix. 0: every variant is caught; 3: one survives."""
-    with output.live("running faulty variants") as live:
+    with place.joined(), output.live("running faulty variants") as live:
 
         def results(
             run: Callable[[Killing], Killed], jobs: Sequence[Killing]

@@ -4,6 +4,7 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+from cacheproof.bisecting import require_contract
 from cacheproof.console import Output
 from cacheproof.differential.audit.account import Found
 from cacheproof.differential.audit.audit import Audit
@@ -34,6 +35,7 @@ def minimise(
     """Make a small trace of a break in a record, and print it. Returns the exit code."""
     if where == "-":
         raise InputError("minimise reads a record twice; expected a file or a folder, not -")
+    require_contract(contract)
     if target is not None:
         require_lanes(lanes_at("scheduler"), target)
     folder, faults = folder_of(findings), known_faults.load(known)

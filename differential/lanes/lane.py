@@ -48,10 +48,10 @@ class Lane:
         if release is None:
             return None
         if self.since is not None and release_key(release) < release_key(self.since):
-            return f"{self.since} or later"
+            return f"{self.project}@{self.since} or later"
         if self.before is not None and release_key(release) >= release_key(self.before):
-            return f"before {self.before}"
-        return f"another than {release}" if release in self.but else None
+            return f"{self.project} before {self.before}"
+        return f"another release than {release}" if release in self.but else None
 
     @property
     def lacks(self) -> str | None:

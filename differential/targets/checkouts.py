@@ -82,7 +82,7 @@ def tree_of(directory: Path) -> Path:
         missing = _missing(tree, HASHER_MODULES)
     if missing:
         raise InputError(
-            f"{directory} is no whole vLLM checkout: {tree} lacks {', '.join(missing)}; expected "
+            f"{directory} is no whole vLLM checkout: it lacks {', '.join(missing)}; expected "
             "the Python of vLLM 0.10.0 or later, as git or a source archive has it"
         )
     return tree

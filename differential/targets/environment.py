@@ -17,7 +17,7 @@ from importlib import resources
 from pathlib import Path
 
 from cacheproof.differential.errors import SetupError
-from cacheproof.differential.targets.cache import Cache, Report, Workspace
+from cacheproof.differential.targets.cache import Cache, Report
 from cacheproof.differential.targets.child import last_line, run_logged
 from cacheproof.differential.targets.installing import Install, Installer
 from cacheproof.differential.targets.versions import (
@@ -34,13 +34,17 @@ _PROBE = "import torch, transformers, msgspec"
 @dataclass(frozen=True)
 class Overlay:
     """Libraries in front of the shared ones: their lock, and what for; `also` is a requirement that
-    is chosen, and not in the lock."""
+    is chosen, and not in the lock. `modules` are imported before it counts as installed: of a
+    library that has files for any platform and others for this one, an installer may take those
+    that do not work here. uv does where several indexes have parts of a version, since it looks at
+    the first of them alone; pip looks at all."""
 
     name: str
     lock: str
     mib: int
     purpose: str
     also: str = ""
+    modules: tuple[str, ...] = ()
 
     @property
     def requirements(self) -> str:
@@ -59,7 +63,13 @@ ENGINE_BEFORE_0_27 = Overlay(
     4500,
     "the libraries of engines before 0.27.0 (4 GB: their torch is there as a CUDA build alone)",
 )
-SERVER = Overlay("server", "server.lock", 40, "the libraries of OpenAI servers")
+SERVER = Overlay(
+    "server",
+    "server.lock",
+    40,
+    "the libraries of OpenAI servers",
+    modules=("fastapi", "httptools", "soundfile", "uvicorn", "uvloop", "watchfiles", "websockets"),
+)
 
 
 def lmcache(version: str) -> Overlay:
@@ -160,10 +170,10 @@ def _make_environment(cache: Cache, folder: Path, report: Report, guard: int) ->
             install("completing torch", [torch])
 
         make_venv()
-        python = folder / "bin" / "python"
-        Installer(python, cache, workspace, report, guard).fill(install_libraries, anew=make_venv)
-        _compile(cache, python, workspace, report, guard)
-        _probe(cache, python, workspace, report, guard)
+        installer = Installer(folder / "bin" / "python", cache, workspace, report, guard)
+        installer.fill(install_libraries, anew=make_venv)
+        _compile(installer)
+        _probe(installer, _PROBE, "the libraries")
     _stamp(folder)
 
 
@@ -191,36 +201,41 @@ def compiled_folders() -> list[str]:
     return [line for line in lines if line and not line.startswith("#")]
 
 
-def _compile(cache: Cache, python: Path, workspace: Workspace, report: Report, guard: int) -> None:
+def _compile(installer: Installer) -> None:
     """Compiles on all cores what every import of vLLM needs. It may fail of a file or a folder: an
     import compiles what it misses."""
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    packages = python.parent.parent / "lib" / version / "site-packages"
+    packages = installer.python.parent.parent / "lib" / version / "site-packages"
     folders = [str(packages / name) for name in compiled_folders()]
-    log = cache.logs / f"compile-{workspace.path.name}.log"
+    log = installer.cache.logs / f"compile-{installer.workspace.path.name}.log"
     run_logged(
-        [str(python), "-P", "-m", "compileall", "-q", "-l", "-j", "0", *folders],
+        [str(installer.python), "-P", "-m", "compileall", "-q", "-l", "-j", "0", *folders],
         log=log,
         env=_quiet(os.environ),
         title="compiling the libraries",
-        report=report,
-        inherit=(guard, workspace.guard),
+        report=installer.report,
+        inherit=(installer.guard, installer.workspace.guard),
     )
     log.unlink()
 
 
-def _probe(cache: Cache, python: Path, workspace: Workspace, report: Report, guard: int) -> None:
-    log = cache.logs / f"probe-{workspace.path.name}.log"
+def _probe(installer: Installer, statement: str, what: str, overlay: Path | None = None) -> None:
+    """Import libraries, those of an overlay in front of the others.
+
+    Raises:
+        SetupError: one does not import.
+    """
+    log = installer.cache.logs / f"probe-{installer.workspace.path.name}.log"
     status = run_logged(
-        [str(python), "-P", "-c", _PROBE],
+        [str(installer.python), "-P", "-c", statement],
         log=log,
-        env=_quiet(os.environ),
-        title="importing the libraries",
-        report=report,
-        inherit=(guard, workspace.guard),
+        env=_quiet(os.environ) | ({} if overlay is None else {"PYTHONPATH": str(overlay)}),
+        title=f"importing {what}",
+        report=installer.report,
+        inherit=(installer.guard, installer.workspace.guard),
     )
     if status != 0:
-        raise SetupError(f"the libraries do not import: {last_line(log)} (log: {log})")
+        raise SetupError(f"{what} do not import: {last_line(log)} (log: {log})")
     log.unlink()
 
 
@@ -233,17 +248,20 @@ def _make_overlay(
         requirements = workspace.path / overlay.lock
         requirements.write_text(overlay.requirements)
         draft = workspace.path / overlay.name
+        installer = Installer(python, cache, workspace, report, guard)
 
         def install_overlay(install: Install) -> None:
             install(
                 f"installing {overlay.purpose}",
                 ["--no-deps", "--target", str(draft), "-r", str(requirements)],
             )
+            if overlay.modules:
+                _probe(installer, f"import {', '.join(overlay.modules)}", overlay.purpose, draft)
 
         def discard_draft() -> None:
             cache.discard(draft)
 
-        Installer(python, cache, workspace, report, guard).fill(install_overlay, anew=discard_draft)
+        installer.fill(install_overlay, anew=discard_draft)
         if (extension := draft / "torchvision" / "extension.py").exists():
             _declare_operators(extension)
         _stamp(draft)

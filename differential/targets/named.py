@@ -158,6 +158,6 @@ def _require_module(text: str, module: str) -> None:
         found = None if folders is None else PathFinder.find_spec(name, folders)
     if found is None:
         raise InputError(
-            f"target {text}: no module {module} in {Path.cwd()}; expected MODULE:CLASS that "
-            "imports from this folder or from the release"
+            f"target {text}: no module {module} in {Path.cwd()}; expected MODULE:CLASS, a "
+            "manager or a connector that imports from this folder or from the release"
         )

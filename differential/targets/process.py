@@ -150,8 +150,8 @@ class HostTarget:
             if hello.refusal is not None:
                 self.close()
                 raise InputError(
-                    f"target {self.name}: {hello.refusal}; expected MODULE:CLASS that imports "
-                    f"from this folder or from the release"
+                    f"target {self.name}: {hello.refusal}; expected MODULE:CLASS, a manager or a "
+                    "connector that imports from this folder or from the release"
                 )
             self._hello = hello
         return self._hello

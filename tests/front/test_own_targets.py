@@ -289,6 +289,7 @@ def test_the_real_scheduler_breaks_nothing_with_the_reference_manager_of_encoder
     [
         ("no.such.module:Manager", "no module no.such.module in "),
         ("json.no:Manager", "no module json.no in "),
+        ("vllm.v1.core.sched.async_scheduler:AsyncScheduler", "no manager of an encoder cache"),
         ("json.decoder:Manager", "AttributeError"),
         ("os:path", "os:path is no class"),
     ],

@@ -43,6 +43,8 @@ CLASSES = {
 KV_CACHE = "kv_cache"
 CONNECTOR = "encoder_connector"
 TABLE = "entry_table"
+ASKED_OF_MANAGERS = ("can_allocate", "allocate", "free_encoder_input", "free")
+"""What the scheduler of every release asks of a manager of an encoder cache."""
 IMPORT_SECONDS = 30
 """For a plug-in's own code: vLLM is imported by then."""
 
@@ -262,6 +264,11 @@ def _kind(plug_in: str) -> tuple[str | None, str | None]:
     if not isinstance(found, type):
         return None, f"{plug_in} is no class"
     kind = _kind_of(found)
+    missing = [name for name in ASKED_OF_MANAGERS if not hasattr(found, name)]
+    if kind in CLASSES and missing:
+        return None, (
+            f"{plug_in} is no manager of an encoder cache: it has no {', '.join(missing)}"
+        )
     if kind == KV_CACHE and not (issubclass(found, KVCacheManager) or _takes_stand_ins()):
         return None, (
             f"vLLM {vllm.__version__} asks a KV cache manager for more than {plug_in} answers; one "

@@ -478,6 +478,7 @@ if [ "$3" = venv ]; then
 fi
 case "$*" in
     *"config list"*) cat "$PIP_LISTS";;
+    "-P -c import "*) eval "$IMPORT_SAYS";;
     "-P -c"*" install --no-compile "*environment.lock*) echo pip >> "$INSTALLED"; eval "$PIP_SAYS";;
 esac
 if [ "$2" = -c ] && [ -x "$4" ]; then shift 3; exec "$@"; fi
@@ -497,6 +498,7 @@ class TestLibraries:
         monkeypatch.setenv("INSTALLED", str(tmp_path / "installed"))
         monkeypatch.setenv("PIP_LISTS", str(tmp_path / "pip-lists"))
         monkeypatch.setenv("PIP_SAYS", "true")
+        monkeypatch.setenv("IMPORT_SAYS", "true")
         monkeypatch.setattr(uv, "find", lambda *folders: None)
         monkeypatch.setattr(sys, "executable", str(a_script(tmp_path / "python", FAKE_PYTHON)))
         return tmp_path / "made"
@@ -544,6 +546,35 @@ class TestLibraries:
         told = [line for line in said if "without uv" in line]
         assert len(told) == 1
         assert told[0].endswith("error: no wheel for this platform")
+
+    def test_pip_installs_an_overlay_that_does_not_import_as_uv_has_chosen_it(
+        self, cache: Cache, said: list[str], fake_uv: Callable[[str], None],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:  # fmt: skip
+        """Of a version whose files two indexes share uv sees those of the first alone."""
+        fake_uv(
+            'for word; do [ "$before" = --target ] && mkdir -p "$word" && '
+            'touch "$word/for_any_platform"; before=$word; done; exit 0'
+        )
+        monkeypatch.setenv(
+            "IMPORT_SAYS",
+            'if [ -e "$PYTHONPATH/for_any_platform" ]; then echo "OSError: no library"; exit 1; fi',
+        )
+        with cache.writing():
+            (folder,) = environment.ensure(cache, environment.SERVER, report=said.append).overlays
+        assert not (folder / "for_any_platform").exists()
+        (told,) = [line for line in said if "without uv" in line]
+        assert "the libraries of OpenAI servers do not import: OSError: no library" in told
+
+    def test_an_overlay_that_does_not_import_is_not_there(
+        self, cache: Cache, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with cache.writing():
+            environment.ensure(cache, report=print)
+            monkeypatch.setenv("IMPORT_SAYS", "echo OSError: no library; exit 1")
+            with pytest.raises(SetupError, match="servers do not import: OSError: no library"):
+                environment.ensure(cache, environment.SERVER, report=print)
+        assert environment.locate(cache, environment.SERVER) is None
 
     def test_pip_installs_them_where_uv_has_no_word_for_a_setting(
         self, cache: Cache, tmp_path: Path, fake_uv: Callable[[str], None]
