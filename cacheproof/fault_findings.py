@@ -32,7 +32,11 @@ def _why_none(name: str, release: str, folder: Path) -> str:
     faults = {one.name: one for one in known_faults.listed()}
     if (fault := faults.get(name)) is None:
         near = difflib.get_close_matches(name, faults, n=1)
-        meant = f"did you mean {near[0]}@{release}?" if near else "see docs/findings/README.md"
+        meant = (
+            f"did you mean {near[0]}@{release}?"
+            if near
+            else "expected one that cacheproof explain lists"
+        )
         return f"no listed fault has that name; {meant}"
     if _is_listed_in(fault, release):
         return f"no finding of that fault in {folder}; run {_showing(fault, release)}"
