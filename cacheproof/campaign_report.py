@@ -30,6 +30,7 @@ from cacheproof.formats.searched import Subject
 from cacheproof.kept_proofs import code_digest
 from cacheproof.registering import Register
 from cacheproof.searching import print_campaign, print_listed, print_verdict
+from cacheproof.told_findings import print_faces
 from cacheproof.verdicts import searched as searches
 
 RATE_SECONDS = 60.0
@@ -143,11 +144,13 @@ def _cell(one: Fault, target: str) -> str:
 
 
 def _print_target(output: Output, one: Reported, folder: Path) -> None:
-    for found in one.verdict.findings:
-        if is_unlisted(found):
+    for cause in one.verdict.causes:
+        if is_unlisted(found := cause.head):
             output.line(f"unlisted: {found.sentence} ({len(found.events)} events)")
             output.command(f"  cacheproof replay {finding_file.path_of(found, folder)}")
-        elif output.verbose:
+            print_faces(output, one.verdict, cause, folder)
+    for found in one.verdict.findings if output.verbose else ():
+        if not is_unlisted(found):
             print_listed(output, found, folder)
     print_campaign(output, one.verdict)
     for seeds, lanes in _by_seeds(one).items():

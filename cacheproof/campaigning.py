@@ -9,7 +9,7 @@ import itertools
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
@@ -21,7 +21,8 @@ from typing import Any
 from cacheproof.console import Live, Output
 from cacheproof.differential.findings import finding_file
 from cacheproof.differential.findings.breaks import Break
-from cacheproof.differential.findings.finding import LOCKSTEP, Finding
+from cacheproof.differential.findings.faces import causes_of
+from cacheproof.differential.findings.finding import Finding
 from cacheproof.differential.lanes.lane import Lane
 from cacheproof.differential.search import work
 from cacheproof.differential.search.campaign import Campaign
@@ -54,9 +55,6 @@ ERRORS_MAX = 10
 """Of hosts: a search that has met so many is void, and would wait for more of them."""
 _Due = tuple[Job, object]
 """A job, and what its outcome is about: the number of a part, or a break."""
-Show = Callable[[Finding, Finding | None], None]
-"""Is told of findings that are not listed, as soon as they are small, each with the one told before
-that is likely the same fault."""
 
 
 @dataclass
@@ -86,7 +84,6 @@ class CampaignRun:
     plan: Plan
     known: Sequence[KnownFault]
     folder: Path
-    show: Show
     corpus: Corpus = field(default_factory=Corpus)
     campaign: Campaign = field(init=False)
     canaries: dict[str, bool] = field(default_factory=dict)
@@ -104,7 +101,6 @@ class CampaignRun:
         self._noting = Noting(
             self.known, self.target.release, shrinks_listed=self.plan.shrinks_listed
         )
-        self._told_briefly: set[tuple[str, str]] = set()
         self._urgent: deque[_Due] = deque()
         self._listed: deque[_Due] = deque()
         self._parts: dict[int, Campaign] = {}
@@ -296,30 +292,17 @@ class CampaignRun:
         if found.key not in self.findings:
             if note.listed is None:
                 finding_file.save(found, self.folder)
-            if found.fault is None:
-                before = self._told_before(found)
-                if before is not None:
-                    self._told_briefly.add(found.key)
-                live.say(f"found: {found.contract} in lane {note.broken.lane}: {found.title}")
-                with live.paused():
-                    self.show(found, before)
             self.lanes_of[found.key] = note.broken.lane
-            self.findings[found.key] = found  # last: after an interruption it is shown again
+            self.findings[found.key] = found
+            if self._is_a_cause(found):
+                live.say(f"found: {found.contract} in lane {note.broken.lane}: {found.title}")
         if note.raw is not None:
             note.raw.unlink(missing_ok=True)
 
-    def _told_before(self, found: Finding) -> Finding | None:
-        """What was told whole before and is broken first in this one's trace, or has the same
-        contract broken in the same kind by other events. None: this is to be told whole, as each
-        difference from the reference is."""
-        if found.contract == LOCKSTEP:
-            return None
-        broken = (found.contract, found.kind), *found.beside
-        for one in self.findings.values():
-            is_whole = one.fault is None and one.key not in self._told_briefly
-            if is_whole and (one.contract, one.kind) in broken and one.harm == found.harm:
-                return one
-        return None
+    def _is_a_cause(self, found: Finding) -> bool:
+        """Whether it is not listed, and likely no other face of what was found so far."""
+        new = [one for one in self.findings.values() if one.known_note is None]
+        return any(one.head is found for one in causes_of(new, is_unlisted))
 
     def _show(self, live: Live, workers: int) -> None:
         """Say how far it is."""
@@ -382,7 +365,6 @@ def run_campaign(
     plan: Plan,
     known: Sequence[KnownFault],
     folder: Path,
-    show: Show,
     corpus: Corpus,
 ) -> Verdict:
     """Search a target with all workers, write down what is found, and plant this campaign's faults.
@@ -394,7 +376,7 @@ def run_campaign(
     with closing(elsewhere), plan.place.joined():
         crew = crew_for(plan.place, target, elsewhere, plan.with_reference)
         with closing(crew), output.live(f"searching {target.name}") as live:
-            run = CampaignRun(output, target, lanes, plan, known, folder, show, corpus)
+            run = CampaignRun(output, target, lanes, plan, known, folder, corpus)
             return run.run(crew, live)
 
 

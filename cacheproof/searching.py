@@ -16,17 +16,19 @@ from cacheproof.differential.search.diff import Parting, Partings, find_partings
 from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.search.verdict import FROM_MODEL, HOLDS, INTERRUPTED, UNLISTED, Verdict
 from cacheproof.differential.targets.base import Target
+from cacheproof.differential.targets.changes import changed_once_in
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import resolve, share_libraries
 from cacheproof.fault_table import print_faults, shown_faults
 from cacheproof.formats import searched
 from cacheproof.formats.searched import Subject
 from cacheproof.lane_choice import lanes_for, lanes_for_both, left_out, require_lanes
+from cacheproof.lane_order import in_order
 from cacheproof.plan import Plan, lanes_at
 from cacheproof.reference.semantics import CHANGES
 from cacheproof.registering import Register
+from cacheproof.told_findings import causes_json, print_causes, told_count
 from cacheproof.verdicts import searched as searches
-from cacheproof.verdicts.line import counted, rule_told
 
 
 def judge_target(
@@ -37,25 +39,18 @@ def judge_target(
     folder: Path,
     register: Register,
 ) -> Verdict:
-    """Search a target by a plan with all workers, print what is not listed as it is found, and
-    plant this campaign's faults. The traces of the register are run before, and it takes what is
-    found. Raises HarnessError when the target does not start."""
+    """Search a target by a plan with all workers, plant this campaign's faults, and print by cause
+    what was found and is not listed. The traces of the register are run before, and it takes what
+    is found. Raises HarnessError when the target does not start."""
     start(output, target)
-    lanes = lanes_for(plan.lanes, target, output)
+    lanes = in_order(output, target, lanes_for(plan.lanes, target, output))
     told = announce(output, target, compared=plan.with_reference)
-
-    def show(found: Finding, before: Finding | None) -> None:
-        file = str(finding_file.path_of(found, folder))
-        output.say(f"found: {rule_told(found.contract)}; {file}")
-        if before is None or output.verbose:
-            report.print_finding(found, output.report, file)
-        else:
-            report.print_beside(found, before, output.report, file)
-
     corpus = register.replay(output, target, lanes)
-    verdict = run_campaign(output, target, lanes, plan, known, folder, show, corpus)
+    verdict = run_campaign(output, target, lanes, plan, known, folder, corpus)
     verdict.told = told
     verdict.left_out = left_out(plan.lanes, target)
+    verdict.changed_once = changed_once_in(target)
+    print_causes(output, verdict, folder)
     register.take(output, verdict, corpus)
     return verdict
 
@@ -110,6 +105,7 @@ def verdict_json(verdict: Verdict) -> dict[str, object]:
         "canaries": verdict.canaries,
         "void_because": verdict.void_because,
         "findings": verdict.findings,
+        "causes": causes_json(verdict),
     }
 
 
@@ -150,7 +146,7 @@ def print_campaign(output: Output, verdict: Verdict) -> None:
 def print_verdict(output: Output, verdict: Verdict, folder: Path) -> None:
     """Where the findings lie, what is not written down, and what the search is void for."""
     if verdict.findings:
-        output.line(f"{counted(len(verdict.findings), 'finding')} in {folder}")
+        output.line(f"{told_count(verdict)} in {folder}")
     for reason in verdict.void_because:
         output.line(f"void: {reason}")
     if verdict.interrupted:

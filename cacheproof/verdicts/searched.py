@@ -34,10 +34,11 @@ class Searched:
     Attributes:
         kinds: of workload, of which traces were run; `unreached` those of which none was.
         is_compared: whether the reference ran beside the target in any.
-        new: of each finding that is not listed the contract; `unwritten` of each break that is none
-            yet.
-        from_model: how many differences from the model there are.
-        harmless: findings that cost only wasted work and are not listed.
+        new: of each finding that is not listed the contract, findings of one cause counted once;
+            `unwritten` of each break that is none yet.
+        faces: how many other faces those have.
+        from_model: how many differences from the model there are that are no faces of those.
+        harmless: findings that cost only wasted work, are not listed, and no faces either.
         known: names of listed faults that were met.
         void: why it proves nothing.
         left_out: programs that this machine lacks, with the kinds of workload that want them.
@@ -51,6 +52,7 @@ class Searched:
     unreached: int = 0
     is_compared: bool = True
     new: tuple[str, ...] = ()
+    faces: int = 0
     from_model: int = 0
     unwritten: tuple[str, ...] = ()
     harmless: int = 0
@@ -63,7 +65,8 @@ class Searched:
         """Of all targets together; `shown` are the listed faults that were met in them."""
         reports = [one for verdict in verdicts for one in verdict.campaign.lanes]
         kinds = {one.lane.name for one in reports if one.traces}
-        findings = [one for verdict in verdicts for one in verdict.findings]
+        causes = [one for verdict in verdicts for one in verdict.causes]
+        new = [one for one in causes if is_unlisted(one.head)]
         left_out = {lane: program for one in verdicts for lane, program in one.left_out.items()}
         programs = sorted(left_out.values())
         return cls(
@@ -74,10 +77,11 @@ class Searched:
             kinds=len(kinds),
             unreached=len({one.lane.name for one in reports} - kinds),
             is_compared=any(one.compared is not None and one.compared.calls for one in reports),
-            new=tuple(one.contract for verdict in verdicts for one in verdict.unlisted),
-            from_model=sum(len(verdict.from_model) for verdict in verdicts),
+            new=tuple(one.head.contract for one in new),
+            faces=sum(len(one.faces) for one in new),
+            from_model=sum(is_from_model(one.head) for one in causes),
             unwritten=tuple(_unwritten(verdicts)),
-            harmless=sum(_is_harmless(one) for one in findings),
+            harmless=sum(_is_harmless(one.head) for one in causes),
             known=tuple(one.fault.name for one in shown),
             void=tuple(briefly(why) for verdict in verdicts for why in verdict.void_because),
             left_out=tuple((one, programs.count(one)) for one in dict.fromkeys(programs)),
@@ -119,7 +123,8 @@ class Searched:
         if more := len(rules) - RULES_TOLD:
             told += [counted(more, "more rule")] * (more > 0)
         verb = "breaks" if faults == 1 else "break"
-        return f"{counted(faults, 'new fault')}, which {verb} {names(told)}"
+        faces = f" ({counted(self.faces, 'other face')})" if self.faces else ""
+        return f"{counted(faults, 'new fault')}{faces}, which {verb} {names(told)}"
 
     def _parts(self) -> Iterator[str]:
         yield self._work()
@@ -189,14 +194,15 @@ def _next(
     resume: str,
 ) -> tuple[str, str]:
     """What to do next, and the command that does it."""
-    if new := [one for verdict in verdicts for one in verdict.unlisted]:
+    causes = [one.head for verdict in verdicts for one in verdict.causes]
+    if new := [one for one in causes if is_unlisted(one)]:
         words = "see the first of them" if new[1:] else "see it"
         return f"{words} again, step by step", replay_of(new[0], folder)
     if resume and (searched.code == INTERRUPTED or any(one.unfinished for one in verdicts)):
         return "go on with it", resume
     if searched.code == INTERRUPTED:
         return "run the command again for the whole; a campaign can be resumed", ""
-    if parted := [one for verdict in verdicts for one in verdict.from_model]:
+    if parted := [one for one in causes if is_from_model(one)]:
         page = f"{MODEL_PAGE} says what a difference means; see one"
         return page, replay_of(parted[0], folder)
     if not searched.calls:

@@ -7,12 +7,13 @@ import math
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import Any
 
 import msgspec
 
+from cacheproof.differential.findings.first_wrong import FirstWrong, first_wrong, tells_itself
 from cacheproof.differential.findings.shrinking.edits import shape
 from cacheproof.differential.findings.shrinking.shrink import BATCH, BATCHES_MAX, shrink
 from cacheproof.differential.judges.examination import Examination, examine
@@ -82,6 +83,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     records: list[StepRecord]
     standalone: str = ""
     stopped_early: bool = False
+    first_wrong: FirstWrong | None = None
 
     @property
     def trace(self) -> Trace:
@@ -198,7 +200,25 @@ def found_in(
         return None
     found = _written_down(target, trace, small, contract, broken, runs, seconds)
     beside = tuple(_beside(runs.examination, contract, broken.event))
-    return msgspec.structs.replace(found, stopped_early=stopped_early, beside=beside)
+    found = msgspec.structs.replace(found, stopped_early=stopped_early, beside=beside)
+    if not stopped_early or (batches and tells_itself(target, contract)):
+        where = _first_wrong(target, found, runs.result, reference)
+        found = msgspec.structs.replace(found, first_wrong=where)
+    return found
+
+
+def _first_wrong(
+    target: Target, found: Finding, result: TraceResult, reference: ReferenceTarget | None
+) -> FirstWrong | None:
+    """Where its trace first goes wrong. What the reference breaks as well does not come of anything
+    that the target decides otherwise."""
+    trace = found.trace
+    seen = examine(trace, result, target, reference)
+    if reference is not None and seen.difference is not None and found.contract != LOCKSTEP:
+        of_reference = examine(trace, reference.run([trace])[0], reference)
+        if (found.contract, found.kind) in of_reference.by_kind:
+            seen = replace(seen, difference=None)
+    return first_wrong(target, trace, seen, found.event)
 
 
 def _beside(seen: Examination, contract: str, event: int) -> Iterator[tuple[str, str]]:

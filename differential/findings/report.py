@@ -52,18 +52,6 @@ def print_finding(
     console.print()
 
 
-def print_beside(finding: Finding, before: Finding, console: Console, file: str) -> None:
-    """Print a few lines of a finding that may be the same fault as one printed before."""
-    style = _HARM_STYLE.get(finding.harm, "red")
-    console.print(Text(visible_line(f"{finding.target}: {finding.sentence}"), style=style))
-    words = f"its trace breaks {before.contract} as well, as above: likely one fault"
-    if before.contract == finding.contract:
-        words = f"{finding.contract} as above, by other events: maybe another fault"
-    console.print(_indented(Text(f"{finding.harm}; {words}")))
-    _print_command(finding, console, "  ", file)
-    console.print()
-
-
 def print_events(trace: Trace, console: Console) -> None:
     """Print a trace as Python that can be pasted, its last events when there are many."""
     console.print(_indented(_events(trace, _window(len(trace.events), len(trace.events)))))

@@ -16,9 +16,15 @@ CALL_FIELDS = CallRecord._fields
 DELTA_FIELDS = tuple(name.replace("_", " ") for name in Delta._fields)
 
 
+_UNCHANGED: tuple[Any, ...] = (None, None, {}, None, None)
+PARTS = (*CALL_FIELDS[:-1], "entries", "queue", "notices", "freeable slots", "free slots")
+"""Of a call, what it asks and answers first, then what is in the cache, then how much of it."""
+
+
 @dataclass(frozen=True)
 class Difference:
-    """Two targets disagree at an event: which field, and what each says."""
+    """Two targets disagree at an event: which field, and what each says. `parts` are all parts of
+    the call, or of the outcome, that differ there: the one that the others follow from first."""
 
     event: int
     call: int | None
@@ -26,6 +32,7 @@ class Difference:
     field: str
     left: Any
     right: Any
+    parts: tuple[str, ...] = ()
 
     @property
     def sentence(self) -> str:
@@ -90,14 +97,15 @@ def _first_difference(number: int, left: StepRecord, right: StepRecord) -> Diffe
     for index, (ours, theirs) in enumerate(zip(left.calls, right.calls, strict=False)):
         if ours == theirs:
             continue
+        parts = _parts_of_calls(ours, theirs)
         for name, mine, other in zip(CALL_FIELDS, ours, theirs, strict=True):
             if mine == other:
                 continue
             if name == "delta" and mine is not None and other is not None:
                 for part, one, two in zip(DELTA_FIELDS, mine, other, strict=True):
                     if one != two:
-                        return Difference(number, index, ours.operation, part, one, two)
-            return Difference(number, index, ours.operation, name, mine, other)
+                        return Difference(number, index, ours.operation, part, one, two, parts)
+            return Difference(number, index, ours.operation, name, mine, other, parts)
     if len(left.calls) != len(right.calls):
         shorter = min(len(left.calls), len(right.calls))
         rest = (left.calls[shorter:], right.calls[shorter:])
@@ -107,9 +115,23 @@ def _first_difference(number: int, left: StepRecord, right: StepRecord) -> Diffe
     return _of_outcomes(number, left.outcome, right.outcome)
 
 
+def _parts_of_calls(left: CallRecord, right: CallRecord) -> tuple[str, ...]:
+    """Where one side changes nothing, all that the other changes differs."""
+    differing = {
+        name
+        for name, ours, theirs in zip(CALL_FIELDS, left, right, strict=True)
+        if ours != theirs and name != "delta"
+    }
+    if left.delta != right.delta:
+        sides = zip(DELTA_FIELDS, left.delta or _UNCHANGED, right.delta or _UNCHANGED, strict=True)
+        differing |= {name for name, ours, theirs in sides if ours != theirs}
+    return tuple(name for name in PARTS if name in differing)
+
+
 def _of_outcomes(number: int, left: Any, right: Any) -> Difference:
     if isinstance(left, dict) and isinstance(right, dict):
-        for name in dict.fromkeys((*left, *right)):
-            if left.get(name) != right.get(name):
-                return Difference(number, None, "", name, left.get(name), right.get(name))
+        names = [n for n in dict.fromkeys((*left, *right)) if left.get(n) != right.get(n)]
+        for name in names:
+            ours, theirs = left.get(name), right.get(name)
+            return Difference(number, None, "", name, ours, theirs, tuple(names))
     return Difference(number, None, "", "outcome", left, right)

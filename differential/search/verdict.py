@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cacheproof.differential.findings.breaks import Break
+from cacheproof.differential.findings.faces import Cause, causes_of
 from cacheproof.differential.findings.finding import MODEL_DIFFERENCE, Finding
 from cacheproof.differential.judges.examination import LOCKSTEP
 from cacheproof.differential.judges.rules import rules_for
@@ -58,7 +59,8 @@ class Verdict:
     that each is, of which there is no finding: where the campaign was `interrupted`, or for a
     harness error. `unfinished` says what was to be run and was not. `lanes_of` has the lane in
     which a finding was first met, by its key. `left_out` has the lanes that this machine cannot
-    run, with the program that each lacks.
+    run, with the program that each lacks. `changed_once` are the definitions in which the target
+    differs from the nearest release in one place.
     """
 
     campaign: Campaign
@@ -71,6 +73,13 @@ class Verdict:
     unfinished: str = ""
     lanes_of: dict[tuple[str, str], str] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
+    changed_once: frozenset[str] = frozenset()
+
+    @property
+    def causes(self) -> list[Cause]:
+        """The findings that the known list does not cover, those of one cause together."""
+        new = [finding for finding in self.findings if finding.known_note is None]
+        return causes_of(new, is_unlisted, self.changed_once)
 
     @property
     def unlisted(self) -> list[Finding]:

@@ -142,7 +142,7 @@ def written(value: object) -> str:
             )
             return f"{type(value).__name__}({','.join(fields)})"
         case list():
-            return _written_list(one for one in value if not _is_docstring(one))
+            return _written_list(one for one in value if not is_docstring(one))
         case int() if not isinstance(value, bool) and value.bit_length() > _BITS_OF_DECIMAL:
             return hex(value)
         case _:
@@ -153,7 +153,7 @@ def _written_list(values: Iterable[object]) -> str:
     return f"[{','.join(map(written, values))}]"
 
 
-def _is_docstring(node: object) -> bool:
+def is_docstring(node: object) -> bool:
     """Whether it is a string that stands alone, which does nothing."""
     match node:
         case ast.Expr(value=ast.Constant(value=str())):
