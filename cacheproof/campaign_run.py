@@ -27,6 +27,7 @@ from cacheproof.differential.targets.resolve import resolve, semantics_beside
 from cacheproof.folders import folder_of
 from cacheproof.kept_proofs import code_digest
 from cacheproof.lane_choice import lanes_for, require_lanes
+from cacheproof.lane_order import in_order
 from cacheproof.registering import Register
 from cacheproof.searchers import crew_for, mib_of, text_of
 from cacheproof.workers import LOOK_SECONDS, done_among
@@ -132,7 +133,7 @@ def _resolved(file: Path, text: str, output: Output) -> Target:
 
 def _about(target: Target, plan: CampaignPlan, output: Output) -> About:
     """What a store keeps of a target."""
-    lanes = lanes_for(plan.chosen, target, output)
+    lanes = in_order(output, target, lanes_for(plan.chosen, target, output))
     return About(
         target.name,
         target.release,

@@ -17,6 +17,7 @@ from cacheproof.differential.targets.resolve import resolve, share_libraries
 from cacheproof.differential.traces.trace import ModelRunner, Trace
 from cacheproof.formats.reviewed import result_of
 from cacheproof.lane_choice import lanes_for_both, require_lanes
+from cacheproof.lane_order import in_order
 from cacheproof.plan import lanes_at, seed_range
 from cacheproof.review_page import SHOWN_MAX, code, markdown
 from cacheproof.review_proofs import ProofReview, review_proofs
@@ -61,6 +62,7 @@ def review(
             start(output, target)
         share_libraries(base, head)
         lanes, left_out = lanes_for_both(asked, base, head, output)
+        lanes = in_order(output, head, lanes)
         for line in (*base.announcement, *head.announcement):
             output.say(line)
         kept, unread = _kept_traces(base, head, {lane.depth for lane in lanes})
