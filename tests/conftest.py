@@ -2,6 +2,7 @@
 `--seconds S` no further one after so long. And hosts of releases for all tests."""
 
 import re
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -9,9 +10,16 @@ from contextlib import AbstractContextManager, closing, nullcontext
 
 import pytest
 
+from cacheproof import progress
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.resolve import resolve
 from cacheproof.reference.releases import NEWEST
+
+
+@pytest.fixture(autouse=True)
+def _untold_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command in this process says the same on a slow machine as on a fast one."""
+    monkeypatch.setattr(progress, "LOOK_SECONDS", threading.TIMEOUT_MAX)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -27,8 +27,7 @@ SECONDS_OF_GRACE = 5.0
 """For a process that was told to end."""
 CHILD_BYTES_MAX = 3 << 30
 PROGRESS = re.compile(
-    r"(searching|comparing|exploring|proving|running|making findings small on|canary in)\b.*"
-    r"|.*: not as it was kept .*"
+    r".* so far(;.*)?|(found|proved|explored): .*|.*: host of .*|.*: not as it was kept .*"
 )
 COMMAND = [sys.executable, "-m", "cacheproof"]
 
