@@ -30,6 +30,7 @@ SEEDS = range(20)
 SEEDS_BY_TIME = range(10**6)
 KEPT_TRACES = Path(__file__).resolve().parents[1] / "docs" / "findings"
 """The traces of listed faults; they are in a checkout of cacheproof alone."""
+UNPROVED = "interrupted before anything was proved"
 RUNNERS: tuple[ModelRunner, ...] = ("first", "second")
 
 
@@ -95,8 +96,11 @@ def review(
 def _proofs(output: Output, base: str, head: str, place: Workplace, ran: Ran) -> ProofReview:
     """What is proved of both, unless nobody waits for it any more."""
     if ran.interrupted:
-        return ProofReview(unread=("interrupted before anything was proved",))
-    return review_proofs(output, base, head, place)
+        return ProofReview(unread=(UNPROVED,))
+    try:
+        return review_proofs(output, base, head, place)
+    except KeyboardInterrupt:
+        return ProofReview(unread=(UNPROVED,), is_interrupted=True)
 
 
 def _kept_traces(
