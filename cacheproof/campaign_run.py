@@ -209,7 +209,11 @@ def _run_target(
     elsewhere = target.another()
     crew = crew_for(place, target, elsewhere, about.compared)
     with closing(elsewhere), closing(crew), output.live(f"searching {about.name}") as live:
+
+        def tell(words: str, share: float | None) -> None:
+            live.show(words) if share is None else live.count(share, 1.0, words)
+
         clock = SystemClock()
         Running(
-            store, which, target, known, runner, crew, done_among, clock, live.show, output.say
+            store, which, target, known, runner, crew, done_among, clock, tell, output.say
         ).run()

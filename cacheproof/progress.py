@@ -45,6 +45,7 @@ class Phase:
         text: how far it is, in words.
         share: of it that is done, from 0 to 1; None where that is not known.
         left: seconds that the rest takes, as far as one can tell; None where one cannot.
+        counted_from: how much was done when it was first counted, and the moment.
     """
 
     what: str
@@ -52,6 +53,7 @@ class Phase:
     text: str = ""
     share: float | None = None
     left: float | None = None
+    counted_from: tuple[float, float] | None = None
 
     def told(self, now: float) -> str:
         """One line."""
@@ -112,13 +114,19 @@ class Live:
         self._update()
 
     def count(self, done: float, total: float, text: str = "") -> None:
-        """How far it is, where each part takes about as long as another."""
-        spent = self._clock() - self._phases[-1].began
-        self.show(text, done / total if total else None, rest(done, total, spent))
+        """How far it is, where each part takes about as long as another. What was done before it
+        was first counted says nothing of how long the rest takes."""
+        phase, now = self._phases[-1], self._clock()
+        if phase.counted_from is None:
+            phase.counted_from = done, now
+        first, began = phase.counted_from
+        left = rest(done - first, total - first, now - began)
+        self.show(text, done / total if total else None, left)
 
     def counter(self, total: float) -> Callable[..., None]:
         """What is told how much more is done of so much."""
         done = 0.0
+        self.count(done, total)
 
         def advance(count: float = 1) -> None:
             nonlocal done
@@ -130,17 +138,6 @@ class Live:
     def say(self, line: str) -> None:
         """A line that stays: news, such as what has just ended."""
         self._console.print(visible_line(line), style="dim", soft_wrap=True)
-
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Leave the terminal to a report."""
-        if self._shown is not None:
-            self._shown.stop()
-        try:
-            yield
-        finally:
-            if self._shown is not None:
-                self._shown.start()
 
     def close(self) -> None:
         """Say no more."""

@@ -117,7 +117,8 @@ def fuzz(
             min=1,
             max=A_WEEK,
             metavar="N",
-            help="Search for about N seconds; 60 where no --seeds are given.",
+            help="Begin no seed after N seconds, 60 where no --seeds are given; findings get 15 s "
+            "more to be made small, and all faults are planted.",
         ),
     ] = None,
     seeds: Annotated[

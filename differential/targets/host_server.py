@@ -24,6 +24,8 @@ import msgspec
 
 IDLE_SERVERS = 4
 """Kept after the last host of theirs has ended."""
+END_SECONDS = 2.0
+"""A server that has imported ends at once."""
 FORKS = sys.platform == "linux"
 
 
@@ -146,7 +148,11 @@ class HostServer:
         if self.process is not None:
             assert self.process.stdin is not None
             self.process.stdin.close()
-            self.process.wait()
+            try:
+                self.process.wait(END_SECONDS)
+            except subprocess.TimeoutExpired:  # it still imports, and has no host yet
+                self.process.kill()
+                self.process.wait()
             shutil.rmtree(self.scratch, ignore_errors=True)  # where it could not by itself
 
 

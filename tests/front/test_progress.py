@@ -122,6 +122,15 @@ def test_a_command_has_one_line_of_progress_at_a_time(capsys: pytest.CaptureFixt
     assert capsys.readouterr().err == ""
 
 
+def test_what_was_done_before_says_nothing_of_how_long_the_rest_takes(piped: Piped) -> None:
+    with piped.live.phase("searching"):
+        piped.live.count(50, 100)
+        piped.clock.now += 10
+        piped.live.count(60, 100)
+        (line,) = piped.after(0.1)
+    assert line == "searching: 60% done, about 40 s left, 10 s so far"
+
+
 def test_the_rest_takes_as_long_as_what_was_done_took() -> None:
     assert rest(25, 100, 10.0) == 30.0
     assert rest(0, 100, 10.0) is None

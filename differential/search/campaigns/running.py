@@ -67,7 +67,8 @@ class Crew(Protocol):
 @dataclass
 class Running:
     """One target of a campaign that is run. `done_among` waits a moment for futures; `runner` is
-    this process in the store; `tell` is told how far it is, and `say` that a server is away."""
+    this process in the store; `tell` is told how far it is, in words and as a share from 0 to 1;
+    `say` is told that a server is away."""
 
     store: Store
     number: int
@@ -77,7 +78,7 @@ class Running:
     crew: Crew
     done_among: Callable[[Collection["Future[Any]"]], Collection["Future[Any]"]]
     clock: Clock
-    tell: Callable[[str], None] = lambda _: None
+    tell: Callable[[str, float | None], None] = lambda words, share: None
     say: Callable[[str], None] = lambda _: None
     totals: Totals = field(init=False)
 
@@ -132,7 +133,7 @@ class Running:
             self._advance()
             self._claim()
             self._beat()
-            self.tell(self._progress())
+            self.tell(self._progress(), self._share())
             if self._under_way:
                 self._finish(self.done_among(self._under_way))
                 return False
@@ -240,14 +241,26 @@ class Running:
         left = sum(counts.get((kind, state), 0) for kind in _BESIDE for state in _LEFT)
         return self.totals.is_over and not left
 
+    def _share(self) -> float | None:
+        """Of the search that is done; None where nothing is known that ends it."""
+        plan = self.store.plan
+        shares = []
+        if plan.seconds is not None:
+            shares.append(self.store.spent(self.number)[1] / plan.seconds)
+        if plan.events is not None:
+            shares.append(self.store.spent(self.number)[0] / plan.events)
+        if plan.has_seeds:
+            shares.append(self.totals.next / max(1, self.totals.cut))
+        return min(1.0, max(shares)) if shares else None
+
     def _progress(self) -> str:
         campaign = self.totals.campaign
         traces = sum(lane.traces for lane in campaign.lanes)
         faults = {one.listed.name for one in self.totals.noted if one.listed is not None}
         unlisted = sum(map(self.totals.is_unlisted, self.totals.noted))
         return (
-            f"{self._about.name}: {self.totals.next:,} shards, {traces:,} traces, "
-            f"{len(faults)} listed, {unlisted} unlisted"
+            f"{self.totals.next:,} shards, {traces:,} traces; listed faults: {len(faults)}, "
+            f"unlisted breaks: {unlisted}"
         )
 
 

@@ -330,7 +330,7 @@ def objects_kept_per_shard(rig: Rig, crew: Constant) -> float:
     """How many objects there are more for each shard that ends."""
     counts: list[tuple[int, int]] = []
 
-    def count(_: str) -> None:
+    def count(_words: str, _share: float | None) -> None:
         if 100 <= running.totals.next <= 300:  # there are as many under way
             gc.collect()
             counts.append((running.totals.next, len(gc.get_objects())))
