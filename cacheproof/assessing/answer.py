@@ -15,6 +15,8 @@ from cacheproof.spec.versions import release_key
 
 SEEDS = "20261123:20261143"
 """The first seeds of docs/releases-checked.md."""
+CALLERS_OWE = ("CP-1", "CP-2", "CP-3", "CP-4", "CP-5", "CP-6")
+"""What the proofs of managers assume of each call."""
 
 
 class Status(StrEnum):
@@ -132,14 +134,34 @@ def _ways(count: int) -> str:
 
 
 def _proved(given: Answer) -> Iterator[Shown]:
-    """What is proved, and refuted, of contracts that bear on the question."""
+    """What is proved and refuted of contracts that bear on the question, and what it assumes."""
     command = f"cacheproof prove --target vllm@{given.release}"
+    subjects = []
     for proof in kept.proofs(given.release):
         for one in proof.contracts:
             if one in given.question.contracts:
+                subjects.append(proof.subject)
                 title = by_id(one).title
                 text = f"{one} {proof.outcome} of {proof.subject}: {title}"
                 yield Shown(Kind.PROVED, f"{text} ({_extent(given, proof, one)})", command)
+    for text in _assumptions(subjects, given.release):
+        yield Shown(Kind.PROVED, text, command)
+
+
+def _assumptions(subjects: Sequence[str], release: str) -> Iterator[str]:
+    """What proofs of these subjects assume, and whether a search saw it broken."""
+    if any(one.endswith("CacheManager") for one in subjects):
+        broken = sorted(one for one in kept.met(release) if one in CALLERS_OWE)
+        seen = f"searches of this release broke {', '.join(broken)}" if broken else "none broke"
+        yield (
+            f"of managers this assumes that a scheduler keeps {CALLERS_OWE[0]} to "
+            f"{CALLERS_OWE[-1]}: {seen} (docs/proofs.md)"
+        )
+    if any(not one.endswith("CacheManager") for one in subjects):
+        yield (
+            "of keys this reads the reference's text, which writes as the release does "
+            "(docs/keys.md)"
+        )
 
 
 def _extent(given: Answer, proof: kept.Proof, contract: str) -> str:

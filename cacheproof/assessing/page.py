@@ -84,7 +84,7 @@ def _section(given: Answer) -> Iterator[str]:
     yield from (f"`{given.question.id}`, {given.question.purpose}. **{given.words}**", "")
     if given.question.by_design:
         yield from (f"On purpose: {given.question.by_design}", "")
-    there = given.of(Status.SEEN, Status.AS_READ)
+    there = [*given.of(Status.SEEN), *given.of(Status.AS_READ)]
     if there:
         yield "| fault | harm | reachable with | removed by | releases | upstream |"
         yield "|---|---|---|---|---|---|"

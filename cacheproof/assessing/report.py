@@ -117,7 +117,7 @@ def _report(answers: Sequence[Answer], faults: Sequence[Fault]) -> Iterator[str]
         yield from ("", given.question.text, _wrapped(given.words, "  "))
         if given.question.by_design:
             yield _wrapped(f"On purpose: {given.question.by_design}", "  ")
-        for fault in given.of(Status.SEEN, Status.AS_READ):
+        for fault in (*given.of(Status.SEEN), *given.of(Status.AS_READ)):
             is_read = status(fault, given.release) is Status.AS_READ
             name = f"{fault.name} (as read)" if is_read else fault.name
             yield from ("", _wrapped(f"{name}: {fault.title}", "  ", "    "))

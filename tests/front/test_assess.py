@@ -211,6 +211,20 @@ def whole_command() -> Any:
     return typer.main.get_command(cli.app)
 
 
+@pytest.mark.parametrize(
+    ("release", "said"),
+    [("0.33.0", "broke CP-4 (docs"), ("0.13.0", "broke CP-4, CP-5 (docs"), ("0.26.0", "CP-4")],
+)
+def test_a_proof_says_what_it_assumes_and_whether_that_was_seen_to_break(
+    release: str, said: str
+) -> None:
+    memory = next(one for one in QUESTIONS if one.id == "memory")
+    proved = [one for one in Answer(memory, release, FAULTS).evidence() if one.kind is Kind.PROVED]
+    assert said in proved[-1].text
+    keys = [one for one in given(NEWEST).evidence() if one.kind is Kind.PROVED]
+    assert keys[-1].text.startswith("of keys this reads the reference's text")
+
+
 def refusal(command: str) -> str:
     """Why a command that is named as evidence would be refused; nothing where it would run."""
     program, *words = shlex.split(command)
