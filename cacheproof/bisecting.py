@@ -1,5 +1,6 @@
 """The command bisect: the release, or the commit, that brought a fault or mended it."""
 
+import shlex
 import sys
 from contextlib import closing, nullcontext
 from dataclasses import asdict
@@ -21,6 +22,7 @@ from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.releases import MODELLED, NEWEST
 from cacheproof.replaying import load_what
 from cacheproof.spec.registry import contracts
+from cacheproof.verdicts import compared
 
 NEITHER_ENGINE = "expected a finding or a trace that a release runs without an engine"
 
@@ -86,9 +88,10 @@ def _over_releases(output: Output, file: Path, question: Question, *, every: boo
         output.line(line)
     if all(one.broken is None for one in answers):
         raise InputError(f"{file}: no release takes the trace; {NEITHER_ENGINE}")
-    asked = question.contract or "no contract"
-    if not found:
-        output.line(f"{asked} breaks in none of the {len(answers)} releases that were asked")
+    refused = sum(one.broken is None for one in answers)
+    replay = f"cacheproof replay {shlex.quote(str(file))}"
+    ran = len(answers) - refused
+    output.verdict(compared.of_releases(found, ran, refused, question.contract, replay))
     output.write_json(
         "bisect",
         {
@@ -113,11 +116,10 @@ def _over_commits(output: Output, file: Path, contract: str | None, past: git.Hi
     asked = [] if contract is None else [bisect_step.CONTRACT, contract]
     found = git.first_commits(past, lambda tree: [*module, str(tree), *asked], output.say)
     verb = "mended" if past.is_mended else "brought"
-    if found[1:]:
-        output.line(f"{verb} by one of {len(found)} commits, of which some cannot be run:")
-    for one in found:
-        words = f"{one.hash[:12]} of {one.day}: {one.subject}"
-        output.line(f"  {words}" if found[1:] else f"{verb} by {words}")
+    for one in found if found[1:] else ():
+        output.line(f"{one.hash[:12]} of {one.day}: {one.subject}")
+    commits = [(one.hash, one.day, one.subject) for one in found]
+    output.verdict(compared.of_commits(verb, commits))
     output.write_json(
         "bisect",
         {

@@ -31,6 +31,7 @@ from cacheproof.kept_proofs import code_digest
 from cacheproof.registering import Register
 from cacheproof.searching import print_campaign, print_listed, print_verdict
 from cacheproof.told_findings import print_faces
+from cacheproof.verdicts import places
 from cacheproof.verdicts import searched as searches
 
 RATE_SECONDS = 60.0
@@ -188,6 +189,7 @@ def status(output: Output, where: str) -> None:
         output.line(_told(runner, now))
     if not runners:
         output.line("nobody runs it")
+    output.verdict(places.of_status(shlex.quote(where), rows, len(runners)))
     output.write_json(
         "campaign status",
         {"targets": rows, "runners": [_runner_json(one, now) for one in runners]},
@@ -229,7 +231,5 @@ def _runner_json(runner: Beating, now: float) -> dict[str, Any]:
 def merge(output: Output, first: str, second: str, into: str | None) -> None:
     """Merge two stores, and say what the one holds."""
     merged = merge_stores(first, second, into, time.time())
-    output.line(
-        f"{merged.where}: {merged.shards:,} shards are done, {merged.both:,} of them were in both"
-    )
-    output.command(f"  cacheproof campaign report --store {into or first}")
+    report = f"cacheproof campaign report --store {shlex.quote(into or first)}"
+    output.verdict(places.of_merged(merged.where, merged.shards, merged.both, report))

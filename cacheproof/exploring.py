@@ -38,6 +38,8 @@ from cacheproof.reference.releases import SEARCHED
 from cacheproof.searching import print_listed
 from cacheproof.spec.evidence import Evidence, Outcome
 from cacheproof.spec.registry import by_id
+from cacheproof.verdicts.explored import Explored
+from cacheproof.verdicts.line import rule_told
 from cacheproof.workplace import Workplace
 
 AnyReport = Report | TableReport
@@ -78,9 +80,9 @@ def explore(
         _print_report(output, one, folder)
     _print_evidence(output, reports)
     code = INTERRUPTED if is_interrupted else _exit_code(reports)
-    output.line(_closing_line(reports, code))
-    if is_interrupted:
-        output.line(f"interrupted: {len(reports)} of {len(tasks)} tables were explored until then")
+    output.line(_closing_line(reports))
+    wanted = tuple(dict.fromkeys(targets))
+    output.verdict(_explored(wanted, code, reports, len(tasks) - len(reports)).line)
     output.write_json("explore", {"models": models, **_json(reports), "exit_code": code})
     return code
 
@@ -270,7 +272,7 @@ def _print_breaks(output: Output, one: TableReport) -> None:
     for (contract, kind), found in one.broken.items():
         listed = one.known.get((contract, kind))
         word = "UNLISTED" if listed is None else f"known, {listed.name}"
-        output.line(f"{word}: {contract} by {found}")
+        output.line(f"{word}: {rule_told(contract)} by {found}")
 
 
 def _print_evidence(output: Output, reports: Sequence[AnyReport]) -> None:
@@ -298,37 +300,52 @@ def _cell(one: AnyReport, row: Evidence) -> str:
 
 def _exit_code(reports: Sequence[AnyReport]) -> int:
     """1 with an unlisted finding, 3 where a contract's green says nothing without a reason."""
-    if any(map(_num_unlisted, reports)):
+    if any(harms and not is_known for one in reports for _, is_known, harms in _findings(one)):
         return UNLISTED
     blind = any(not one.excuse(contract) for one in reports for contract in one.unshown)
     return VOID if blind or not any(one.explorations for one in reports) else HOLDS
 
 
-def _num_findings(one: AnyReport) -> int:
-    return len(one.broken if isinstance(one, TableReport) else one.findings)
-
-
-def _num_unlisted(one: AnyReport) -> int:
-    """Findings that are worth an exit code."""
-    if isinstance(one, TableReport):
-        return sum(by_id(contract).harm != "efficiency" for contract, _ in one.unlisted)
-    return sum(map(is_unlisted, one.findings))
-
-
-def _closing_line(reports: Sequence[AnyReport], code: int) -> str:
+def _closing_line(reports: Sequence[AnyReport]) -> str:
     explorations = [each for one in reports for each in one.explorations]
-    closed = sum(each.closed for each in explorations)
-    states = sum(each.states for each in explorations)
     transitions = sum(each.transitions for each in explorations)
     seconds = sum(each.seconds for each in explorations)
     return (
-        f"{closed} of {len(explorations)} scopes closed: {states:,} states, {transitions:,} "
-        f"transitions judged at {transitions / max(seconds, 1e-9):,.0f}/s; red twins: "
-        f"{sum(one.twin_transitions for one in reports):,} more\n"
-        f"{sum(map(_num_findings, reports))} findings, {sum(map(_num_unlisted, reports))} of them "
-        "unlisted\n"
-        f"exit code {code}"
+        f"{transitions / max(seconds, 1e-9):,.0f} transitions judged per second; red twins: "
+        f"{sum(one.twin_transitions for one in reports):,} more"
     )
+
+
+def _explored(
+    targets: tuple[str, ...], code: int, reports: Sequence[AnyReport], left: int
+) -> Explored:
+    """What the exploration amounts to, but for the tables that are `left`."""
+    explorations = [each for one in reports for each in one.explorations]
+    findings = [each for one in reports for each in _findings(one)]
+    return Explored(
+        targets,
+        code,
+        len(explorations),
+        sum(each.closed for each in explorations),
+        sum(each.states for each in explorations),
+        sum(each.transitions for each in explorations),
+        tuple(contract for contract, is_known, harms in findings if not is_known and harms),
+        sum(is_known for _, is_known, _ in findings),
+        sum(not is_known and not harms for _, is_known, harms in findings),
+        tuple(name for one in reports for name in one.unshown if not one.excuse(name)),
+        left,
+    )
+
+
+def _findings(one: AnyReport) -> Iterator[tuple[str, bool, bool]]:
+    """Of each finding the contract, whether it is listed, and whether it does harm."""
+    if isinstance(one, TableReport):
+        for contract, kind in one.broken:
+            harms = by_id(contract).harm != "efficiency"
+            yield contract, (contract, kind) in one.known, harms
+        return
+    for each in one.findings:
+        yield each.contract, each.known_note is not None, is_unlisted(each)
 
 
 def _json(reports: Sequence[AnyReport]) -> dict[str, Any]:

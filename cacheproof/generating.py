@@ -16,6 +16,7 @@ from cacheproof.differential.targets import environment
 from cacheproof.differential.targets.cache import Cache, Report
 from cacheproof.gpu_runner.jobs import BadJob, Job, Sizes
 from cacheproof.gpu_runner.marks import MARK
+from cacheproof.verdicts import ran
 
 _BOOT = """
 import sys, types
@@ -62,6 +63,7 @@ def generate(
             output.line(_shown(len(steps), told))
     for answer in answers:
         output.line(f"{answer['request']} ({answer['ended']}): {answer['text']}")
+    output.verdict(ran.of_generated(model, device, steps, answers))
     output.write_json("generate", {**sizes_used, "steps": steps, "answers": answers})
     return 0
 

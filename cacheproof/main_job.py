@@ -37,6 +37,7 @@ from cacheproof.searching import (
     print_interrupted,
     verdict_json,
 )
+from cacheproof.verdicts import ran
 from cacheproof.verdicts import searched as searches
 from cacheproof.workplace import Workplace
 
@@ -131,7 +132,8 @@ def _part_of(seeds: range, part: str) -> range:
 
 
 def gallery(output: Output, place: Workplace) -> int:
-    """Print the kill matrix. 0: every variant is caught; 3: one survives."""
+    """Print the kill matrix. 0: every variant is caught; 3: one survives, or the reference breaks
+    a contract without a fault."""
     with place.joined(), output.live("running faulty variants") as live:
 
         def results(
@@ -145,8 +147,11 @@ def gallery(output: Output, place: Workplace) -> int:
     output.line(matrix.to_markdown().rstrip("\n"))
     if missing := missing_media_libraries():
         output.line(f"not run: variants of the media hash, without {', '.join(missing)}")
+    alarms = sorted(matrix.false_alarms)
+    survivors = [one.name for one in matrix.survivors]
+    output.verdict(ran.of_gallery(len(matrix.kills), survivors, alarms, missing))
     output.write_json("gallery", matrix.to_json())
-    return HOLDS if not matrix.survivors else VOID
+    return VOID if survivors or alarms else HOLDS
 
 
 def _print_evidence(output: Output, verdicts: Sequence[Verdict]) -> None:

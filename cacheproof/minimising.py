@@ -21,6 +21,8 @@ from cacheproof.differential.targets.resolve import resolve
 from cacheproof.folders import folder_of
 from cacheproof.lane_choice import require_lanes
 from cacheproof.plan import lanes_at
+from cacheproof.verdicts import compared
+from cacheproof.verdicts.searched import replay_of
 
 
 def minimise(
@@ -68,12 +70,12 @@ def minimise(
                 finding_file.save(small, folder)
                 file = finding_file.path_of(small, folder)
                 report.print_finding(small, output.report, str(file))
+                events, replay = len(small.events), replay_of(small, folder)
+                line = compared.of_minimised(rule, ran.name, events, small.fault, replay)
+                output.verdict(line)
                 output.write_json("minimise", {"finding": small, "file": str(file)})
                 return UNLISTED
-    output.line(
-        f"{rule}: {ran.name} does not break it when the recorded events are run again; what the "
-        "record leaves out (the text of prompts, other plug-ins) may be what it takes"
-    )
+    output.verdict(compared.of_lost(rule, ran.name))
     output.write_json("minimise", {"finding": None, "file": None})
     return VOID
 

@@ -8,13 +8,13 @@ that is longer than any in it.
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from cacheproof.differential.search.verdict import HOLDS, INTERRUPTED, UNLISTED, VOID
 from cacheproof.differential.search.weighing import PartedGroup, Tally
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.differential.traces.wording import constructor, visible_line
 from cacheproof.reference.semantics import CHANGES
 from cacheproof.review_proofs import ProofChange
 from cacheproof.review_verdict import Review
+from cacheproof.verdicts.reviewed import sentence_of
 
 SHOWN_MAX = 6
 """So many traces of each section are shown."""
@@ -71,7 +71,7 @@ def markdown(review: Review) -> str:
 def _head(review: Review) -> Iterator[str]:
     yield f"## {code(review.base.name)} to {code(review.head.name)}, reviewed by cacheproof"
     yield ""
-    yield f"**{_verdict(review)}** Exit code {review.exit_code}."
+    yield f"**{sentence_of(review, code)}**"
     yield ""
     reasons = review.void_because
     yield from (f"- void: {code(reason)}" for reason in reasons[:SHOWN_MAX])
@@ -83,20 +83,6 @@ def _head(review: Review) -> Iterator[str]:
     yield f"- brings: {_named(review.brought)}"
     gained, lost = len(review.proofs.gained), len(review.proofs.lost)
     yield f"- proofs: {gained} gained, {lost} lost"
-
-
-def _verdict(review: Review) -> str:
-    match review.exit_code:
-        case code if code == INTERRUPTED:
-            return "Interrupted: this is what was found until then."
-        case code if code == UNLISTED:
-            return "Worse: head breaks what base keeps."
-        case code if code == VOID:
-            return "Void: this review shows nothing."
-        case code if code == HOLDS:
-            return "Nothing worse was found, and no decision that differs."
-        case _:
-            return "Nothing worse was found. Decisions differ."
 
 
 def _parted(review: Review) -> str:

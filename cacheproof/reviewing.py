@@ -23,6 +23,7 @@ from cacheproof.review_page import SHOWN_MAX, code, markdown
 from cacheproof.review_proofs import ProofReview, review_proofs
 from cacheproof.review_run import Ran, ReviewRun, working
 from cacheproof.review_verdict import Review, Side
+from cacheproof.verdicts.reviewed import line_of
 from cacheproof.workplace import Workplace
 
 SEEDS = range(20)
@@ -89,6 +90,7 @@ def review(
     done.skipped = list(_skipped(done, lanes, left_out, unread))
     output.found(result_of(done, head))
     output.line(markdown(done))
+    output.verdict(line_of(done))
     output.write_json("review", done.to_json())
     return done.exit_code
 

@@ -14,7 +14,14 @@ from cacheproof.differential.findings import finding_file, report
 from cacheproof.differential.findings.finding import Finding
 from cacheproof.differential.search.diff import Parting, Partings, find_partings
 from cacheproof.differential.search.known import KnownFault
-from cacheproof.differential.search.verdict import FROM_MODEL, HOLDS, INTERRUPTED, UNLISTED, Verdict
+from cacheproof.differential.search.verdict import (
+    FROM_MODEL,
+    HOLDS,
+    INTERRUPTED,
+    UNLISTED,
+    VOID,
+    Verdict,
+)
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.changes import changed_once_in
 from cacheproof.differential.targets.reference import ReferenceTarget
@@ -29,6 +36,7 @@ from cacheproof.reference.semantics import CHANGES
 from cacheproof.registering import Register
 from cacheproof.told_findings import causes_json, print_causes, told_count
 from cacheproof.verdicts import searched as searches
+from cacheproof.verdicts.compared import Compared
 
 
 def judge_target(
@@ -204,10 +212,25 @@ def diff(output: Output, left_text: str, right_text: str, depth: str | None, sec
         report.print_events(parting.trace, output.report)
     for flag in found.unseen:
         output.line(f"not seen: {_told(flag)}")
-    output.line(
-        f"{found.traces:,} traces on {left.name} and {right.name}: "
-        + (f"{found.apart:,} of them part" if found.apart else "no difference")
+    of_its_own = any(has_text_of_its_own(target) for target in (left, right))
+    code = FROM_MODEL if with_reference and of_its_own else UNLISTED
+    if found.is_interrupted:
+        code = INTERRUPTED
+    elif not found.apart:
+        code = HOLDS if found.traces else VOID
+    explained = sum(bool(parting.flags) for parting in found.partings)
+    compared = Compared(
+        left.name,
+        right.name,
+        code,
+        found.traces,
+        found.apart,
+        len(lanes),
+        len(found.partings),
+        explained,
+        len(found.unseen),
     )
+    output.verdict(compared.line)
     output.write_json(
         "diff",
         {
@@ -229,13 +252,7 @@ def diff(output: Output, left_text: str, right_text: str, depth: str | None, sec
             "interrupted": found.is_interrupted,
         },
     )
-    if found.is_interrupted:
-        output.line("interrupted: this is what was compared until then")
-        return INTERRUPTED
-    if not found.apart:
-        return HOLDS
-    of_its_own = any(has_text_of_its_own(target) for target in (left, right))
-    return FROM_MODEL if with_reference and of_its_own else UNLISTED
+    return code
 
 
 def _explanation(parting: Parting, found: Partings) -> list[str]:

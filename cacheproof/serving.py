@@ -38,6 +38,8 @@ from cacheproof.generating import told_by_child
 from cacheproof.gpu_runner.jobs import Job
 from cacheproof.plan import seed_range
 from cacheproof.progress import Live
+from cacheproof.verdicts.line import rule_told
+from cacheproof.verdicts.ran import Served
 
 REFERENCE_SHARE, JUDGED_FROM = 0.3, 0.9
 """Of the time that a server takes: what the reference does before, and when all are answered."""
@@ -133,6 +135,9 @@ def http(
                 _show(output, release.version, told[-1])
     except KeyboardInterrupt:
         is_interrupted = True
+    code = INTERRUPTED if is_interrupted else _exit_code(told)
+    left = len(servers) - len(told)
+    output.verdict(_served(target, code, told, left).line)
     output.write_json(
         "http",
         {
@@ -141,11 +146,7 @@ def http(
             "interrupted": is_interrupted,
         },
     )
-    code = _verdict(output, told)
-    if not is_interrupted:
-        return code
-    output.line(f"interrupted: {len(told)} of {len(servers)} servers were asked until then")
-    return INTERRUPTED
+    return code
 
 
 def _telling(
@@ -158,18 +159,28 @@ def _telling(
     return lambda what, share: live.count(done + share, len(servers), f"{of}: {what}")
 
 
-def _verdict(output: Output, told: Sequence[Told]) -> int:
-    """Says in one line what came of all servers. Returns the exit code."""
-    tokens = sum(one.tally.counts["tokens"] for one in told)
-    equal = sum(one.tally.counts["of which equal"] for one in told)
-    unlisted = sum(one.is_unlisted for one in told)
-    output.line(
-        f"{len(told)} servers, {tokens:,} tokens, {equal:,} equal; {unlisted} servers with "
-        f"something that no listed fault does"
-    )
-    if unlisted:
+def _exit_code(told: Sequence[Told]) -> int:
+    if any(one.is_unlisted for one in told):
         return UNLISTED
+    tokens = sum(one.tally.counts["tokens"] for one in told)
     return VOID if not tokens or any(one.unjudged for one in told) else HOLDS
+
+
+def _served(target: str, code: int, told: Sequence[Told], left: int) -> Served:
+    """What came of all servers, of which some are `left`."""
+    faults = [one for each in told for several in each.broken.values() for one in several]
+    faults += [_LEFT_BEHIND for each in told if any(one.failed_after for one in each.refusals)]
+    return Served(
+        target,
+        code,
+        len(told),
+        sum(one.tally.counts["tokens"] for one in told),
+        sum(one.tally.counts["of which equal"] for one in told),
+        sum(one.is_unlisted for one in told),
+        tuple(dict.fromkeys(faults)),
+        sum(bool(one.unjudged) for one in told),
+        left,
+    )
 
 
 def _show(output: Output, release: str, told: Told) -> None:
@@ -190,7 +201,8 @@ def _show(output: Output, release: str, told: Told) -> None:
     if sum(one.failed_after for one in failed) > told.parted:
         output.line(f"  its caches of media parted {told.parted} times over these: not listed")
     for contract, faults in told.broken.items():
-        output.line(f"  its record breaks {contract}: {', '.join(faults) or 'not listed'}")
+        listed_as = ", ".join(faults) or "not listed"
+        output.line(f"  its record breaks {rule_told(contract)}: {listed_as}")
     if told.died:
         output.line(f"  it died: {told.died}")
     if told.unjudged:

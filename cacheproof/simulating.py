@@ -15,6 +15,7 @@ from cacheproof.simulation.page import page
 from cacheproof.simulation.result import Point, Simulation, point
 from cacheproof.simulation.run import BadSetting, Setting, run
 from cacheproof.simulation.traffic import TRAFFICS, Traffic
+from cacheproof.verdicts import ran
 
 _Kind = TypeVar("_Kind")
 
@@ -60,13 +61,12 @@ def simulate(
     )
     if html is not None:
         write_file("--html", html, page(found))
+    left = len(settings) - len(points)
+    output.verdict(ran.of_simulated(release, requests, points, left))
     output.write_json(
         "simulate", {"setting": asdict(asked), **asdict(found), "interrupted": is_interrupted}
     )
-    if not is_interrupted:
-        return HOLDS
-    output.line(f"interrupted: {len(points)} of {len(settings)} settings were run until then")
-    return INTERRUPTED
+    return INTERRUPTED if is_interrupted else HOLDS
 
 
 def named(option: str, name: str, table: Mapping[str, _Kind]) -> _Kind:

@@ -12,6 +12,7 @@ from cacheproof.differential.search.verdict import HOLDS, UNLISTED
 from cacheproof.differential.targets import known_texts, releases
 from cacheproof.differential.targets.resolve import reading_of
 from cacheproof.reference.releases import MODELLED
+from cacheproof.verdicts import places
 
 
 def texts(output: Output, toml: Path | None) -> int:
@@ -51,9 +52,8 @@ def texts(output: Output, toml: Path | None) -> int:
     for lines in strange.values():
         for line in lines:
             output.line(line)
-    output.line(
-        f"{len(known.of_release)} releases, {len(families)} families; of {len(installed)} that "
-        f"are installed {len(strange)} read otherwise"
+    output.verdict(
+        places.of_texts(len(known.of_release), len(families), len(installed), list(strange))
     )
     output.write_json("vllm texts", {"families": families, "read_otherwise": strange})
     return UNLISTED if strange else HOLDS

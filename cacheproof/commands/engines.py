@@ -1,7 +1,9 @@
 """The commands about engines that run: record, audit, http."""
 
 import os
+import shlex
 import shutil
+import sys
 from pathlib import Path
 from typing import Annotated, get_args
 
@@ -60,6 +62,9 @@ def record(
     if program is None:
         raise InputError(f"{command[0]}: not found; expected a command, e.g. vllm serve MODEL")
     folder_of(folder)
+    record = f"cacheproof audit {shlex.quote(str(folder))}"
+    print(f"recording {command[0]} into {folder}; when it has run: {record}", file=sys.stderr)
+    sys.stderr.flush()
     os.environ |= {
         plugin.FOLDER: str(folder.absolute()),
         plugin.PLAIN: str(int(plain)),

@@ -1,6 +1,7 @@
-"""What the commands conclude that fetch releases and connectors, or list them."""
+"""What the commands conclude that keep things: releases and connectors, their texts, campaigns."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from cacheproof.verdicts.line import VerdictLine, counted, names
 
@@ -33,3 +34,49 @@ def of_list(targets: Sequence[str], what: str, install: str) -> VerdictLine:
 def _many(what: str) -> str:
     head, space, rest = what.partition(" ")
     return f"{head}s{space}{rest}"
+
+
+def of_texts(releases: int, families: int, installed: int, strange: Sequence[str]) -> VerdictLine:
+    """Whether the installed releases read as the table says; `strange` are those that do not."""
+    if strange:
+        return VerdictLine(
+            f"{len(strange):,} of {counted(installed, 'installed release')} read otherwise than "
+            f"the table says: {names(strange)}.",
+            "install them anew, after cacheproof vllm remove",
+        )
+    return VerdictLine(
+        f"All {counted(installed, 'installed release')} read as the table says; what is modelled "
+        f"of {counted(releases, 'release')} reads in {counted(families, 'way')}."
+    )
+
+
+def of_status(where: str, rows: Sequence[Mapping[str, Any]], runners: int) -> VerdictLine:
+    """How far a campaign is: the `shards` of each target that are done, `of` how many, and its
+    `findings`, of which some are `unlisted`."""
+    done = sum(row["shards"] for row in rows)
+    total = None if any(row["of"] is None for row in rows) else sum(row["of"] for row in rows)
+    of = f" of {total:,} ({done / max(total, 1):.0%})" if total is not None else ""
+    new = sum(row["unlisted"] for row in rows)
+    known = sum(row["findings"] for row in rows) - new
+    is_done = total is not None and done >= total
+    who = f"{counted(runners, 'process', 'processes')} on it" if runners else "nobody runs it"
+    step, command = "see what it found", f"cacheproof campaign report --store {where}"
+    if not runners and not is_done:
+        step, command = "go on with it", f"cacheproof campaign resume --store {where}"
+    return VerdictLine(
+        f"The campaign in {where} has done {done:,}{of} shards of "
+        f"{counted(len(rows), 'target')}: {counted(new, 'new finding')}, {known:,} listed or "
+        f"harmless; {who}.",
+        step,
+        command,
+    )
+
+
+def of_merged(where: str, shards: int, both: int, report: str) -> VerdictLine:
+    """A store that now holds what two held."""
+    return VerdictLine(
+        f"{where} holds {counted(shards, 'shard')}, of which {both:,} were in both stores and came "
+        "to the same.",
+        "see what they found together",
+        report,
+    )
