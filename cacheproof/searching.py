@@ -225,7 +225,7 @@ def diff(output: Output, left_text: str, right_text: str, depth: str | None, sec
         code,
         found.traces,
         found.apart,
-        len(lanes),
+        len(found.lanes),
         len(found.partings),
         explained,
         len(found.unseen),

@@ -11,7 +11,7 @@ from cacheproof.simulation.result import Point
 from cacheproof.verdicts.line import VerdictLine, counted, names
 
 NEAR = 0.01
-"""A hit rate is as good as the best where it is no further from it."""
+"""A hit rate, or stalls of a request, are as good as the best where they are no further from it."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def of_generated(
 
 def of_simulated(release: str, requests: int, points: Sequence[Point], left: int) -> VerdictLine:
     """Which size of the encoder cache is enough, by kind of traffic: the smallest of those tried
-    whose hit rate is as good as the best."""
+    that hits as often as the best, and lets requests wait as rarely."""
     if not points:
         return VerdictLine(
             "The simulation was interrupted before a size was tried.", "run the command again"
@@ -101,7 +101,8 @@ def of_simulated(release: str, requests: int, points: Sequence[Point], left: int
     was = f"; interrupted, {counted(left, 'run')} left out" if left else ""
     return VerdictLine(
         f"Of {counted(sizes, 'cache size')} tried, each with {counted(requests, 'request')} that "
-        f"are decided as by vLLM {release}, the smallest that hits as often as the best is "
+        f"are decided as by vLLM {release}, the smallest that hits as often as the best, and lets "
+        "requests wait as rarely, is "
         f"{'; '.join(enough)}{was}.",
         "see what each size costs, drawn",
         "cacheproof simulate --html simulation.html",
@@ -116,10 +117,18 @@ def _enough(points: Iterable[Point]) -> list[tuple[str, int, float]]:
     found = []
     for kind, several in by_kind.items():
         best = max(one.hit_rate for one in several)
-        near = [one for one in several if best - one.hit_rate <= NEAR]
+        least = min(map(_stalls, several))
+        near = [
+            one for one in several if best - one.hit_rate <= NEAR and _stalls(one) - least <= NEAR
+        ] or several[-1:]
         smallest = min(near, key=lambda one: one.encoder_cache)
         found.append((kind, smallest.encoder_cache, smallest.hit_rate))
     return found
+
+
+def _stalls(one: Point) -> float:
+    """How often a request waits for room in the cache."""
+    return one.figures.space_stalls / one.figures.requests
 
 
 def of_gallery(

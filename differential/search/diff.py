@@ -40,14 +40,16 @@ class Parting:
 
 @dataclass
 class Partings:
-    """How many traces ran on both and how many told them apart, what tells them apart, and which
-    flags the targets do not share. `is_interrupted`: until somebody wanted no more."""
+    """How many traces ran on both, of which `lanes`, and how many told them apart, what tells them
+    apart, and which flags the targets do not share. `is_interrupted`: until somebody wanted no
+    more."""
 
     traces: int = 0
     apart: int = 0
     partings: list[Parting] = field(default_factory=list)
     flags: frozenset[str] = frozenset()
     is_interrupted: bool = False
+    lanes: set[str] = field(default_factory=set)
 
     @property
     def unseen(self) -> list[str]:
@@ -101,6 +103,7 @@ def _find(
             traces = compared(left, right, (lane.trace(seed, release) for seed in seeds_of_it))
             differences = comparison.of(traces)
             outcome.traces += len(traces)
+            outcome.lanes |= {lane.name} if traces else set()
             outcome.apart += sum(difference is not None for difference in differences)
             tell(outcome)
             for trace, difference in zip(traces, differences, strict=True):
