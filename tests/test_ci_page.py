@@ -1,84 +1,52 @@
-"""The workflow of docs/how-to-ci.md is YAML, and what it runs is there to be run."""
+"""The action, the hook for pre-commit and docs/how-to-ci.md ask for what is there."""
 
 import json
+import os
 import re
 import shlex
 import shutil
 import subprocess
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
+import yaml
 
 from cacheproof.cli import app
-from cacheproof.differential.targets import releases
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = (ROOT / "docs" / "how-to-ci.md").read_text()
-COMMAND = "cacheproof/.venv/bin/cacheproof "
-TO_JSON = "import json, sys, yaml; print(json.dumps(yaml.safe_load(sys.stdin)['jobs']))"
-"""Run where PyYAML is, among the libraries of a release."""
-
-
-@cache
-def steps() -> list[dict[str, Any]]:
-    """The steps of the one workflow that the page has."""
-    (text,) = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-    python = str(releases.install("0.33.0", report=print).python)
-    read = subprocess.run(
-        [python, "-c", TO_JSON], input=text, capture_output=True, text=True, check=True
-    )
-    ((job,),) = [json.loads(read.stdout).values()]
-    found: list[dict[str, Any]] = job["steps"]
-    return found
-
-
-def scripts() -> list[str]:
-    return [step["run"] for step in steps() if "run" in step]
-
-
-def commands(text: str) -> list[list[str]]:
-    """The arguments of each call of cacheproof in a script, bash's variables included."""
-    lines = text.replace("\\\n", " ").splitlines()
-    calls = [line.strip().removeprefix(COMMAND) for line in lines if COMMAND in line]
-    return [shlex.split(call.partition("||")[0]) for call in calls]
+ACTION: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text())
+STEPS: dict[str, dict[str, Any]] = {
+    step.get("name") or step["uses"].partition("@")[0]: step for step in ACTION["runs"]["steps"]
+}
+COMMAND = re.compile(r"^(?:\S*/)?cacheproof ((?:fuzz|review) .*)$", re.MULTILINE)
 
 
 def parse(arguments: list[str]) -> None:
     """Read a command's arguments as the command line does; raises what refuses them."""
     group: Any = typer.main.get_command(app)
-    name, *rest = (one for one in arguments if one != "$search")
+    name, *rest = arguments
     group.commands[name].make_context(name, rest)
 
 
-def test_every_step_runs_an_action_or_a_script_that_bash_can_read() -> None:
-    assert all(("uses" in step) != ("run" in step) for step in steps())
-    for script in scripts():
-        subprocess.run(["bash", "-n"], input=script, text=True, check=True)
-
-
-def test_the_workflow_sets_up_as_the_makefile_does_and_searches() -> None:
-    text = "\n".join(scripts())
-    targets = re.findall(r"make -C cacheproof (\w+)", text)
-    assert targets == ["setup"]
-    assert re.search(r"^setup:", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    assert [call[0] for call in commands(text)] == ["fuzz"]
+def commands(text: str) -> list[list[str]]:
+    """The arguments of each call of cacheproof in a page."""
+    return [shlex.split(one) for one in COMMAND.findall(text)]
 
 
 def test_the_command_line_takes_every_command_of_the_page() -> None:
     calls = commands(PAGE)
-    assert len(calls) == 3
+    assert len(calls) == 2
     for arguments in calls:
         parse(arguments)
-    for search in re.findall(r'search="(.*)"', PAGE):
-        parse(["fuzz", "--target", "path:fork", *shlex.split(search)])
 
 
 def test_the_command_line_takes_the_review_of_a_pull_request() -> None:
-    (call,) = commands((ROOT / "docs" / "review.md").read_text())
-    parse(call[: call.index(">")])
+    text = (ROOT / "docs" / "review.md").read_text().replace("\\\n", " ")
+    (call,) = re.findall(r"\.venv/bin/cacheproof (review .*?) > review.md", text)
+    parse(shlex.split(call))
 
 
 def test_an_option_that_is_gone_is_noticed() -> None:
@@ -86,39 +54,167 @@ def test_an_option_that_is_gone_is_noticed() -> None:
         parse(["fuzz", "--target", "path:fork", "--minutes", "2"])
 
 
-def test_the_locks_that_name_the_cache_are_there() -> None:
-    (step,) = [step for step in steps() if step.get("uses", "").startswith("actions/cache")]
-    (pattern,) = re.findall(r"hashFiles\('cacheproof/(.*?)'\)", step["with"]["key"])
-    assert len(list(ROOT.glob(pattern))) > 1
+def workflows() -> list[Any]:
+    """The YAML of the page: the workflow, and the hook's configuration."""
+    texts = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    return [yaml.safe_load(one) for one in texts]
 
 
-def uploaded() -> set[str]:
-    """The files that steps hand to GitHub."""
-    files = {step["with"]["sarif_file"] for step in steps() if "sarif_file" in step.get("with", {})}
-    kept = [step["with"]["path"].split() for step in steps() if "artifact" in step.get("uses", "")]
-    return files.union(*kept)
+def test_the_page_gives_the_action_inputs_that_it_has() -> None:
+    (steps,) = (job["steps"] for job in workflows()[0]["jobs"].values())
+    (ours,) = (step for step in steps if "cacheproof@" in step["uses"])
+    assert ours["with"].keys() <= ACTION["inputs"].keys()
+    named = re.findall(r"^\| `([a-z-]+)` \|", PAGE, re.MULTILINE)
+    assert sorted(named) == sorted(ACTION["inputs"])
 
 
-def unwritten(files: set[str], text: str) -> set[str]:
-    """Those that no script names as what it writes."""
-    return {one for one in files if not re.search(rf"(--\w+|>) {re.escape(one)}(\s|$)", text)}
+def test_the_page_names_the_hook_that_there_is() -> None:
+    (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
+    (of_page,) = workflows()[1]["repos"]
+    assert of_page["hooks"] == [{"id": hook["id"]}]
+    program, *words = shlex.split(hook["entry"])
+    assert program == "cacheproof"
+    parse([*words, *hook["args"]])
+    (others,) = re.findall(r"`args: (\[.*\])`", PAGE)
+    parse([*words, *yaml.safe_load(others)])
+    for file, searched in (
+        ("vllm/v1/core/sched/scheduler.py", True),
+        ("vllm/multimodal/hasher.py", True),
+        ("vllm/v1/worker/gpu_model_runner.py", False),
+        ("tests/v1/core/test_scheduler.py", False),
+    ):
+        assert bool(re.search(hook["files"], file)) is searched
 
 
-def test_what_is_uploaded_is_written() -> None:
-    assert uploaded() >= {"unlisted.sarif", "cacheproof.sarif", "cacheproof.xml"}
-    assert unwritten(uploaded(), "\n".join(scripts())) == set()
+def unknown(action: dict[str, Any]) -> set[str]:
+    """Inputs, outputs and steps that an action asks for and nobody declares, and inputs that it
+    declares and asks for nowhere."""
+    text = json.dumps(action)
+    inputs = set(re.findall(r"inputs\.([\w-]+)", text))
+    steps = action["runs"]["steps"]
+    written = {
+        f"{step['id']}.{name}"
+        for step in steps
+        if "id" in step
+        for name in re.findall(r'echo "([\w-]+)=.*>> "\$GITHUB_OUTPUT"', step["run"])
+    }
+    read = {".".join(one) for one in re.findall(r"steps\.([\w-]+)\.outputs\.([\w-]+)", text)}
+    return (inputs ^ action["inputs"].keys()) | (read - written)
 
 
-def test_a_file_that_nothing_writes_is_noticed() -> None:
-    assert unwritten({"gone.sarif"}, "\n".join(scripts())) == {"gone.sarif"}
+def test_the_action_asks_for_what_is_declared() -> None:
+    assert unknown(ACTION) == set()
+    assert ACTION["runs"]["using"] == "composite"
+    for step in STEPS.values():
+        assert ("uses" in step) != ("run" in step and "shell" in step)
+        if "run" in step:
+            assert "${{" not in step["run"]  # an input in a script would be run as one
+            subprocess.run(["bash", "-n"], input=step["run"], text=True, check=True)
+
+
+def test_an_input_and_an_output_that_nobody_declares_are_noticed() -> None:
+    step = {"id": "a", "run": 'echo "b=1" >> "$GITHUB_OUTPUT"', "if": "steps.a.outputs.c"}
+    action = {"inputs": {"unused": {}}, "runs": {"steps": [step, {"with": "inputs.gone"}]}}
+    assert unknown(action) == {"unused", "gone", "a.c"}
+
+
+@pytest.fixture
+def runner(tmp_path: Path) -> Any:
+    """Runs a step as GitHub's runner does: bash -e, inputs through its variables, files for outputs.
+    In the place of cacheproof is a script that writes what it was asked."""
+    program = tmp_path / "action" / ".venv" / "bin" / "cacheproof"
+    program.parent.mkdir(parents=True)
+    program.write_text('#!/bin/bash\nprintf "%s\\n" "$@" > "$ASKED"\nexit "$CODE"\n')
+    program.chmod(0o755)
+    outputs, asked = tmp_path / "outputs", tmp_path / "asked"
+
+    def run(name: str, code: int = 0, **inputs: str) -> tuple[int, str, dict[str, str], list[str]]:
+        """The exit code, what was printed, the outputs, and the arguments of cacheproof."""
+        given = {one: said["default"] for one, said in ACTION["inputs"].items()} | inputs
+        variables = {"runner.temp": str(tmp_path), "steps.search.outputs.results": str(tmp_path)}
+        variables |= {f"inputs.{one.replace('_', '-')}": value for one, value in given.items()}
+        step = STEPS[name]
+        environment = {
+            variable: re.sub(r"\$\{\{ (\S+) \}\}", lambda one: variables[one[1]], value)
+            for variable, value in step["env"].items()
+        }
+        environment |= {
+            "GITHUB_ACTION_PATH": str(tmp_path / "action"),
+            "GITHUB_OUTPUT": str(outputs),
+            "ASKED": str(asked),
+            "CODE": str(code),
+        }
+        ran = subprocess.run(
+            ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", step["run"]],
+            env={**os.environ, **environment},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        written = outputs.read_text().splitlines() if outputs.exists() else []
+        words = asked.read_text().splitlines() if asked.exists() else []
+        return ran.returncode, ran.stdout, dict(one.split("=", 1) for one in written), words
+
+    return run
+
+
+def test_the_search_asks_what_the_command_line_takes(runner: Any, tmp_path: Path) -> None:
+    code, _, outputs, words = runner("Search")
+    assert (code, outputs["exit-code"]) == (0, "0")
+    assert words[:5] == ["fuzz", "--target", "path:.", "--seeds", "0:100"]
+    parse(words)
+    given = {"depth": "manager", "seconds": "60", "args": "--against none --verbose"}
+    _, _, _, words = runner("Search", target="path:a folder", seeds="", **given)
+    assert words[:7] == [
+        "fuzz",
+        "--target",
+        "path:a folder",
+        "--depth",
+        "manager",
+        "--seconds",
+        "60",
+    ]
+    assert words[-3:] == ["--against", "none", "--verbose"]
+    parse(words)
+    assert outputs["results"] == str(tmp_path / "cacheproof-results")
+
+
+@pytest.mark.parametrize(
+    ("code", "differences", "comes_to"),
+    [
+        (0, "warn", 0),
+        (1, "warn", 1),
+        (2, "warn", 2),
+        (3, "warn", 3),
+        (4, "warn", 0),
+        (4, "fail", 4),
+    ],
+)
+def test_each_exit_code_comes_to_what_the_page_says(
+    runner: Any, code: int, differences: str, comes_to: int
+) -> None:
+    ended, printed, outputs, _ = runner("Search", code, differences=differences)
+    assert (ended, outputs["exit-code"]) == (comes_to, str(code))
+    assert ("::warning::" in printed) is (code != comes_to)
+
+
+def test_a_word_that_is_none_of_the_two_ends_before_the_search(runner: Any) -> None:
+    code, printed, _, words = runner("Search", differences="ignore")
+    assert (code, words) == (2, [])
+    assert printed == "::error::differences: ignore; expected warn or fail\n"
 
 
 @pytest.mark.skipif(shutil.which("jq") is None, reason="no jq, which GitHub's machines have")
-def test_listed_faults_are_left_out_of_what_becomes_alerts(tmp_path: Path) -> None:
-    (script,) = [one for one in scripts() if "unlisted.sarif" in one]
+def test_listed_faults_are_left_out_of_what_becomes_alerts(runner: Any, tmp_path: Path) -> None:
     listed, new = {"ruleId": "EC-6", "suppressions": [{"kind": "external"}]}, {"ruleId": "EC-7"}
     document = {"version": "2.1.0", "runs": [{"results": [listed, new]}, {"results": []}]}
     (tmp_path / "cacheproof.sarif").write_text(json.dumps(document))
-    subprocess.run(["bash", "-e"], input=script, text=True, check=True, cwd=tmp_path)
-    left = json.loads((tmp_path / "unlisted.sarif").read_text())
+    code, _, outputs, _ = runner("Leave out what is listed")
+    assert code == 0
+    left = json.loads(Path(outputs["file"]).read_text())
     assert left == {"version": "2.1.0", "runs": [{"results": [new]}, {"results": []}]}
+
+
+def test_where_the_search_wrote_no_sarif_nothing_is_uploaded(runner: Any) -> None:
+    assert runner("Leave out what is listed")[2] == {}

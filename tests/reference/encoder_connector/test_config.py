@@ -123,5 +123,5 @@ def test_a_setting_of_a_file_is_named_with_it(tmp_path: Path) -> None:
 def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     for package, setting in (("redis", REMOTE), ("yaml", {"config_file": "/x"})):
         monkeypatch.setitem(sys.modules, package, None)
-        with pytest.raises(BadConfig, match=r"needs the package .*; expected what python -m pip install "):
+        with pytest.raises(BadConfig, match=r"needs the package .* python -m pip install "):
             StoreConfig.read(setting, {})
