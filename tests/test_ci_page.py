@@ -120,7 +120,7 @@ def test_an_input_and_an_output_that_nobody_declares_are_noticed() -> None:
 
 @pytest.fixture
 def runner(tmp_path: Path) -> Any:
-    """Runs a step as GitHub's runner does: bash -e, inputs through its variables, files for outputs.
+    """Runs a step as GitHub's runner does: by bash -e, inputs and outputs through its variables.
     In the place of cacheproof is a script that writes what it was asked."""
     program = tmp_path / "action" / ".venv" / "bin" / "cacheproof"
     program.parent.mkdir(parents=True)
