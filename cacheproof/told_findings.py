@@ -33,7 +33,9 @@ def print_faces(output: Output, verdict: Verdict, cause: Cause, folder: Path) ->
     if first is not None and first.changed:
         told = f"decided by {first.place}, which reads otherwise than in {_nearest(verdict)}"
         if others := first.functions[1:]:
-            told += f", or by {names(others)}, which it called by then and which does too"
+            told += (
+                f"; the trace calls {names(others)} by then, changed too: either may be the cause"
+            )
         output.line(told)
     if not cause.faces:
         return
@@ -68,7 +70,7 @@ def _of_one_function(cause: Cause, before: list[Cause]) -> list[str]:
     first = cause.head.first_wrong
     for one in before:
         other = one.head.first_wrong
-        if first is not None and other is not None and set(first.functions) & set(other.functions):
+        if first is not None and other is not None and first.functions == other.functions:
             return [
                 f"maybe one fault with {one.head.contract} above: the same function decided, and "
                 "another part of what it decides is wrong"
