@@ -43,13 +43,18 @@ def audit(
     report = AuditReport(output, Listing(faults, told), where)
     audit_of = Audit(where, waits=follow)
     is_interrupted = False
-    if follow:
-        with _served(output, metrics_port) as publish:
-            is_interrupted = _follow(audit_of, report, publish, until_finding=until_finding)
-    audit_of.look(last=True)
+    try:
+        if follow:
+            with _served(output, metrics_port) as publish:
+                _follow(audit_of, report, publish, until_finding=until_finding)
+        audit_of.look(last=True)
+    except KeyboardInterrupt:
+        if not audit_of.auditors:
+            raise
+        is_interrupted = True  # and no further record is judged: one may have been left half way
     code = report.end(audit_of)
     if is_interrupted:
-        output.line("interrupted: this is what was recorded until then")
+        output.line("interrupted: this is what was judged until then")
         code = INTERRUPTED
     if drawings.are_asked_for:
         drawings.write(drawn(report.answered(audit_of), where, window))
@@ -84,22 +89,8 @@ def _follow(
     publish: Callable[[Audit], None],
     *,
     until_finding: bool,
-) -> bool:
-    """Judge what comes, until all engines have ended. Returns whether somebody wanted no more."""
-    try:
-        _judge(audit_of, report, publish, until_finding=until_finding)
-    except KeyboardInterrupt:
-        return True
-    return False
-
-
-def _judge(
-    audit_of: Audit,
-    report: AuditReport,
-    publish: Callable[[Audit], None],
-    *,
-    until_finding: bool,
 ) -> None:
+    """Judge what comes, until all engines have ended."""
     pause, idle = threading.Event(), 0
     while True:
         count = audit_of.look(seen=lambda: publish(audit_of))
