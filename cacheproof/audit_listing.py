@@ -9,6 +9,7 @@ from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search.known import Fault, KnownFault
 from cacheproof.differential.traces.scheduler import SchedulerConfig
 from cacheproof.differential.traces.trace import Trace
+from cacheproof.fault_facts import fault_rows
 from cacheproof.spec.versions import Versions
 
 REPORT_AT = "https://github.com/vllm-project/vllm/issues"
@@ -33,23 +34,11 @@ class Listing:
             yield "to do", f"{small}report it at {REPORT_AT}"
         for face in faults:
             told = self.told[face.name]
-            page = f" (docs/{face.page})" if face.page else ""
-            yield "known", f"yes, {face.name}: {told.title or face.note}{page}"
+            yield "known", f"yes, {face.name}: {told.title or face.note}"
             for one in [self.told[name] for name in told.told_by] or [told]:
-                yield from _advice(one, face)
-
-
-def _advice(told: Fault, face: KnownFault) -> Iterator[tuple[str, str]]:
-    if told.needs:
-        yield "it needs", told.needs
-    if told.avoid:
-        yield "to avoid it", told.avoid
-    if told.mended_in:
-        yield "mended in", f"vllm {told.mended_in}"
-    elif told.seen:
-        yield "mended in", f"no release that was looked at; it shows in {told.seen}"
-    if follow := told.upstream or face.thread:
-        yield "threads", follow
+                yield from fault_rows(one)
+            if face.thread and not told.upstream:
+                yield "public", face.thread
 
 
 def listed(faults: Sequence[KnownFault], auditor: Auditor, found: Found) -> list[KnownFault]:

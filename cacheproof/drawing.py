@@ -1,5 +1,6 @@
 """The files that show a run over time: `--html` and `--perfetto`."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from cacheproof.console import require_writable, write_file
@@ -65,8 +66,11 @@ class Drawings:
         for option, file in self._asked.items():
             write_file(option, file, _WRITERS[option](drawn))
 
-    def write_replay(self, trace: Trace, runs: Replay, target: Target) -> None:
-        """Write the first run of a replay, if anything was asked for.
+    def write_replay(
+        self, trace: Trace, runs: Replay, target: Target, answer: Iterable[tuple[str, str]]
+    ) -> None:
+        """Write the first run of a replay, if anything was asked for; the page begins with the
+        `answer`.
 
         Raises:
             InputError: a file cannot be written.
@@ -76,4 +80,5 @@ class Drawings:
         result, seen = runs.result, runs.examination
         retrace = Retrace(trace, result.records, target.release, target.protocol, result.capacity)
         broken = broken_by(seen.violations.values(), seen.difference, runs.contract or "")
-        self.write(timeline(trace.header, retrace.moments(), broken, target=target.name))
+        moments = retrace.moments()
+        self.write(timeline(trace.header, moments, broken, target=target.name, answer=answer))

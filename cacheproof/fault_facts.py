@@ -79,7 +79,7 @@ def fault_rows(fault: Fault) -> Iterator[tuple[str, str]]:
     rows = (
         ("harm", fault.harm),
         ("releases", lifetime(fault)),
-        ("runner", fault.runner),
+        ("model runner", fault.runner),
         ("needs", fault.needs),
         ("avoid by", fault.avoid),
         ("public", fault.upstream),

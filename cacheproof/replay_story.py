@@ -81,6 +81,14 @@ class Story:
         seen = newest_showing(self.fault, self.file.stem)
         return None if seen is None else (seen, self.fault.name)
 
+    @property
+    def answer(self) -> list[tuple[str, str]]:
+        """What a page begins with: what the replay concludes, and which fault that is."""
+        if self.fault is None or not self.found:
+            return [("in short", self.verdict.sentence)]
+        known = ("known", f"yes, {self.fault.name}: {self.fault.title}")
+        return [("in short", self.verdict.sentence), known, *fault_rows(self.fault)]
+
     def to_json(self) -> dict[str, object]:
         """As the command writes it, beside what it says of the runs."""
         return {

@@ -65,8 +65,8 @@ def replay(
         runs = findings_of.replay(what, target, times, reference)
     if runs.examination.illegal is not None:
         raise InputError(f"{file}: {runs.sentence}; expected a trace that it takes")
-    drawings.write_replay(trace, runs, target)
     story = story_of(file, what, target, runs, known)
+    drawings.write_replay(trace, runs, target, story.answer)
     print_story(output, story)
     output.verdict(story.verdict)
     output.write_json(

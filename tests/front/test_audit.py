@@ -187,9 +187,9 @@ def test_of_a_server_that_died_the_first_screen_says_why_and_what_to_do(
     assert said["exception"] == "RuntimeError: Encoder cache miss for h0"
     assert said["raised in"] == "execute_model, vllm/a.py:3 (b)"
     assert said["known"].startswith("yes, stripped-item: ")
-    assert "second model runner" in said["to avoid it"]
-    assert said["mended in"].startswith("no release")
-    assert "PR #52041" in said["threads"]
+    assert "second model runner" in said["avoid by"]
+    assert said["releases"].endswith(f"last run {NEWEST}, not mended")
+    assert "PR #52041" in said["public"]
     assert said["broken"].startswith("SC-9 (after a preemption), safety, in that step")
     labels = list(said)
     assert labels.index("exception") < labels.index("known") < labels.index("broken")

@@ -25,6 +25,7 @@ function redraw() {
 
 function resize() {
   const width = printing ? PRINTED.width : chart.clientWidth;
+  GUTTER = width < NARROW ? GUTTERS.narrow : GUTTERS.wide;
   view.width = Math.max(40, width - GUTTER);
   clamp();
   const wanted = heightOf(lanesInView());
@@ -60,6 +61,7 @@ function draw() {
     if (y + lane.height > RULER && y < view.height) drawLane(lane, y, width);
     y += lane.height;
   }
+  drawGaps();
   drawRuler(width);
   drawBroken();
   drawCursor();
@@ -76,7 +78,7 @@ function drawLane(lane, y, width) {
     const end = 14 + pen.measureText(lane.name).width;
     pen.font = FONT;
     pen.fillStyle = palette.quiet;
-    pen.fillText(lane.note, end, y + lane.height / 2);
+    text(lane.note, end, y + lane.height / 2, width - end - 8);
     return;
   }
   pen.fillStyle = palette.line;
@@ -226,17 +228,19 @@ function drawRuler(width) {
   pen.fillStyle = palette.line;
   pen.fillRect(0, RULER - 1, width, 1);
   pen.fillStyle = palette.quiet;
-  pen.fillText("event", 16, RULER / 2);
+  pen.fillText(data.unit, 16, RULER / 2);
   const flags = flagsInView();
-  const step = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 50000, 100000]
-    .find((one) => one * view.scale > 46) ?? 1e6;
   const right = Math.min(COUNT, Math.ceil(view.left + view.width / view.scale));
-  const begin = Math.ceil((data.first + 1 + Math.floor(view.left)) / step) * step;
-  for (let number = begin; number <= data.first + right; number += step) {
-    const words = number.toLocaleString("en"), long = measure(words);
-    const x = xOf(number - data.first - 1) + (view.scale - long) / 2;
+  const isCounted = data.events[COUNT - 1].number - data.events[0].number === COUNT - 1;
+  const apart = 14 + measure(numberOf(COUNT - 1));
+  const step = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 50000, 100000]
+    .find((one) => one * view.scale > apart) ?? 1e6;
+  for (let at = Math.max(0, Math.floor(view.left)); at < right; at++) {
+    if ((isCounted ? data.events[at].number : at) % step) continue;
+    const words = numberOf(at), long = measure(words);
+    const x = xOf(at) + (view.scale - long) / 2;
     const isFree = flags.every((flag) => x + long + 4 < flag.from || x - 4 > flag.to);
-    if (isFree && x + long < width) pen.fillText(words, x, RULER / 2);
+    if (isFree && x > GUTTER - 4 && x + long < width) pen.fillText(words, x, RULER / 2);
   }
   for (const { name, from, to } of flags) {
     pen.fillStyle = palette.broken;
@@ -244,6 +248,25 @@ function drawRuler(width) {
     pen.fillStyle = palette["on-broken"];
     text(name, from + 5, RULER / 2 - 1, to - from - 6);
   }
+}
+
+/** Where events are left out. */
+function drawGaps() {
+  pen.save();
+  pen.beginPath();
+  pen.rect(GUTTER, RULER, view.width, view.height);
+  pen.clip();
+  pen.strokeStyle = palette.quiet;
+  pen.lineWidth = 1;
+  pen.setLineDash([2, 4]);
+  pen.beginPath();
+  for (const at of data.gaps ?? []) {
+    pen.moveTo(Math.round(xOf(at)) - 0.5, RULER);
+    pen.lineTo(Math.round(xOf(at)) - 0.5, view.height);
+  }
+  pen.stroke();
+  pen.setLineDash([]);
+  pen.restore();
 }
 
 /** The columns of what is broken. */

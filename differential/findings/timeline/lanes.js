@@ -1,12 +1,12 @@
 // What the page says, and where: the lanes, and what each says of an event. Whatever a trace says
 // is put in as text.
-const data = JSON.parse(document.getElementById("data").textContent);
+const whole = JSON.parse(document.getElementById("data").textContent);
 const byId = (id) => document.getElementById(id);
 const [chart, canvas, tip] = ["chart", "canvas", "tip"].map(byId);
 const pen = canvas.getContext("2d");
-const COUNT = data.events.length;
-const GUTTER = 168, RULER = 30, HEADING = 24, ROW = 22, TALL = 46, PAD = 3, FLAG_MAX = 220;
-const NEAR = 20, NEAR_PRINTED = 100, STATES = 60, LEGIBLE = 24, ROWS_MAX = 24;
+const RULER = 30, HEADING = 24, ROW = 22, TALL = 46, PAD = 3, FLAG_MAX = 220;
+const NEAR = 20, NEAR_PRINTED = 100, STATES = 24, LEGIBLE = 24, WIDEST = 96, ROWS_MAX = 24;
+const GUTTERS = { narrow: 104, wide: 168 }, NARROW = 600, ALIKE_MIN = 4;
 const PRINTED = { width: 900, height: 960, legible: 14 };
 const FONT = "12px system-ui, 'DejaVu Sans', sans-serif";
 const MARKS = {
@@ -18,15 +18,12 @@ const KINDS = [
   ["lost", "needed, not held"], ["stored", "stored"], ["missing", "in the ledger, not stored"],
   ["blocks", "KV blocks"],
 ];
-const brokenAt = new Map();
-for (const one of data.broken) {
-  const at = one.event - data.first;
-  brokenAt.set(at, [...(brokenAt.get(at) ?? []), one]);
-}
-const brokenInOrder = [...brokenAt.keys()].sort((one, other) => one - other);
-const subject = data.broken.length ? data.broken[0].event - data.first : null;
-const view = { left: 0, scale: 1, top: 0, width: 0, height: 0, cursor: subject ?? 0 };
-let palette = {}, found = {}, pending = false, printing = false;
+const NAMED = new Set(whole.opening.subject);
+const view = { left: 0, scale: 1, top: 0, width: 0, height: 0, cursor: 0 };
+let palette = {}, found = {}, pending = false, printing = false, GUTTER = GUTTERS.wide;
+
+// What is looked at: all events, or those alone that led to what is broken; and what follows of it.
+let data, COUNT, brokenAt, brokenInOrder, subject, groups, allRows, isStory;
 
 const endOfSpan = (span) => span[1], endOfPoint = (point) => point[0] + 1;
 
@@ -67,14 +64,101 @@ function packed(rows) {
   return lanes;
 }
 
-/** Groups as they are laid out: a heading, charts and rows. */
-const groups = data.groups.map((group) => {
+/** Rows of what the break names come first, and have a lane each. */
+function laidOut(group) {
   const heading = { kind: "heading", ...group, height: HEADING, from: 0, to: COUNT };
   const rows = group.rows.map(rowOf);
-  const packs = rows.length > ROWS_MAX ? packed(rows) : [];
-  return { name: group.name, top: [heading, ...group.charts.map(chartOf)], rows, packs };
-});
-const allRows = groups.flatMap((group) => group.rows);
+  const [named, others] = [true, false].map((is) =>
+    rows.filter((row) => NAMED.has(row.name) === is));
+  const packs = others.length > ROWS_MAX ? packed(others) : [];
+  const top = [heading, ...group.charts.map(chartOf)];
+  return { name: group.name, top, rows: [...named, ...others], named, others, packs };
+}
+
+/** Look at all events, or at those of the story alone. */
+function take(story) {
+  isStory = story;
+  data = story ? folded(whole, whole.opening.story) : whole;
+  COUNT = data.events.length;
+  brokenAt = new Map();
+  for (const one of data.broken) {
+    const at = one.event - data.first;
+    brokenAt.set(at, [...(brokenAt.get(at) ?? []), one]);
+  }
+  brokenInOrder = [...brokenAt.keys()].sort((one, other) => one - other);
+  subject = data.broken.length ? data.broken[0].event - data.first : null;
+  groups = data.groups.map(laidOut);
+  allRows = groups.flatMap((group) => group.rows);
+  found = {};
+}
+
+/** A run as if only some of its events had been: lanes say at each what they said there. */
+function folded(run, kept) {
+  const place = new Map(kept.map((event, at) => [event, at]));
+  const after = (event) => firstAfter(kept, event - 1, (one) => one);
+  const spans = (some) => some
+    .map(([start, end, ...rest]) => [after(start), after(end), ...rest])
+    .filter(([start, end]) => start < end);
+  const points = ({ points: all, is_level: isLevel }) => kept.flatMap((event, at) => {
+    const next = firstAfter(all, event, endOfPoint);
+    if (all[next]?.[0] === event) return [[at, all[next][1]]];
+    return isLevel && next > 0 ? [[at, all[next - 1][1]]] : [];
+  });
+  const row = (one) => ({
+    ...one, spans: spans(one.spans), over: spans(one.over),
+    marks: one.marks.filter(([event]) => place.has(event))
+      .map(([event, ...rest]) => [place.get(event), ...rest]),
+  });
+  return {
+    ...run,
+    first: 0,
+    events: kept.map((event) => run.events[event]),
+    gaps: kept.flatMap((event, at) => (at && event > kept[at - 1] + 1 ? [at] : [])),
+    groups: run.groups.map((group) => ({
+      ...group,
+      charts: group.charts.map((one) => ({ ...one, points: points(one) }))
+        .filter((one) => one.points.length),
+      rows: group.rows.map(row)
+        .filter((one) => one.spans.length || one.over.length || one.marks.length),
+    })),
+    broken: run.broken.filter((one) => place.has(one.event - run.first))
+      .map((one) => ({ ...one, event: place.get(one.event - run.first) })),
+  };
+}
+
+/** What holds of a row through all that is in view, where nothing happens to it there. */
+function stillIn(row, left, right) {
+  const span = row.spans[firstAfter(row.spans, left, endOfSpan)];
+  const isStill = span && span[0] <= left && span[1] >= Math.min(right, COUNT)
+    && !isWrong(span[2])
+    && !(row.over[firstAfter(row.over, left, endOfSpan)]?.[0] < right)
+    && !(row.marks[firstAfter(row.marks, left, endOfPoint)]?.[0] < right);
+  return isStill ? span : undefined;
+}
+
+/** Rows to which nothing happens in view share a lane with those of their kind. */
+function alike(rows, left, right) {
+  const kinds = new Map(), lanes = [];
+  for (const row of rows) {
+    const kind = stillIn(row, left, right)?.[2];
+    if (kind === undefined) lanes.push(row);
+    else kinds.set(kind, [...(kinds.get(kind) ?? []), row]);
+  }
+  for (const [kind, some] of kinds) {
+    if (some.length < ALIKE_MIN) {
+      lanes.push(...some);
+      continue;
+    }
+    const names = some.map((row) => row.name).join(", ");
+    const what = KINDS.find(([name]) => name === kind)[1];
+    const label = `${what}: ${names}`;
+    lanes.push({
+      kind: "row", name: `${some.length} others`, height: ROW, from: 0, to: COUNT,
+      spans: [[0, COUNT, kind, label, label]], over: [], marks: [],
+    });
+  }
+  return lanes;
+}
 
 /** The lanes that say something of the events in view; they are looked for when it has changed. */
 function lanesInView() {
@@ -82,9 +166,10 @@ function lanesInView() {
   if (found.left === left && found.width === width && found.scale === scale) return found.lanes;
   const right = left + width / scale;
   const isSeen = (lane) => lane.to > left && lane.from < right;
-  const lanes = groups.flatMap(({ top, rows, packs }) => {
-    const seen = rows.filter(isSeen);
-    return [...top, ...(seen.length > ROWS_MAX ? packs.filter(isSeen) : seen)];
+  const lanes = groups.flatMap(({ top, named, others, packs }) => {
+    const seen = alike(others.filter(isSeen), left, right);
+    const rest = seen.length > ROWS_MAX ? packs.filter(isSeen) : seen;
+    return [...top, ...named.filter(isSeen), ...rest];
   });
   found = { left, width, scale, lanes };
   return lanes;

@@ -27,13 +27,15 @@ from cacheproof.differential.traces.wording import told, visible_line
 
 class Broken(msgspec.Struct, frozen=True):
     """What is broken at an event, counted from 0 in the whole run, and how it is explained.
-    `letters` are those of `why`, each with what it stands for; `about` is what the break names."""
+    `source` is where the rule is from, `letters` are those of `why`, each with what it stands for,
+    and `about` is what the break names."""
 
     event: int
     contract: str
     title: str
     sentence: str
     why: str
+    source: str = ""
     letters: tuple[tuple[str, str], ...] = ()
     about: tuple[str, ...] = ()
 
@@ -128,8 +130,8 @@ def timeline(
         first=first,
         change_titles=view.step_titles,
         events=tuple(
-            _shown(number, moment, view, calls)
-            for number, moment in zip(numbers, seen, strict=True)
+            _shown(number, seen[max(0, at - 1) : at + 1], view, calls)
+            for at, number in enumerate(numbers)
         ),
         groups=tuple(follow(header, seen)),
         broken=inside,
@@ -150,9 +152,10 @@ def broken_by(
         Broken(
             one.event,
             one.contract.id,
-            visible_line(f"{one.contract.title} ({one.contract.harm}; {one.contract.source})"),
+            visible_line(f"{one.contract.title} ({one.contract.harm})"),
             visible_line(one.sentence),
             visible_line(one.why),
+            visible_line(one.contract.source),
             tuple(letters_of(one.contract, one.why)),
             tuple(sorted(map(cut, names_in(one)))),
         )
@@ -196,7 +199,9 @@ def _about(
     )
 
 
-def _shown(number: int, moment: Moment, view: View, calls: Calls) -> Shown:
+def _shown(number: int, moments: Sequence[Moment], view: View, calls: Calls) -> Shown:
+    """The last of the moments; the one before it says what has changed."""
+    moment = moments[-1]
     event, record = moment.event, moment.record
     did_something = record.outcome is not None or record.calls or record.raised
     words = noticed(event, told(event, record.outcome))
@@ -206,5 +211,5 @@ def _shown(number: int, moment: Moment, view: View, calls: Calls) -> Shown:
         number,
         cut(words if did_something else f"{words} (no effect)"),
         tuple(calls.said(event, record)),
-        tuple(tuple(map(cut, row)) for row in view.step([moment])),
+        tuple(tuple(map(cut, row)) for row in view.step(moments)),
     )

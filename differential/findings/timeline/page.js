@@ -28,7 +28,8 @@ function table(titles, rows, nothing) {
 function showEvent() {
   const at = view.cursor, shown = data.events[at];
   const broken = brokenAt.get(at) ?? [];
-  const where = `Event ${numberOf(at)} of ${numberOf(COUNT - 1)}`;
+  const unit = data.unit[0].toUpperCase() + data.unit.slice(1);
+  const where = `${unit} ${numberOf(at)} of ${numberOf(COUNT - 1)}`;
   byId("event-title").textContent = where;
   byId("event-words").textContent = shown.words;
   byId("event-broken").replaceChildren(...broken.map((one) => element("p", one.sentence)));
@@ -44,7 +45,7 @@ function showEvent() {
     ...(more > 0 ? [element("p", `and ${more} more`)] : []),
   );
   const words = broken.length ? `${shown.words}; broken: ${broken[0].sentence}` : shown.words;
-  chart.setAttribute("aria-valuenow", String(data.first + at + 1));
+  chart.setAttribute("aria-valuenow", String(shown.number));
   chart.setAttribute("aria-valuetext", `${where}: ${words}`);
   byId("previous").disabled = at === 0;
   byId("next").disabled = at === COUNT - 1;
@@ -59,7 +60,7 @@ function listEvents(near) {
     const broken = (brokenAt.get(at) ?? []).map((one) => one.contract).join(" ");
     rows.push([numberOf(at), data.events[at].words, broken]);
   }
-  const list = table(["event", "what the engine does", "broken"], rows, "");
+  const list = table([data.unit, "what the engine does", "broken"], rows, "");
   list.tBodies[0].childNodes.forEach((row, index) => {
     if (rows[index][2]) row.className = "broken";
     if (from + index === view.cursor) row.setAttribute("aria-current", "true");
@@ -68,19 +69,27 @@ function listEvents(near) {
   byId("list").replaceChildren(list);
 }
 
+/** A list of terms and of what is said of each. */
+function list(id, terms) {
+  for (const [name, ...said] of terms) {
+    byId(id).append(element("dt", name), element("dd", null, ...said));
+  }
+}
+
 function showPage() {
   document.title = data.title;
   byId("title").textContent = data.title;
-  for (const one of data.broken) {
-    const number = (one.event + 1).toLocaleString("en");
-    byId("broken").append(
-      element("dt", `${one.contract}, event ${number}`),
-      element("dd", null, element("div", one.title), element("div", one.why)),
-    );
-  }
-  for (const [name, words] of data.about) {
-    byId("about").append(element("dt", name), element("dd", words));
-  }
+  list("answer", data.answer);
+  list("broken", data.broken.map((one) => {
+    const letters = one.letters.map(([letter, words]) => `${letter}: ${words}`).join("; ");
+    const from = one.source ? `from: ${one.source}` : "";
+    const explained = element("div", [letters, from].filter(Boolean).join(". "));
+    explained.className = "letters";
+    const number = numberOf(one.event - data.first);
+    const said = [one.title, one.why].map((words) => element("div", words));
+    return [`${one.contract}, ${data.unit} ${number}`, ...said, explained];
+  }));
+  list("about", [...data.about, ...Object.entries(data.names)]);
   const spans = allRows.flatMap((row) => [...row.spans, ...row.over]);
   const used = new Set(spans.map((span) => span[2]));
   const marks = new Set(allRows.flatMap((row) => row.marks.map((mark) => mark[1])));
@@ -90,12 +99,48 @@ function showPage() {
     if (isWrong(kind)) swatch.style.outline = "1px dashed var(--broken)";
     byId("legend").append(element("li", null, swatch, words));
   }
+  if (whole.opening.story.length) {
+    byId("legend").append(element("li", null, element("i", "┊"), "events are left out"));
+  }
   for (const [kind, sign] of Object.entries(MARKS).filter(([name]) => marks.has(name))) {
     byId("legend").append(element("li", null, element("i", sign), kind));
   }
   byId("to-broken").disabled = subject === null;
-  chart.setAttribute("aria-valuemin", String(data.first + 1));
-  chart.setAttribute("aria-valuemax", String(data.first + COUNT));
+}
+
+/** Open on the broken step and what leads to it. */
+function open() {
+  take(whole.opening.story.length > 0);
+  const first = isStory ? 0 : whole.opening.first;
+  const last = isStory ? COUNT - 1 : whole.opening.last;
+  view.cursor = subject ?? 0;
+  resize();
+  const shown = last + 1 - first;
+  view.scale = Math.min(WIDEST, Math.max(LEGIBLE, view.width / shown));
+  view.left = last + 1 - view.width / view.scale;
+  resize();
+  showRange();
+}
+
+function showRange() {
+  chart.setAttribute("aria-valuemin", String(data.events[0].number));
+  chart.setAttribute("aria-valuemax", String(data.events[COUNT - 1].number));
+  byId("story").hidden = whole.opening.story.length === 0;
+  byId("story").textContent = isStory ? "All events" : "What led to it";
+}
+
+/** Look at all events, or at those alone that led to what is broken, from where the reader is. */
+function turn() {
+  const kept = whole.opening.story;
+  const before = isStory ? kept[view.cursor] : view.cursor;
+  take(!isStory);
+  const place = firstAfter(kept, before - 1, (one) => one);
+  view.cursor = isStory ? Math.min(place, COUNT - 1) : before;
+  centre(view.cursor, isStory ? view.width / COUNT : LEGIBLE);
+  resize();
+  showRange();
+  showEvent();
+  draw();
 }
 
 // moving
@@ -156,7 +201,7 @@ chart.addEventListener("keydown", (event) => {
   act();
 });
 const buttons = {
-  previous: KEYS.ArrowLeft, next: KEYS.ArrowRight, "to-broken": toBroken, fit,
+  story: turn, previous: KEYS.ArrowLeft, next: KEYS.ArrowRight, "to-broken": toBroken, fit,
   "zoom-in": KEYS["+"], "zoom-out": KEYS["-"],
 };
 for (const [id, act] of Object.entries(buttons)) byId(id).addEventListener("click", act);
@@ -221,7 +266,7 @@ function showTip(event) {
   const at = Math.floor(eventAt(event.offsetX)), lane = laneAt(event.offsetY);
   tip.hidden = !(at >= 0 && at < COUNT && event.offsetX > GUTTER);
   if (tip.hidden) return;
-  const lines = [`event ${numberOf(at)}: ${data.events[at].words.slice(0, 300)}`];
+  const lines = [`${data.unit} ${numberOf(at)}: ${data.events[at].words.slice(0, 300)}`];
   const of = lane?.kind === "pack" ? lane.rows.find((row) => row.to > at) : lane;
   const words = of && of.kind !== "heading" ? wordsAt(of, at) : "";
   if (words) lines.push(`${of.name}: ${words}`);
@@ -272,10 +317,9 @@ new ResizeObserver(() => {
 
 // the start
 
+take(false);
 readPalette();
 showPage();
-view.scale = 0;
-resize();
-if (view.scale < LEGIBLE) centre(view.cursor, LEGIBLE);
+open();
 showEvent();
 draw();

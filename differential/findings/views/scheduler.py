@@ -48,8 +48,9 @@ def _decided(said: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
 
 
 def _said(moment: Moment) -> dict[str, Any]:
-    said: dict[str, Any] = moment.record.outcome or {}
-    return said
+    """What the event says, where that is more than whether it was done."""
+    said = moment.record.outcome
+    return said if isinstance(said, dict) else {}
 
 
 VIEW = View(

@@ -28,7 +28,7 @@ def test_a_letter_that_is_not_explained_is_noticed(monkeypatch: pytest.MonkeyPat
 def test_letters_come_in_the_order_of_the_formula_and_names_are_none() -> None:
     told = letters_of(by_id("SC-9"), "for r = 'b i': for i = 0: i not in w.withheld[r] is false")
     assert [letter for letter, _ in told] == ["r", "i", "w"]
-    assert dict(told)["w"].startswith("What the workers lack of the requests")
+    assert dict(told)["w"].startswith("what the workers lack of the requests")
 
 
 def test_states_around_a_call_are_told_apart() -> None:

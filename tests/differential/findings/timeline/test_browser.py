@@ -122,10 +122,11 @@ def test_a_reader_of_the_screen_is_told_the_event(show: Show) -> None:
 def test_the_tab_key_goes_from_the_buttons_to_the_lanes(show: Show) -> None:
     opened = show(drawn(needed_entry(), FAULTY))
     seen = []
-    for _ in range(7):
+    for _ in range(8):
         opened.page.keyboard.press("Tab")
         seen.append(opened.page.evaluate("document.activeElement.id"))
-    assert seen == ["previous", "next", "to-broken", "zoom-in", "zoom-out", "fit", "chart"]
+    buttons = ["previous", "next", "to-broken", "zoom-in", "zoom-out", "fit"]
+    assert seen == ["about-title", *buttons, "chart"]
 
 
 @pytest.mark.parametrize("before", [(), (*STEP, *STEP)], ids=["early", "later"])
@@ -176,10 +177,10 @@ def test_the_pointer_is_told_what_is_under_it(show: Show) -> None:
     box = opened.page.locator("#chart").bounding_box()
     assert box is not None
     width = (box["width"] - GUTTER) / 6
-    opened.page.mouse.move(box["x"] + GUTTER + 2.5 * width, box["y"] + 90)
+    opened.page.mouse.move(box["x"] + GUTTER + 2.5 * width, box["y"] + 65)
     assert "event 3: 9 tokens of b are scheduled" in opened.text("#tip")
     assert "b: running; scheduled: 9 tokens" in opened.text("#tip")
-    opened.page.mouse.click(box["x"] + GUTTER + 2.5 * width, box["y"] + 90)
+    opened.page.mouse.click(box["x"] + GUTTER + 2.5 * width, box["y"] + 65)
     assert opened.event == 3
 
 
@@ -262,3 +263,47 @@ def test_without_escapes_and_policy_it_would_run(
     monkeypatch.setattr(pages, "escaped", lambda json: json)
     monkeypatch.setattr(pages, "_policy", lambda style, script: "")
     assert show(hostile(browsers.HOSTILE[0])).page.title() == "ran"
+
+
+def test_a_long_run_opens_on_what_led_to_the_break(show: Show) -> None:
+    first, second, *rest = needed_entry().events
+    shown = drawn(needed_entry().with_events((first, second, *STEP * 40, *rest)), FAULTY)
+    assert len(shown.opening.story) > 2
+    opened = show(shown)
+    broken = shown.broken[0].event + 1
+    assert opened.event == broken
+    assert opened.page.locator("#list tbody tr").count() == len(shown.opening.story)
+    opened.page.click("#story")
+    assert opened.event == broken
+    opened.press("Home")
+    assert opened.event == 1
+    opened.page.click("#story")
+    assert opened.event == shown.opening.story[0] + 1
+    assert opened.said == []
+
+
+def test_a_run_that_fits_is_shown_whole(show: Show) -> None:
+    opened = show(drawn(needed_entry(), FAULTY))
+    assert opened.page.is_hidden("#story")
+    assert opened.page.locator("#list tbody tr").count() == 6
+
+
+def test_letters_are_explained_and_hashes_are_short(show: Show) -> None:
+    name = "73a53baff2e5a7fe"
+    opened = show(drawn(needed_entry(item=name), FAULTY))
+    assert "h: an identifier" in opened.text("#broken")
+    assert "73a53b…" in opened.text("#broken")
+    opened.page.click("#about-title")
+    assert name in opened.text("#about")
+
+
+def test_rows_to_which_nothing_happens_share_a_lane(show: Show) -> None:
+    waiting = tuple(Add(f"r{one}", prompt=4) for one in range(20))
+    one_row = 22
+    few, many = (
+        show(drawn(needed_entry(*some, *STEP * 20), FAULTY)).page.evaluate(
+            "document.getElementById('canvas').clientHeight"
+        )
+        for some in ((), waiting)
+    )
+    assert many - few == one_row
