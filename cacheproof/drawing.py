@@ -48,6 +48,15 @@ class Drawings:
         """Whether any is."""
         return bool(self._asked)
 
+    def require_none(self, where: str) -> None:
+        """See that nothing is asked for, where there is no run of a trace.
+
+        Raises:
+            InputError: something is.
+        """
+        for option in self._asked:
+            raise InputError(f"{where}: a page has no timeline; expected no {option}")
+
     def require_timeline(self, trace: Trace, where: str) -> None:
         """See whether there is anything to draw, where it is asked for.
 

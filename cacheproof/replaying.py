@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+from cacheproof import page_code
 from cacheproof.announcing import announce, has_text_of_its_own
 from cacheproof.console import Output
 from cacheproof.differential.errors import InputError
@@ -22,6 +23,7 @@ from cacheproof.differential.traces.trace import Trace
 from cacheproof.drawing import Drawings
 from cacheproof.fault_facts import newest_having
 from cacheproof.fault_findings import finding_of
+from cacheproof.fault_pages import file_of
 from cacheproof.lane_choice import depths_of
 from cacheproof.replay_story import print_story, story_of
 
@@ -50,8 +52,11 @@ def replay(
     known: Sequence[KnownFault],
 ) -> int:
     """Run a finding or a trace again, by its file, or a listed fault's newest finding in `folder`,
-    by NAME@RELEASE, and draw its first run where that is asked for. 0: it holds; 1: it breaks; 3:
-    the runs differ; 4: it does not break, and parts from the model."""
+    by NAME@RELEASE, and draw its first run where that is asked for; of a page run its Python. 0: it
+    holds; 1: it breaks; 3: the runs differ; 4: it does not break, and parts from the model."""
+    if what_text.endswith(page_code.SUFFIX):
+        drawings.require_none(what_text)
+        return page_code.replay_page(output, file_of(Path(what_text)), target_text)
     file, what = load_what(what_text, folder)
     if target_text is None:
         target_text = _target_of(file, what)
@@ -110,7 +115,7 @@ def load_what(text: str, folder: Path) -> tuple[Path, Finding | Trace]:
     Raises:
         InputError: there is none, or it is neither.
     """
-    file = Path(text)
+    file = file_of(Path(text))
     if (fault := OF_FAULT.fullmatch(text)) is not None and not file.exists():
         file = finding_of(fault["fault"], fault["release"], folder)
     return file, finding_file.load(file)
