@@ -44,7 +44,7 @@ def bisect(
     Raises:
         InputError: what is asked cannot be.
     """
-    file, found = load_what(what, folder)
+    file, found, _ = load_what(what, folder)
     question = _question(found, contract, file)
     if checkout is None and good is None and bad is None:
         return _over_releases(output, file, question, every=every)

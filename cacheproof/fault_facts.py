@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from functools import cache
 
+from cacheproof.assessing import kept
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.search.known import Fault, listed
 from cacheproof.reference.releases import MODELLED, within
@@ -41,9 +42,37 @@ def newest_showing(fault: Fault, trace: str) -> str | None:
         return f"engine@{within(fault.engines[trace])[-1]}"
     if trace not in fault.traces:
         return None
-    if (product := _PRODUCT.match(fault.product)) is not None:
-        return f"{product['name'].lower()}@{product['version']}"
-    return f"vllm@{within(fault.seen)[-1]}"
+    if (product := _product_of(fault)) is not None:
+        return product
+    return f"vllm@{max(_breaking(fault, trace), key=MODELLED.index)}"
+
+
+def trace_showing(fault: Fault, release: str) -> tuple[str, str] | None:
+    """A trace of docs/findings that shows a fault on a release, and the target to run it on; of an
+    engine where no other does."""
+    for trace in fault.traces:
+        target = _product_of(fault) or f"vllm@{release}"
+        if target.endswith(f"@{release}") and (fault.product or release in _breaking(fault, trace)):
+            return trace, target
+    for trace, releases in fault.engines.items():
+        if release in within(releases):
+            return trace, f"engine@{release}"
+    return None
+
+
+def _product_of(fault: Fault) -> str | None:
+    """The plug-in that has it, in the first version that does, as a target."""
+    product = _PRODUCT.match(fault.product)
+    return None if product is None else f"{product['name'].lower()}@{product['version']}"
+
+
+def _breaking(fault: Fault, trace: str) -> frozenset[str]:
+    """The releases on which a trace was seen to break a contract of a fault; those that have the
+    fault, where no contract says it."""
+    runs = [one for one in kept.replays()[trace] if one.contract in fault.contracts]
+    return frozenset().union(*(one.first | one.second for one in runs)) or frozenset(
+        within(fault.seen)
+    )
 
 
 def newest_having(faults: Sequence[Fault], trace: str) -> str | None:

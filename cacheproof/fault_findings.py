@@ -1,4 +1,5 @@
-"""FAULT@RELEASE: the newest finding of a listed fault in a release, or what to run for one."""
+"""FAULT@RELEASE: the newest finding of a listed fault in a release, else a trace of docs/findings
+that shows it there, or what to run for one."""
 
 import difflib
 from pathlib import Path
@@ -6,30 +7,37 @@ from pathlib import Path
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.findings import finding_file
 from cacheproof.differential.lanes.all_lanes import LANES, PROJECTS
-from cacheproof.differential.search import known as known_faults
 from cacheproof.differential.search.known import Fault
 from cacheproof.differential.targets import connectors
 from cacheproof.differential.targets.versions import parse
+from cacheproof.fault_facts import listed_by_name, trace_showing
+from cacheproof.fault_pages import WHERE, file_of
 from cacheproof.reference.releases import MODELLED, within
 from cacheproof.spec.versions import Versions
 
 
-def finding_of(name: str, release: str, folder: Path) -> Path:
-    """The newest finding of a listed fault in a release that was saved in the folder.
+def finding_of(name: str, release: str, folder: Path) -> tuple[Path, str | None]:
+    """The newest finding of a listed fault in a release that was saved in the folder; else a trace
+    of docs/findings that shows it, and the target on which it does.
 
     Raises:
-        InputError: there is none; says whether the fault is listed for that release, and what to
+        InputError: there is neither; says whether the fault is listed for that release, and what to
             run.
     """
     parse(release, f"{name}@")
     found = finding_file.of_fault(name, PROJECTS, release, folder)
-    if found is None:
+    if found is not None:
+        return found, None
+    fault = listed_by_name().get(name)
+    shown = None if fault is None else trace_showing(fault, release)
+    if shown is None:
         raise InputError(f"{name}@{release}: {_why_none(name, release, folder)}")
-    return found
+    trace, target = shown
+    return file_of(Path(f"{WHERE}{trace}.jsonl")), target
 
 
 def _why_none(name: str, release: str, folder: Path) -> str:
-    faults = {one.name: one for one in known_faults.listed()}
+    faults = listed_by_name()
     if (fault := faults.get(name)) is None:
         near = difflib.get_close_matches(name, faults, n=1)
         meant = (

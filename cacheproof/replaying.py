@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from cacheproof import page_code
 from cacheproof.announcing import announce, has_text_of_its_own
@@ -57,9 +58,8 @@ def replay(
     if what_text.endswith(page_code.SUFFIX):
         drawings.require_none(what_text)
         return page_code.replay_page(output, file_of(Path(what_text)), target_text)
-    file, what = load_what(what_text, folder)
-    if target_text is None:
-        target_text = _target_of(file, what)
+    file, what, its_own = load_what(what_text, folder)
+    target_text = target_text or its_own or _newest_showing(file)
     trace = _trace_of(what)
     drawings.require_timeline(trace, str(file))
     _require_depth(named(target_text), trace, file)
@@ -69,7 +69,7 @@ def replay(
         told = announce(output, target, compared=reference is not None)
         runs = findings_of.replay(what, target, times, reference)
     if runs.examination.illegal is not None:
-        raise InputError(f"{file}: {runs.sentence}; expected a trace that it takes")
+        raise InputError(f"{file}: {runs.sentence}; {_instead(file, 'a trace that it takes')}")
     story = story_of(file, what, target, runs, known)
     drawings.write_replay(trace, runs, target, story.answer)
     print_story(output, story)
@@ -94,40 +94,53 @@ def replay(
     return FROM_MODEL if has_text_of_its_own(target) and _only_parts(runs) else UNLISTED
 
 
-def _target_of(file: Path, what: Finding | Trace) -> str:
-    """A finding's own target; of a trace of docs/findings the newest that was seen to break on it.
+def _newest_showing(file: Path) -> str:
+    """Of a trace of docs/findings the newest target that was seen to break on it.
 
     Raises:
         InputError: it is another trace.
     """
-    if isinstance(what, Finding):
-        return what.target
     newest = newest_having(known_faults.listed(), file.stem)
     if newest is None:
         raise InputError(f"{file} is a trace without a target; give one with --target")
     return newest
 
 
-def load_what(text: str, folder: Path) -> tuple[Path, Finding | Trace]:
-    """What is to be run again, and its file: a finding's or a trace's, or by NAME@RELEASE a listed
-    fault's newest finding in `folder`.
+class Loaded(NamedTuple):
+    """What is to be run again, its file, and on which target, where what was asked for says so."""
+
+    file: Path
+    what: Finding | Trace
+    target: str | None
+
+
+def load_what(text: str, folder: Path) -> Loaded:
+    """A finding or a trace by its file; or by NAME@RELEASE a listed fault's newest finding in
+    `folder`, else a trace that shows it on that release.
 
     Raises:
         InputError: there is none, or it is neither.
     """
-    file = file_of(Path(text))
+    file, target = file_of(Path(text)), None
     if (fault := OF_FAULT.fullmatch(text)) is not None and not file.exists():
-        file = finding_of(fault["fault"], fault["release"], folder)
-    return file, finding_file.load(file)
+        file, target = finding_of(fault["fault"], fault["release"], folder)
+    what = finding_file.load(file)
+    return Loaded(file, what, what.target if isinstance(what, Finding) else target)
 
 
 def _require_depth(target: Target | Named, trace: Trace, file: Path) -> None:
     """See whether a target runs traces of that depth. Raises InputError where it does not."""
     if not target.runs_depth(trace.depth):
         raise InputError(
-            f"{file}: target {target.name} does not run this {trace.depth}-depth trace; expected a "
-            f"trace of {depths_of(target)}, or another target"
+            f"{file}: target {target.name} does not run this {trace.depth}-depth trace; "
+            f"{_instead(file, f'a trace of {depths_of(target)}, or another target')}"
         )
+
+
+def _instead(file: Path, otherwise: str) -> str:
+    """What was expected: of a trace of docs/findings the target that it shows a fault on."""
+    newest = newest_having(known_faults.listed(), file.stem)
+    return f"expected {otherwise if newest is None else f'--target {newest}, which takes it'}"
 
 
 def _require_runs(target: Target, trace: Trace, file: Path) -> None:

@@ -1,7 +1,6 @@
 """The media hashers of real releases, through host processes; provisions what is missing."""
 
 import json
-import re
 import subprocess
 from collections import Counter
 from collections.abc import Callable
@@ -173,38 +172,3 @@ for path in map(pathlib.Path, sys.argv[1:]):
     os.environ.update(before)
 print(json.dumps(passes))
 """
-
-
-PAGES = sorted((Path(__file__).parents[3] / "docs" / "findings").glob("media-hash-*.md"))
-BLOCK = re.compile(r"^```python(?: on (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-"""Code that runs on the newest release, or on the one named."""
-BLOCKS = [
-    (found[1] or NEWEST, page, found[2])
-    for page in PAGES
-    for found in BLOCK.finditer(page.read_text())
-]
-OLDER = sorted({release for release, _, _ in BLOCKS} - {NEWEST})
-
-
-@pytest.mark.parametrize("release", newest_and(*OLDER))
-def test_what_pages_say_of_a_release_is_so(release: str) -> None:
-    command, environment = releases.host_command(releases.install(release, report=print))
-    program = "\n".join(
-        f"exec(compile({code!r}, {page.name!r}, 'exec'), {{}})"
-        for of_release, page, code in BLOCKS
-        if of_release == release
-    )
-    done = subprocess.run(
-        [*command, "-P", "-c", program], env=environment, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-
-
-def test_every_page_has_code() -> None:
-    assert {page for _, page, _ in BLOCKS} == set(PAGES)
-
-
-def test_a_page_that_says_otherwise_fails() -> None:
-    """The asserts of the pages are evaluated: none runs with them switched off."""
-    command, environment = releases.host_command(releases.install(NEWEST, report=print))
-    assert subprocess.run([*command, "-P", "-c", "assert 0"], env=environment).returncode == 1
