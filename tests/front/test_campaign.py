@@ -202,7 +202,7 @@ def test_stores_are_merged_by_the_command(run, plan: Path, tmp_path: Path) -> No
         run("campaign", "start", plan, "--store", tmp_path / name, *ONE_WORKER)
     ran = run("campaign", "merge", tmp_path / "one", tmp_path / "other")
     assert ran.code == 0, ran.err
-    assert f"{SHARDS} shards are done, {SHARDS} of them were in both" in ran.out
+    assert f"holds {SHARDS} shards, of which {SHARDS} were in both stores" in ran.out
     assert digest_of(run, tmp_path / "one") == digest_of(run, tmp_path / "other")
 
 
