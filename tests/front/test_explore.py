@@ -140,3 +140,17 @@ def test_the_page_has_the_scopes_that_are_explored(run: Run) -> None:
     table = run("explore", "--markdown").out.strip()
     assert table.startswith("| scope of a manager |")
     assert f"\n\n{table}\n\n" in page.read_text()
+
+
+def test_an_interrupted_exploration_prints_what_was_explored_until_then(
+    run: Run, monkeypatch: pytest.MonkeyPatch, decoders_only: None, tmp_path: Path
+) -> None:
+    def interrupted(output: object, tasks: Any, place: object) -> Any:
+        yield exploring._run(tasks[:1])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(exploring, "_reports", interrupted)
+    ran = run("explore", "--target", "reference", "--findings", tmp_path)
+    assert ran.code == 130
+    assert "EncoderDecoderCacheManager" in ran.out
+    assert "interrupted" in ran.out

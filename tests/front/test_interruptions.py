@@ -69,6 +69,7 @@ def begin(): pass
 def wait_for(reply): print("at work", flush=True); time.sleep(600)
 
 if __name__ == "__main__":
+    signal.alarm(600)  # where the tests were killed
     heed()
     try:
         with closing(Crew(2, begin)) as crew:

@@ -11,11 +11,12 @@ import pytest
 from markdown_it import MarkdownIt
 
 from cacheproof import review_run, reviewing
+from cacheproof.console import Output
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search.canary import canaries_in
 from cacheproof.differential.search.diff import Comparison
 from cacheproof.differential.search.paired import Both, PlantInHead
-from cacheproof.differential.search.verdict import HOLDS, UNLISTED, VOID
+from cacheproof.differential.search.verdict import HOLDS, INTERRUPTED, UNLISTED, VOID
 from cacheproof.differential.search.weighing import Tally
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.reference.semantics import CHANGES, Semantics
@@ -24,6 +25,7 @@ from cacheproof.review_proofs import UNREAD, ProofReview, weighed
 from cacheproof.review_run import Ran
 from cacheproof.review_verdict import DIFFERS, Review, Side
 from cacheproof.spec.evidence import Evidence, Outcome, RedTwin
+from cacheproof.workplace import Workplace
 from tests.front.formats_read import complaints_about_junit, complaints_about_sarif
 
 OLD, NEW = "reference@0.28.0", "reference@0.33.0"
@@ -340,3 +342,28 @@ def test_a_trace_stays_within_its_block_of_code() -> None:
     assert fence.type == "fence"
     assert "</details>" in fence.content
     assert fence.content.endswith("x [...]\n")
+
+
+# an interruption
+
+
+@pytest.mark.parametrize(
+    ("ran", "proofs"),
+    [(Ran(interrupted=True), ProofReview()), (Ran(), ProofReview(is_interrupted=True))],
+)
+def test_an_interrupted_review_is_a_page_that_says_so(ran: Ran, proofs: ProofReview) -> None:
+    done = review(ran, proofs)
+    assert done.exit_code == INTERRUPTED
+    assert "interrupted" in markdown(done)
+    assert done.to_json()["interrupted"] is True
+    assert review(Ran()).to_json()["interrupted"] is False
+
+
+def test_nothing_is_proved_after_an_interruption(monkeypatch: pytest.MonkeyPatch) -> None:
+    def proves(*_: object) -> ProofReview:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(reviewing, "review_proofs", proves)
+    asked = Output(None), OLD, NEW, Workplace()
+    assert not reviewing._proofs(*asked, Ran(interrupted=True)).is_interrupted
+    assert reviewing._proofs(*asked, Ran()).is_interrupted

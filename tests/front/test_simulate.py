@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from cacheproof import simulating
 from cacheproof.reference.request import Request
 from cacheproof.reference.scheduled_request import ScheduledRequest
 from cacheproof.reference.scheduler.output import SchedulerOutput
@@ -322,3 +323,22 @@ def test_the_page_draws_and_asks_for_nothing(tmp_path: Path, kinds: tuple[str, .
         assert shown.page.locator("figure path.line").count() == 4 * len(kinds)
         assert shown.page.locator("tbody tr").count() == len(points)
         assert not {"NaN", "undefined", "Infinity"} & set(shown.text("body").split())
+
+
+def test_an_interrupted_simulation_prints_the_sizes_that_were_run(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served_before = simulating.run
+
+    def interrupted(*arguments: Any) -> Any:
+        if arguments[1].encoder_cache_size > 8192:
+            raise KeyboardInterrupt
+        return served_before(*arguments)
+
+    monkeypatch.setattr(simulating, "run", interrupted)
+    sizes = "--encoder-cache", 8192, "--encoder-cache", 16384
+    ran = run("simulate", "--traffic", "chat", "--requests", 20, *sizes)
+    assert ran.code == 130
+    assert "8,192" in ran.out
+    assert "16,384" not in ran.out
+    assert ran.err.splitlines()[-1] == "cacheproof: interrupted"

@@ -127,3 +127,14 @@ def test_what_the_reference_does_not_model_is_not_compared_with_it() -> None:
     assert parts(saying("missing"), ReferenceTarget(), lane).traces == 0
     assert parts(saying("missing"), saying("pins"), lane).apart > 0
     assert telling_apart(LANES[lane], saying("missing"), ReferenceTarget()) == []  # type: ignore[arg-type]
+
+
+def test_an_interruption_leaves_what_was_compared_until_then() -> None:
+    def interrupt(found: Partings) -> None:
+        if found.traces >= 10:
+            raise KeyboardInterrupt
+
+    lanes = [LANES["encoder cache"]]
+    found = find_partings(ReferenceTarget(), ReferenceTarget(), lanes, tell=interrupt, seeds=100)
+    assert (found.traces, found.is_interrupted) == (10, True)
+    assert not compare(IDEAL, "encoder cache", seeds=10).is_interrupted
