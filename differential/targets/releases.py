@@ -131,7 +131,8 @@ def install_all(
     versions: Sequence[str], *, report: Report, cache: Cache | None = None, kind: Kind = VLLM
 ) -> list[Release]:
     """Makes releases usable beside each other, and fetches them while their libraries are
-    installed; does nothing for those that already are. Where one fails the others are finished.
+    installed; does nothing for those that already are. Where one fails the others are finished;
+    where all do, their libraries are not waited for.
 
     Raises:
         InputError: as `install`, before anything is done.
@@ -268,8 +269,7 @@ def _install_missing(versions: Sequence[str], cache: Cache, report: Report, kind
         for version in versions
     ]
     try:
-        wait(libraries.values())
-        wait(installs)
+        wait(installs)  # for the libraries too, but for releases that do not exist
     finally:
         say.stop()
     failures = [failure for install in installs if (failure := install.exception()) is not None]
