@@ -17,7 +17,7 @@ def read(path: Path, bytes_max: int) -> bytes:
         OSError: it cannot be read, is another kind of file, or is larger; `strerror` says which.
     """
     if str(path) != os.devnull:
-        _require_regular(path)
+        require_regular(path)
     with path.open("rb") as file:
         data = file.read(bytes_max + 1)
     if len(data) > bytes_max:
@@ -68,7 +68,7 @@ def require_writable(path: Path) -> None:
     if not path.name:
         raise OSError(errno.ENOENT, "no name of a file", str(path))
     with suppress(FileNotFoundError):
-        _require_regular(path)
+        require_regular(path)
     folder = path.resolve().parent
     if not folder.is_dir():
         raise OSError(errno.ENOENT, "no such folder", str(folder))
@@ -76,6 +76,7 @@ def require_writable(path: Path) -> None:
         raise OSError(errno.EACCES, "its folder cannot be written", str(folder))
 
 
-def _require_regular(path: Path) -> None:
+def require_regular(path: Path) -> None:
+    """See whether it is a regular file. Raises OSError with a `strerror` where it is none."""
     if not stat.S_ISREG(path.stat().st_mode):
         raise OSError(errno.EINVAL, "no regular file", str(path))

@@ -8,6 +8,7 @@ from typing import BinaryIO, NamedTuple
 
 import msgspec
 
+from cacheproof.differential import files
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.recording.blocks import MAGIC, Block, BlockReader, Garbled
 from cacheproof.differential.recording.messages import SCHEMA, AnyMessage, Opened
@@ -183,6 +184,9 @@ def folder_or_file(where: str, *, waits: bool = False) -> Folder | Stream:
 
 def _open(path: Path) -> BinaryIO:
     try:
+        files.require_regular(path)  # a pipe would have whoever opens it wait for a writer
         return path.open("rb")
     except OSError as error:
-        raise InputError(f"{path}: {error.strerror}; expected a record that can be read") from None
+        raise InputError(
+            f"{path}: {error.strerror}; expected a record that can be read, or - for standard input"
+        ) from None

@@ -18,6 +18,7 @@ from typing import Any
 
 from PIL import Image
 
+from cacheproof.differential.targets.checkouts import HOSTED_MODULES
 from cacheproof.reference.releases import MODELLED
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -632,7 +633,10 @@ def _hosted(rng: Rng, folder: Path) -> list[str]:
 
 def _empty_checkout(rng: Rng, folder: Path) -> list[str]:
     tree = folder / "tree"
-    (tree / "vllm").mkdir(parents=True)
+    for module in HOSTED_MODULES:
+        file = tree.joinpath(*module.split(".")).with_suffix(".py")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
     (tree / "vllm/__init__.py").write_text(
         PLUG_INS[rng.choice(["raises", "ends", "exits", "closes"])]
     )
