@@ -59,10 +59,10 @@ def simulate(
     found = Simulation(
         release, requests, seed, row_bytes, {kind.name: kind.says for kind in kinds}, points
     )
+    verdict = ran.of_simulated(release, requests, points, len(settings) - len(points))
+    output.verdict(verdict)
     if html is not None:
-        write_file("--html", html, page(found))
-    left = len(settings) - len(points)
-    output.verdict(ran.of_simulated(release, requests, points, left))
+        write_file("--html", html, page(found, verdict.sentence))
     output.write_json(
         "simulate", {"setting": asdict(asked), **asdict(found), "interrupted": is_interrupted}
     )

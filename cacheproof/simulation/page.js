@@ -17,21 +17,30 @@ const MEASURES = [
   { title: "Peak memory, MiB", of: (one) => one.peak_bytes / 2 ** 20 },
 ];
 
+// How wide a chart is, and where the sizes stand on it: as there is room on the page.
+function layout() {
+  const room = document.documentElement.clientWidth - 2 * 20;
+  return found.axes.widths.find(({ width }) => width <= room) ?? found.axes.widths.at(-1);
+}
+
 // A line for each kind of traffic, over sizes on a scale of powers of two.
-function sizeChart({ title, of }) {
-  const [width, height, left, right, top, bottom] = [560, 220, 52, 20, 10, 22];
-  const sizes = [...new Set(found.points.map((one) => one.encoder_cache))].sort((a, b) => a - b);
-  const low = Math.log2(sizes[0]);
-  const span = Math.log2(sizes.at(-1)) - low || 1;
+function sizeChart({ title, of }, { width, ticks: named }) {
+  const { left, right } = found.axes;
+  const [height, top, bottom] = [220, 10, 36];
+  const places = new Map(named.map((tick) => [tick.size, tick.x]));
   const most = Math.max(...found.points.map(of)) || 1;
-  const x = (size) => left + ((Math.log2(size) - low) / span) * (width - left - right);
+  const x = (size) => places.get(size);
   const y = (value) => height - bottom - (value / most) * (height - top - bottom);
   const grid = ticks(most, 4).map((value) => svg("g", {},
     svg("line", { class: "grid", x1: left, x2: width - right, y1: y(value), y2: y(value) }),
     svg("text", { class: "axis", x: left - 6, y: y(value) + 4, "text-anchor": "end" },
       brief(value))));
-  const axis = sizes.map((size) => svg("text",
-    { class: "axis", x: x(size), y: height - 5, "text-anchor": "middle" }, brief(size)));
+  const axis = named.map((tick) => svg("g", {},
+    svg("line", { class: "grid", x1: tick.x, x2: tick.x, y1: y(0), y2: y(0) + 4 }),
+    svg("text", { class: "axis", x: tick.x, y: height - bottom + 16, "text-anchor": "middle" },
+      tick.label)));
+  const unit = svg("text", { class: "axis", x: (left + width - right) / 2, y: height - 3,
+    "text-anchor": "middle" }, "rows kept (1K is 1,024)");
   const lines = kinds.map((kind, which) => {
     const points = found.points.filter((one) => one.traffic === kind)
       .map((one) => [one.encoder_cache, of(one)]);
@@ -43,7 +52,7 @@ function sizeChart({ title, of }) {
     ];
   });
   return html("figure", {}, html("figcaption", {}, title),
-    picture(width, height, `${title}, against rows of the encoder cache`, grid, axis, lines));
+    picture(width, height, `${title}, against rows of the encoder cache`, grid, axis, unit, lines));
 }
 
 function megabytes(bytes) {
@@ -51,7 +60,8 @@ function megabytes(bytes) {
 }
 
 document.getElementById("head").append(
-  html("h1", {}, `What encoder cache sizes do, by the decisions of vLLM ${found.release}`),
+  html("h1", {}, `Which size of the encoder cache? By the decisions of vLLM ${found.release}`),
+  html("p", { class: "verdict good" }, found.answer),
   html("p", {}, `${counted(found.requests, "request")} of synthetic traffic in each run, ` +
     `seed ${found.seed}, ${counted(found.row_bytes, "byte")} a row.`),
   html("ul", { class: "legend" }, kinds.map((kind, which) => html("li", {},
@@ -59,7 +69,8 @@ document.getElementById("head").append(
 
 document.getElementById("charts").append(
   html("h2", { id: "charts-title" }, "Against the rows that are kept"),
-  html("div", { class: "charts" }, MEASURES.map(sizeChart)));
+  html("div", { class: "charts" },
+    found.points.length ? MEASURES.map((one) => sizeChart(one, layout())) : "Nothing was run."));
 
 const COLUMNS = ["run", ["hit rate", "number"], ["covered", "number"], ["hits", "number"],
   ["encodes", "number"], ["re-encodes", "number"], ["stalls: budget", "number"],

@@ -316,7 +316,7 @@ def test_the_page_draws_and_asks_for_nothing(tmp_path: Path, kinds: tuple[str, .
     ]
     found = Simulation("0.33.0", 20, 0, 8192, {kind: TRAFFICS[kind].says for kind in kinds}, points)
     with browsers.started() as browser, browsers.windows(browser, tmp_path) as opened:
-        shown = opened(page(found), 1300)
+        shown = opened(page(found, "8,192 rows are enough."), 1300)
         assert shown.said == []
         assert len(shown.asked) == 1
         assert shown.page.locator("figure svg").count() == 4
