@@ -12,12 +12,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("spec", "reference", "gpu_runner", "proofs", "differential")
+PAGES = {"docs/findings": "finding_pages"}
+"""Folders without code, and what they are called in the package."""
 
 
 def copy_sources(root: Path, destination: Path) -> None:
     """A clean copy to build from: a leftover of an earlier build could reach the wheel."""
     destination.mkdir()
-    for name in (*FOLDERS, "cacheproof", "pyproject.toml", "LICENSE", "README.md"):
+    for name in (*FOLDERS, "cacheproof", "docs", "pyproject.toml", "LICENSE", "README.md"):
         source = root / name
         if source.is_dir():
             shutil.copytree(
@@ -34,6 +36,7 @@ def package_files(root: Path) -> set[str]:
     """Every file that the package must bring, as paths below site-packages."""
     folders = {root / "cacheproof": "cacheproof"}
     folders |= {root / name: f"cacheproof/{name}" for name in FOLDERS}
+    folders |= {root / name: f"cacheproof/{called}" for name, called in PAGES.items()}
     return {
         f"{prefix}/{path.relative_to(folder).as_posix()}"
         for folder, prefix in folders.items()

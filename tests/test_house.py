@@ -20,7 +20,11 @@ def test_each_folder_is_linked_into_the_package_by_a_relative_link(folder: str) 
     assert (ROOT / "cacheproof" / folder).readlink() == Path("..") / folder
 
 
-@pytest.mark.parametrize("folder", FOLDERS)
+def test_the_findings_are_linked_into_the_package_by_a_relative_link() -> None:
+    assert (ROOT / "cacheproof" / "finding_pages").readlink() == Path("../docs/findings")
+
+
+@pytest.mark.parametrize("folder", [*FOLDERS, "finding_pages"])
 def test_git_keeps_each_link_as_a_link(folder: str) -> None:
     listed = subprocess.run(
         ["git", "ls-files", "--stage", f"cacheproof/{folder}"],

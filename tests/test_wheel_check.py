@@ -62,7 +62,12 @@ def test_every_file_of_a_linked_folder_is_expected_once(tmp_path: Path) -> None:
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "rules.toml").touch()
         (tmp_path / "cacheproof" / folder).symlink_to(Path("..") / folder)
+    for folder, called in wheel_check.PAGES.items():
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "page.md").touch()
+        (tmp_path / "cacheproof" / called).symlink_to(Path("..") / folder)
     assert wheel_check.package_files(tmp_path) == {
         "cacheproof/__init__.py",
         *(f"cacheproof/{folder}/rules.toml" for folder in wheel_check.FOLDERS),
+        *(f"cacheproof/{called}/page.md" for called in wheel_check.PAGES.values()),
     }

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from cacheproof.commands.completing import contract_ids, targets
+from cacheproof.commands.completing import contract_ids, targets, what_to_replay
 from cacheproof.commands.engines import RecordArgument
 from cacheproof.commands.helping import example
 from cacheproof.commands.options import (
@@ -23,16 +23,25 @@ from cacheproof.commands.options import (
 @example(
     "cacheproof replay repeated-item@0.28.0",
     "cacheproof replay found/same_step_ec_6.json --times 4",
-    "cacheproof replay trace.jsonl --target vllm@0.33.0",
+    "cacheproof replay uncomputed-hit@0.33.0 --times 2",
+    "cacheproof replay docs/findings/block-keys.md",
 )
 def replay(
-    file: WhatArgument,
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FINDING",
+            help="A finding (.json), a trace (.jsonl), FAULT@RELEASE (the newest finding of a "
+            "known fault, else a trace that shows it), or a page (.md): its Python is run.",
+            autocompletion=what_to_replay,
+        ),
+    ],
     target: Annotated[
         str | None,
         typer.Option(
             "--target",
             metavar="T",
-            help=f"Where to run it: {TARGET_HELP}. By default where it was found.",
+            help=f"Where to run it: {TARGET_HELP}. By default where it was found, or last seen.",
             autocompletion=targets,
         ),
     ] = None,
@@ -45,7 +54,7 @@ def replay(
     perfetto: PerfettoOption = None,
     json: JsonOption = None,
 ) -> None:
-    """Run a finding or a trace again, and say whether it ends the same every time."""
+    """Run a finding or a trace again, and tell what breaks, where, and what to do."""
     from cacheproof import replaying
     from cacheproof.console import Output
     from cacheproof.differential.search import known as known_faults
