@@ -1,7 +1,7 @@
 """The commands that run the reference itself: simulate, generate."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -18,6 +18,19 @@ SIZES = (2048, 8192, 32_768, 131_072, 524_288)
 """Rows of the encoder cache, where none are named."""
 BYTES_OF = {"float32": 4, "bfloat16": 2, "float16": 2, "float8": 1}
 MEDIA, ENGINE = "Media", "Sizes of the engine"
+PrefixCachingOption = Annotated[
+    bool,
+    typer.Option(
+        "--prefix-caching/--no-prefix-caching",
+        help="Reuse KV blocks of equal prompt prefixes, or not.",
+        rich_help_panel=ENGINE,
+    ),
+]
+
+
+def _size(text: str, metavar: str = "N", *, least: int = 1, most: int) -> Any:
+    """The option of one size of the engine."""
+    return typer.Option(min=least, max=most, metavar=metavar, help=text, rich_help_panel=ENGINE)
 
 
 @example(
@@ -41,63 +54,38 @@ def simulate(
     ] = 10_000,
     encoder_cache: Annotated[
         list[int] | None,
-        typer.Option(
-            min=1,
-            max=ROWS_MAX,
-            metavar="ROWS",
-            help="Size of the encoder cache, in rows (one embedding each); may be given several "
+        _size(
+            "Size of the encoder cache, in rows (one embedding each); may be given several "
             f"times. By default {len(SIZES)} sizes, {SIZES[0]} to {SIZES[-1]}.",
-            rich_help_panel=ENGINE,
+            "ROWS",
+            most=ROWS_MAX,
         ),
     ] = None,
     encoder_budget: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            max=ROWS_MAX,
-            metavar="ROWS",
-            help="Rows that one step may encode; by default as many as --tokens-per-step.",
-            rich_help_panel=ENGINE,
+        _size(
+            "Rows that one step may encode; by default as many as --tokens-per-step.",
+            "ROWS",
+            most=ROWS_MAX,
         ),
     ] = None,
     tokens_per_step: Annotated[
         int,
-        typer.Option(
-            min=1,
-            max=ROWS_MAX,
-            metavar="N",
-            help="Tokens that one step may schedule.",
-            rich_help_panel=ENGINE,
-        ),
+        _size("Tokens that one step may schedule.", most=ROWS_MAX),
     ] = 8192,
     requests_at_once: Annotated[
         int,
-        typer.Option(
-            min=1,
-            max=1 << 16,
-            metavar="N",
-            help="Requests that run at the same time.",
-            rich_help_panel=ENGINE,
-        ),
+        _size("Requests that run at the same time.", most=1 << 16),
     ] = 64,
     blocks: Annotated[
         int,
-        typer.Option(
-            min=2, max=1 << 24, metavar="N", help="Number of KV blocks.", rich_help_panel=ENGINE
-        ),
+        _size("Number of KV blocks.", least=2, most=1 << 24),
     ] = 16_384,
     block_size: Annotated[
         int,
-        typer.Option(
-            min=1, max=1 << 16, metavar="N", help="Tokens of a KV block.", rich_help_panel=ENGINE
-        ),
+        _size("Tokens of a KV block.", most=1 << 16),
     ] = 16,
-    prefix_caching: Annotated[
-        bool,
-        typer.Option(
-            help="Reuse KV blocks of equal prompt prefixes, or not.", rich_help_panel=ENGINE
-        ),
-    ] = True,
+    prefix_caching: PrefixCachingOption = True,
     whole_items: Annotated[
         bool,
         typer.Option(
@@ -212,72 +200,37 @@ def generate(
     ] = 16,
     tokens_per_step: Annotated[
         int,
-        typer.Option(
-            min=1,
-            max=COUNT_MAX,
-            metavar="N",
-            help="Tokens that one step may schedule.",
-            rich_help_panel=ENGINE,
-        ),
+        _size("Tokens that one step may schedule.", most=COUNT_MAX),
     ] = 64,
     requests_at_once: Annotated[
         int,
-        typer.Option(
-            min=1,
-            max=COUNT_MAX,
-            metavar="N",
-            help="Requests that run at the same time.",
-            rich_help_panel=ENGINE,
-        ),
+        _size("Requests that run at the same time.", most=COUNT_MAX),
     ] = 8,
     model_length: Annotated[
         int,
-        typer.Option(
-            min=2,
-            max=COUNT_MAX,
-            metavar="N",
-            help="Tokens of a prompt and its answer, at most.",
-            rich_help_panel=ENGINE,
-        ),
+        _size("Tokens of a prompt and its answer, at most.", least=2, most=COUNT_MAX),
     ] = 512,
     encoder_cache: Annotated[
         int,
-        typer.Option(
-            min=1,
-            max=COUNT_MAX,
-            metavar="ROWS",
-            help="Size of the encoder cache, in rows (one embedding each).",
-            rich_help_panel=ENGINE,
-        ),
+        _size("Size of the encoder cache, in rows (one embedding each).", "ROWS", most=COUNT_MAX),
     ] = 64,
     encoder_budget: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            max=COUNT_MAX,
-            metavar="ROWS",
-            help="Rows that one step may encode; by default as many as --encoder-cache.",
-            rich_help_panel=ENGINE,
+        _size(
+            "Rows that one step may encode; by default as many as --encoder-cache.",
+            "ROWS",
+            most=COUNT_MAX,
         ),
     ] = None,
     blocks: Annotated[
         int,
-        typer.Option(
-            min=2, max=COUNT_MAX, metavar="N", help="Number of KV blocks.", rich_help_panel=ENGINE
-        ),
+        _size("Number of KV blocks.", least=2, most=COUNT_MAX),
     ] = 256,
     block_size: Annotated[
         int,
-        typer.Option(
-            min=1, max=COUNT_MAX, metavar="N", help="Tokens of a KV block.", rich_help_panel=ENGINE
-        ),
+        _size("Tokens of a KV block.", most=COUNT_MAX),
     ] = 16,
-    prefix_caching: Annotated[
-        bool,
-        typer.Option(
-            help="Reuse KV blocks of equal prompt prefixes, or not.", rich_help_panel=ENGINE
-        ),
-    ] = True,
+    prefix_caching: PrefixCachingOption = True,
     json: JsonOption = None,
 ) -> None:
     """Generate text on a local model: the reference schedules, torch executes."""
