@@ -43,9 +43,9 @@ def summary(report: Report) -> str:
         *map(_row, report.results),
     ]
     told = [
-        f"- {_text(f'{result.target}: {one.sentence}')}"
+        f"- {_text(f'{result.target}: {rule.title}: {one.sentence}')}"
         for result in report.results
-        for _, one in result.problems()
+        for rule, one in result.problems()
         if _is_told(one)
     ]
     if report.trouble:
@@ -54,7 +54,7 @@ def summary(report: Report) -> str:
         rows += ["", *told[:ROWS_MAX]]
     if len(told) > ROWS_MAX:
         rows.append(f"- and {len(told) - ROWS_MAX} more")
-    return "\n".join((*rows, "", f"exit code {report.code}", "", ""))
+    return "\n".join((*rows, "", ""))
 
 
 def _row(result: Result) -> str:

@@ -26,6 +26,7 @@ from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.formats import github, junit, sarif, writing
 from cacheproof.formats.result import Case, Excuse, Problem, Report, Result, Suite, rule_of
 from cacheproof.formats.writing import Formats
+from cacheproof.verdicts.line import VerdictLine
 from tests.front.formats_read import complaints_about_junit, complaints_about_sarif
 
 SEARCH = "fuzz", "--depth", "manager", "--workers", "1", "--seeds"
@@ -344,10 +345,12 @@ def test_no_more_annotations_than_github_shows() -> None:
 
 def test_a_summary_has_a_row_for_each_target_and_tells_what_is_not_listed() -> None:
     many = [replace(BROKEN, sentence=f"break_{number}") for number in range(40)]
-    text = github.summary(Report("fuzz", (result_with(*many, LISTED),), code=1))
+    verdict = "path:fork shows 40 new faults."
+    text = github.summary(Report("fuzz", (result_with(*many, LISTED),), code=1, verdict=verdict))
+    assert text.startswith("### cacheproof fuzz\n\n**path:fork shows 40 new faults.**\n\n|")
     assert "| path:fork | 2 | 40 | 1 |  |\n" in text
-    assert "- path:fork: break\\_0\n" in text
-    assert text.endswith("- and 10 more\n\nexit code 1\n\n")
+    assert f"- path:fork: {EC_6.title}: break\\_0\n" in text
+    assert text.endswith("- and 10 more\n\n")
 
 
 def written_by(output: Output, *results: Result, by: BaseException | None = None) -> str:
@@ -425,6 +428,22 @@ def test_a_host_that_does_not_start_is_an_error_in_every_format(files: Formats) 
     names, invocation = read_back(files)
     assert names == ["cacheproof fuzz"]
     assert (invocation["exitCode"], invocation["executionSuccessful"]) == (3, False)
+
+
+def test_every_format_has_the_verdict(files: Formats, tmp_path: Path) -> None:
+    said = "path:fork shows nothing new: 4 traces; no rule broke."
+    with Output(None, command="fuzz", formats=files) as output:
+        output.found(result_with())
+        output.verdict(VerdictLine(said))
+    _, invocation = read_back(files)
+    assert invocation["toolExecutionNotifications"] == [
+        {"level": "note", "message": {"text": said}}
+    ]
+    assert files.junit is not None
+    (whole,) = [
+        one for one in ET.parse(files.junit).getroot() if one.get("name", "").endswith("whole")
+    ]
+    assert whole.findtext("system-out") == said
 
 
 def test_a_command_that_is_refused_writes_nothing(files: Formats) -> None:
