@@ -32,7 +32,7 @@ LINE_SECONDS = 10.0
 SOON_SECONDS = 2.0
 """Until the first of another phase."""
 LOOK_SECONDS = 0.5
-DATA_SECONDS = 2.0
+DATA_SECONDS = 5.0
 """Work of less says nothing of how long the rest takes."""
 
 
@@ -59,7 +59,8 @@ class Phase:
         """One line."""
         parts = []
         if self.share is not None:
-            parts.append(f"{min(self.share, 0.99):.0%} done")
+            percent = min(99, int(self.share * 100))
+            parts.append(f"{percent}% done" if percent else "less than 1% done")
         if self.left is not None:
             parts.append(f"about {duration(max(1.0, self.left))} left")
         if now - self.began >= 1:

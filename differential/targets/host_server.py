@@ -96,8 +96,11 @@ class HostServer:
         return HostServer, (self.control, self.scratch)
 
     def begin(self, log: IO[bytes], scratch: str, buffer: int, seconds: float) -> ForkedHost | None:
-        """A new host whose files go to `scratch`; None where the server does not serve one within
-        `seconds`."""
+        """A new host whose files go to `scratch`; None where the server serves none.
+
+        Raises:
+            TimeoutError: it has not answered within `seconds`.
+        """
         given, stdin = os.pipe()
         stdout, results = os.pipe()
         message = msgspec.json.encode({"do": "begin", "folder": os.getcwd(), "scratch": scratch})
@@ -111,11 +114,14 @@ class HostServer:
             os.close(given)
             os.close(results)
         host = ForkedHost(self, 0, os.fdopen(stdin, "wb", buffer), os.fdopen(stdout, "rb", buffer))
-        if select.select([stdout], [], [], seconds)[0]:
+        is_answered = bool(select.select([stdout], [], [], seconds)[0])
+        if is_answered:
             host.pid = int(host.stdout.readline() or 0)
         if not host.pid:
             host.stdin.close()
             host.stdout.close()
+            if not is_answered:
+                raise TimeoutError
             return None
         self.hosts += 1
         return host

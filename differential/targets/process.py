@@ -31,7 +31,8 @@ from cacheproof.differential.traces.records import ExplorerStep, TraceResult
 from cacheproof.differential.traces.trace import AnyEvent, Header, Trace
 
 HOST_FOLDER = Path(__file__).parent / "host"
-START_SECONDS = 300.0
+START_SECONDS = 600.0
+"""A release is imported in four seconds, on a machine with much else to do in some minutes."""
 BATCH_SECONDS = 300.0
 DEPTHS_OF_A_RELEASE = frozenset(name for name, depth in DEPTHS.items() if not depth.is_executed)
 """Its Python alone executes nothing."""
@@ -300,7 +301,16 @@ class HostTarget:
         if self._server is None or not os.path.isdir(self._server.scratch):
             return None
         self._make_scratch(self._server.scratch)
-        host = self._server.begin(self._log, self._scratch.name, PIPE_BYTES, self._start_seconds)
+        seconds = self._start_seconds
+        try:
+            host = self._server.begin(self._log, self._scratch.name, PIPE_BYTES, seconds)
+        except TimeoutError:  # it still imports: to begin anew would take as long again
+            self._server = None
+            self._log.close()
+            self._scratch.cleanup()
+            raise HarnessError(
+                f"host of {self.name} has not started within {seconds:.0f} s"
+            ) from None
         if host is None:
             self._server = None
             self._scratch.cleanup()

@@ -96,6 +96,13 @@ def test_nothing_is_all_done_before_it_ends(piped: Piped) -> None:
     assert line == "searching: 99% done, about 1 s left, 2 s so far"
 
 
+def test_little_is_not_said_to_be_nothing(piped: Piped) -> None:
+    with piped.live.phase("serving"):
+        piped.live.show("58 of 300,000", 58 / 300_000)
+        (line,) = piped.after(3)
+    assert line == "serving: less than 1% done, 2 s so far; 58 of 300,000"
+
+
 def test_a_phase_takes_the_place_of_the_one_that_it_is_in(piped: Piped) -> None:
     with piped.live.phase("reviewing"):
         piped.live.show("12 traces", 0.5)
@@ -233,7 +240,7 @@ def told_while(place: Workplace, piped: Piped) -> list[str]:
 
 def is_told(lines: Sequence[str]) -> bool:
     """Whether they say which tasks run, and which share is done."""
-    return "0 of 3 jobs have ended; now: -1" in lines[0] and "17% done" in lines[0]
+    return "0 of 3 jobs have ended; now: -1" in lines[0] and "16% done" in lines[0]
 
 
 def test_tasks_that_run_are_named_with_the_share_that_is_done(piped: Piped) -> None:

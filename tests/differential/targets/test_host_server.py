@@ -163,3 +163,27 @@ def test_a_host_is_started_anew_where_its_server_has_made_room(target: HostTarge
     assert not Path(gone.scratch).exists()
     assert target.run(TRACES[:1]) == answers
     assert target._server is not gone
+
+
+SLEEPS = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+ENDS = [sys.executable, "-c", ""]
+
+
+def begun(command: list[str], seconds: float, tmp_path: Path) -> host_server.ForkedHost | None:
+    """What becomes of a host that a server of that command is asked for."""
+    server = host_server.HostServer.start(command, [], os.environ)
+    with closing(server), (tmp_path / "log").open("wb") as log:
+        return server.begin(log, str(tmp_path), 1 << 16, seconds)
+
+
+def test_a_server_that_still_imports_is_not_begun_anew(tmp_path: Path) -> None:
+    with pytest.raises(TimeoutError):
+        begun(SLEEPS, 0, tmp_path)
+    assert begun(ENDS, 60, tmp_path) is None
+
+
+def test_a_target_says_that_its_host_has_not_started_in_time() -> None:
+    slow = HostTarget("it", None, SLEEPS[:1], os.environ, is_forked=True, start_seconds=0)
+    slow._interpreter = SLEEPS
+    with closing(slow), pytest.raises(HarnessError, match="it has not started within 0 s"):
+        assert slow.hello
