@@ -125,6 +125,6 @@ def showing(fault: Fault) -> Iterator[str]:
     if fault.search:
         yield f"cacheproof fuzz --target vllm@{within(fault.seen)[-1]} {fault.search}"
     if fault.command:
-        yield fault.command
+        yield fault.command_on(within(fault.seen)[-1])
     for name in fault.told_by:
         yield f"cacheproof explain {name}"

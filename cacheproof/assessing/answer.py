@@ -209,7 +209,7 @@ def _run_again(fault: Fault, release: str) -> Iterator[Shown]:
         options = f"vllm@{release} {fault.search}"
         yield Shown(Kind.SEARCHED, fault.name, f"cacheproof fuzz --target {options}")
     if fault.command:
-        yield Shown(Kind.REPLAYED, fault.name, fault.command)
+        yield Shown(Kind.REPLAYED, fault.name, fault.command_on(release))
     yield from replayed
 
 

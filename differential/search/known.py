@@ -86,8 +86,8 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     its stead.
 
     What shows it: `traces` of docs/findings, `engines` (a trace of an engine -> its releases),
-    `search` (options of `cacheproof fuzz`), or another `command`. `breaks` are the contracts of a
-    fault without faces.
+    `search` (options of `cacheproof fuzz`), or another `command`, in which {release} stands for a
+    release. `breaks` are the contracts of a fault without faces.
     """
 
     name: Annotated[str, msgspec.Meta(pattern=NAME)]
@@ -112,6 +112,10 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     engines: dict[str, str] = {}
     search: str = ""
     command: str = ""
+
+    def command_on(self, release: str) -> str:
+        """The other command that shows it, on a release."""
+        return self.command.replace("{release}", release)
 
     @property
     def contracts(self) -> tuple[str, ...]:
