@@ -35,6 +35,11 @@ WHO_NEEDS = "EC-6a (Who needs a resident entry holds it)"
             "again.",
         ),
         (
+            replace(NEW, faces=12),
+            f"vllm@0.33.0 shows 1 new fault (12 other faces), which breaks {WHO_NEEDS}: {WORK}; 2 "
+            "known faults met again.",
+        ),
+        (
             DIFFERS,
             "vllm@0.33.0 decides otherwise than the reference in 3 ways, without a new fault: "
             f"{WORK}; no known fault was met.",

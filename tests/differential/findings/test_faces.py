@@ -31,6 +31,7 @@ from cacheproof.differential.targets.known_texts import Reading
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
 from cacheproof.differential.traces.records import CallRecord, Delta, StepRecord, TraceResult
+from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.releases import NEWEST
 from cacheproof.reference.semantics import Semantics
 
@@ -189,6 +190,44 @@ def test_of_several_definitions_those_that_the_wrong_step_called_decided(
     )
     assert step_of(reread([FREE, CAN], [*before, []])).functions == (CAN,)
     assert not step_of(reread([FREE, CAN], [[]] * (wrong + 1))).changed
+
+
+def test_what_the_reference_breaks_as_well_does_not_come_of_a_difference() -> None:
+    """A target that differs from the reference in one thing and breaks a contract in another."""
+    broken = _a_finding()
+    counting = ReferenceTarget(FAULTY, name="it", release=NEWEST)
+    for reference, differs in ((MENDED, True), (FAULTY, False)):
+        beside = ReferenceTarget(reference, name="reference", release=NEWEST)
+        found = found_in(counting, broken.trace, "EC-6a", beside, times=1, elsewhere=counting)
+        assert found is not None
+        assert found.first_wrong is not None
+        assert bool(found.first_wrong.parts) == differs
+    differing = Miscounting(FAULTY, name="it", release=NEWEST)
+    both = ReferenceTarget(FAULTY, name="reference", release=NEWEST)
+    seen = examine(broken.trace, differing.run([broken.trace])[0], differing, both)
+    assert seen.difference is not None
+    found = found_in(
+        differing, broken.trace, "EC-6a", both, times=1, batches=1, elsewhere=differing
+    )
+    assert found is not None
+    assert found.first_wrong is not None
+    assert (found.first_wrong.parts, found.first_wrong.broken[0][0]) == ((), "EC-6a")
+
+
+class Miscounting(ReferenceTarget):
+    """A target that answers its first call otherwise, which breaks nothing."""
+
+    def run(self, traces: Sequence[Trace], fault: str | None = None) -> list[TraceResult]:
+        return [
+            msgspec.structs.replace(
+                result, records=[_otherwise(result.records[0]), *result.records[1:]]
+            )
+            for result in super().run(traces, fault)
+        ]
+
+
+def _otherwise(record: StepRecord) -> StepRecord:
+    return record._replace(outcome={"other": True})
 
 
 def test_parts_of_a_difference_name_what_the_others_follow_from_first() -> None:

@@ -42,8 +42,9 @@ def campaign() -> Campaign:
 @pytest.fixture(scope="module")
 def finding(campaign: Campaign) -> Finding:
     broken = next(one for one in campaign.breaks if one.contract == "EC-1")
-    found = found_in(Faulty(), broken.trace, "EC-1", times=2)
+    found = found_in(Faulty(), broken.trace, "EC-1", ReferenceTarget(), times=2)
     assert found is not None
+    assert found.first_wrong is not None
     return found
 
 
@@ -80,6 +81,21 @@ def test_a_difference_from_the_model_exits_with_4_and_is_not_unlisted(finding: F
 def test_an_unlisted_finding_outranks_a_difference_from_the_model(finding: Finding) -> None:
     parted = msgspec.structs.replace(finding, contract=LOCKSTEP, harm=MODEL_DIFFERENCE)
     assert Verdict(quiet(), [parted, finding]).exit_code == UNLISTED
+
+
+def test_a_face_of_another_finding_counts_for_the_exit_code_as_if_it_stood_alone(
+    finding: Finding,
+) -> None:
+    """And a listed fault is no face, and has none."""
+    harmless = msgspec.structs.replace(finding, harm="efficiency")
+    other = msgspec.structs.replace(finding, contract="EC-2")
+    verdict = Verdict(quiet(), [harmless, other])
+    (cause,) = verdict.causes
+    assert (cause.head, cause.faces) == (other, (harmless,))
+    assert verdict.exit_code == UNLISTED
+    listed = Verdict(quiet(), [finding.annotated(None, "listed", "a-fault"), other])
+    assert [cause.findings for cause in listed.causes] == [(other,)]
+    assert listed.exit_code == UNLISTED
 
 
 def test_a_difference_from_the_model_outranks_what_is_void(finding: Finding) -> None:
