@@ -5,6 +5,9 @@ from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
 
+from cacheproof.differential.findings.finding_file import load
+from cacheproof.differential.traces.trace import Trace
+
 FOLDER = resources.files("cacheproof") / "finding_pages"
 WHERE = "docs/findings/"
 _HEADING = re.compile(r"^(#+) (.*)$", re.MULTILINE)
@@ -21,6 +24,12 @@ def file_of(path: Path) -> Path:
     brought = Path(str(FOLDER / path.name))
     is_ours = str(path).startswith(WHERE) and brought.is_file()
     return brought if is_ours and not path.exists() else path
+
+
+def is_brought(file: Path, trace: Trace) -> bool:
+    """Whether a trace is the one of docs/findings that is called so: others may be called alike."""
+    brought = Path(str(FOLDER / file.name))
+    return brought.is_file() and load(brought) == trace
 
 
 def paragraphs_of(place: str) -> list[str]:

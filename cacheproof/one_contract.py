@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 from pathlib import Path
 
+from cacheproof.assessing import kept
 from cacheproof.console import Output
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.judges.rules import rules_for
@@ -13,6 +14,7 @@ from cacheproof.differential.search.canary import canaries
 from cacheproof.differential.search.known import Fault
 from cacheproof.explaining import Part, print_parts, rows_part, text_part
 from cacheproof.fault_facts import listed_by_name, showing
+from cacheproof.reference.releases import NEWEST
 from cacheproof.spec.registry import Contract, contracts
 from cacheproof.verdicts.line import VerdictLine, counted, names
 
@@ -44,12 +46,14 @@ def show_contract(output: Output, name: str) -> None:
     """
     rule = contract_called(name)
     faults = [one for one in listed_by_name().values() if rule.id in one.contracts]
-    facts, searched, commands = dict(_facts(rule)), _searched(rule), list(_commands(rule, faults))
+    facts, searched, proved = dict(_facts(rule)), _searched(rule), _proved(rule)
+    commands = list(_commands(rule, faults))
     print_parts(
         output,
         rows_part(f"{rule.id}: {rule.title}", list(facts.items())),
         text_part("the rule", f"{_signature(rule)}\n{rule.expression.text}"),
         rows_part("how a search checks it", list(searched.items())),
+        rows_part(f"what is proved of it in vLLM {NEWEST}", list(proved.items())),
         rows_part("known faults that break it", [(one.name, _told(one)) for one in faults]),
         Part("see more", commands),
     )
@@ -62,6 +66,7 @@ def show_contract(output: Output, name: str) -> None:
             "facts": facts,
             "predicate": rule.expression.text,
             "searched": searched,
+            "proved": proved,
             "faults": {one.name: _told(one) for one in faults},
             "commands": commands,
         },
@@ -101,6 +106,15 @@ def _searched(rule: Contract) -> dict[str, str]:
     }
     told = {f"{depth} lanes": names(of_depth) for depth, of_depth in lanes.items()}
     return told | ({"planted faults": names(sorted(planted))} if planted else {})
+
+
+def _proved(rule: Contract) -> dict[str, str]:
+    """What was proved or refuted of it, by what it was proved of; as docs/evidence-releases.md."""
+    return {
+        proof.subject: ", ".join(filter(None, (str(proof.outcome), proof.scope)))
+        for proof in kept.proofs(NEWEST)
+        if rule.id in proof.contracts
+    }
 
 
 def _signature(rule: Contract) -> str:

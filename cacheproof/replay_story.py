@@ -23,6 +23,8 @@ from cacheproof.differential.targets.base import Target
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.explaining import Part, print_parts, rows_part
 from cacheproof.fault_facts import fault_rows, listed_by_name, newest_showing
+from cacheproof.fault_pages import is_brought
+from cacheproof.reference.releases import within
 from cacheproof.verdicts.line import VerdictLine, names
 from cacheproof.verdicts.replayed import Broken, Replayed, of_replay
 
@@ -127,6 +129,8 @@ def _of_file(file: Path, what: Finding | Trace, faults: dict[str, Fault]) -> Fau
     """The listed fault that a finding says it is, or that a trace of docs/findings shows."""
     if isinstance(what, Finding):
         return faults.get(what.fault or "")
+    if not is_brought(file, what):
+        return None
     showing = [one for one in faults.values() if file.stem in (*one.traces, *one.engines)]
     return min(showing, key=lambda one: one.name != file.stem, default=None)
 
@@ -146,11 +150,15 @@ def _weight(found: Finding) -> tuple[bool, int, int]:
 def _annotated(
     found: Finding, target: Target, known: Sequence[KnownFault], of_file: Fault | None
 ) -> Finding:
-    """The finding with what is listed of it: of several faults that it may be, the one that its
-    file shows, else the first of the list."""
+    """The finding with what is listed of it: the fault that its file shows, where that was seen on
+    this release; of several others that it may be the first of the list."""
     faults = covering_anywhere(
         known, found.trace, found.contract, found.release, found.kind, target.projects
     )
+    if of_file is not None and _shows(found, of_file, known):
+        face = next((one for one in of_file.face if one.contract == found.contract), None)
+        note = of_file.title if face is None else face.note
+        return found.annotated(None if face is None else face.thread, note, of_file.name)
     if not faults:
         return found
     its_own = (one for one in faults if of_file is not None and _is_told(one, of_file))
@@ -159,6 +167,13 @@ def _annotated(
     name = of_file.name if of_file is not None and _is_told(fault, of_file) else fault.name
     told = found.annotated(fault.thread, fault.note, name)
     return told.told_akin(f"may be {names(others)} as well, in another lane" if others else "")
+
+
+def _shows(found: Finding, fault: Fault, known: Sequence[KnownFault]) -> bool:
+    """Whether a break of a trace that shows a fault is that fault: on this release it was seen."""
+    is_known = not fault.face or any(one.name == fault.name for one in known)
+    is_there = found.release in within(fault.seen)
+    return is_known and is_there and found.contract in fault.contracts
 
 
 def _is_told(face: KnownFault, fault: Fault) -> bool:

@@ -72,8 +72,13 @@ def test_a_contract_is_told_with_its_lanes_and_the_faults_that_break_it(run: Any
     assert "stands in spec/encoder_cache.py, line " in text
     assert "manager lanes encoder cache and reused media ids" in text
     assert "planted faults evicts_what_is_held" in text
+    assert "EncoderCacheManager holds, unbounded; any caller" in text
     assert "repeated-item An item that a request shows twice" in text
     assert "phantom-entry" not in text
+
+
+def test_a_contract_that_nobody_proves_does_not_say_that_it_is_proved(run: Any) -> None:
+    assert "what is proved of it" not in told(run, "contracts", "SC-9")
 
 
 def test_a_contract_that_no_known_fault_breaks_says_so(run: Any) -> None:

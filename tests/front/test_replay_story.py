@@ -24,6 +24,7 @@ from cacheproof.differential.traces.scheduler import Schedule
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.differential.traces.trace_file import dump
 from cacheproof.fault_facts import listed_by_name, newest_having, newest_showing, trace_showing
+from cacheproof.fault_pages import is_brought
 from cacheproof.replay_story import Story, print_story, story_of
 
 FINDINGS = Path(__file__).resolve().parents[2] / "docs" / "findings"
@@ -70,7 +71,7 @@ def test_a_story_names_the_first_wrong_event_and_the_known_fault(
     assert "A step reads of a KV block only what was computed" in text
     assert "8 scheduled, in blocks 2 1 4, resumed" in text
     assert "uncomputed-hit: A prefix hit on KV that nobody computed" in text
-    assert "avoid by  --scheduling-policy fcfs" in text
+    assert "avoid by --scheduling-policy fcfs" in " ".join(text.split())
     assert told.verdict.sentence.endswith("It is the known fault uncomputed-hit.")
 
 
@@ -100,6 +101,22 @@ def test_a_fault_that_a_trace_shows_comes_before_others_that_it_breaks_on_the_wa
         ("WM-1", "phantom-entry"),
     ]
     assert "broken as well\n  CP-4 at event 9: " in screen(told, capsys)
+
+
+def test_a_break_is_the_fault_that_its_trace_is_known_to_show_on_a_release() -> None:
+    assert story("zero-prompt", OLDER).found[0].fault == "zero-embedding"
+    mine = trace_of("zero-prompt")
+    with closing(resolve(OLDER, report=print)) as target:
+        runs = findings_of.replay(mine, target, 2, None, target)
+        told = story_of(Path("mine.jsonl"), mine, target, runs, KNOWN)
+    assert told.found[0].fault == "grown-block"  # the list covers that contract with it alone
+
+
+def test_another_trace_that_is_called_alike_is_not_taken_for_it() -> None:
+    trace = trace_of("salt-adapter")
+    assert is_brought(Path("salt-adapter.jsonl"), trace)
+    assert not is_brought(Path("zero-prompt.jsonl"), trace)
+    assert not is_brought(Path("mine.jsonl"), trace)
 
 
 def test_safety_comes_before_efficiency() -> None:
