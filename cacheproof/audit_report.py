@@ -56,7 +56,7 @@ class AuditReport:
         self._conclude(answered)
         engines = [json_of(one, self._where) for one in answered]
         self._output.write_json("audit", {"engines": engines})
-        return UNLISTED if UNLISTED in codes else max(codes)
+        return UNLISTED if UNLISTED in codes else max(codes, default=VOID)
 
     def answered(self, audit_of: Audit) -> list[Answered]:
         """What is to be said of each engine: those that died first, then those that did harm."""
@@ -67,6 +67,15 @@ class AuditReport:
 
     def _conclude(self, answered: Sequence[Answered]) -> None:
         """The sentence with which the report begins and ends, and what to do next."""
+        if not answered:
+            self._output.verdict(
+                VerdictLine(
+                    f"Nothing was judged of {self._where}: none of its records is there from its "
+                    "beginning.",
+                    "record the engine anew, from its start; docs/recording.md says how",
+                )
+            )
+            return
         first = answered[0]
         more = f" ({len(answered) - 1} more below)" if len(answered) > 1 else ""
         step, command = first.next_step(self._where)

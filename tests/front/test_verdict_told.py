@@ -1,10 +1,18 @@
 """What the other commands conclude: for each exit code a sentence of its own, in words."""
 
+import io
+from contextlib import redirect_stdout
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from cacheproof.audit_listing import Listing
+from cacheproof.audit_report import AuditReport
+from cacheproof.console import Output
 from cacheproof.differential.search.bisection import Answer, Bisection
+from cacheproof.differential.search.verdict import VOID
 from cacheproof.simulation.figures import Figures
 from cacheproof.simulation.result import point
 from cacheproof.verdicts import compared, places, ran
@@ -191,3 +199,12 @@ def test_what_is_kept_is_told_with_what_can_be_done_with_it() -> None:
     assert "All 3 installed" in places.of_texts(36, 12, 3, []).sentence
     assert places.of_merged("a", 9, 2, "r").sentence.startswith("a holds 9 shards, of which 2 ")
     assert "nothing of it was checked" in places.of_installed(["vllm@1"]).sentence
+
+
+def test_an_audit_of_records_without_a_beginning_judged_nothing() -> None:
+    records = SimpleNamespace(auditors={}, unbegun=["engine-1"], without_scheduler=[])
+    said = io.StringIO()
+    with redirect_stdout(said), Output(None) as output:
+        code = AuditReport(output, Listing((), {}), "records").end(cast("Any", records))
+    assert code == VOID
+    assert said.getvalue().startswith("Nothing was judged of records: ")
