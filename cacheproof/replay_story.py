@@ -28,7 +28,7 @@ from cacheproof.reference.releases import within
 from cacheproof.verdicts.line import VerdictLine, names
 from cacheproof.verdicts.replayed import Broken, Replayed, of_replay
 
-EVENTS_SHOWN = 40
+EVENTS_SHOWN = 24
 
 
 @dataclass(frozen=True)
