@@ -53,6 +53,8 @@ SHRINK_SECONDS = 15.0
 """After the seconds of a search are up, for what is not small yet."""
 ERRORS_MAX = 10
 """Of hosts: a search that has met so many is void, and would wait for more of them."""
+WEIGHTS = {"Search": 1.0, "Plant": 2.0, "WriteDown": 30.0, "WriteDown as it is": 5.0}
+"""How long a seed, a planted fault and a break take beside one another, about."""
 _Due = tuple[Job, object]
 """A job, and what its outcome is about: the number of a part, or a break."""
 
@@ -94,7 +96,7 @@ class CampaignRun:
     def __post_init__(self) -> None:
         self._began = time.monotonic()
         self._ready = math.inf
-        self._reckoning = Reckoning(self._began)
+        self._reckoning = Reckoning(self._began, WEIGHTS)
         self._notes: list[_Note] = []
         self._told = 0
         self._errors_told = 0

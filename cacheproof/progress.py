@@ -8,7 +8,7 @@ of its own: so a command that waits for one slow thing says so as well.
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
@@ -187,9 +187,12 @@ class _Line(ProgressColumn):
 @dataclass
 class Reckoning:
     """How much of a work is left, by how long its jobs have taken until now: those of a kind take
-    about as long as each other, so many seconds a unit. `began` is a moment of the clock."""
+    about as long as each other, so many seconds a unit. `began` is a moment of the clock. `weights`
+    say how long a unit of a kind takes beside those of others: until one has ended, that is all
+    that is known of it."""
 
     began: float
+    weights: Mapping[str, float] = field(default_factory=dict)
     planned: Counter[str] = field(default_factory=Counter)
     units: Counter[str] = field(default_factory=Counter)
     seconds: dict[str, float] = field(default_factory=dict)
@@ -200,14 +203,20 @@ class Reckoning:
         self.seconds[kind] = self.seconds.get(kind, 0.0) + seconds
 
     def of_one(self, kind: str) -> float | None:
-        """Seconds that a unit of the kind takes; None where none has ended."""
-        return self.seconds[kind] / self.units[kind] if self.units[kind] else None
+        """Seconds that a unit of the kind takes; None where nothing is known of it."""
+        if self.units[kind]:
+            return self.seconds[kind] / self.units[kind]
+        weighed = sum(self.weights.get(one, 0.0) * count for one, count in self.units.items())
+        if not weighed or kind not in self.weights:
+            return None
+        known = sum(self.seconds[one] for one in self.units if one in self.weights)
+        return self.weights[kind] * known / weighed
 
     def told(
         self, now: float, workers: int, at_least: float = 0.0
     ) -> tuple[float | None, float | None]:
         """The share that is done, and the seconds that the rest takes so many workers, or
-        `at_least`. Nothing while a kind is planned of which none has ended."""
+        `at_least`. Nothing while a kind is planned of which nothing is known."""
         left = 0.0
         for kind, planned in self.planned.items():
             due = max(0, planned - self.units[kind])

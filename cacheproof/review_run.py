@@ -43,6 +43,8 @@ KEPT_AT_ONCE = 20
 CANARIES_AT_ONCE = 8
 AHEAD = 2
 """Jobs that a worker is given beside the one that it does."""
+WEIGHTS = {"RunSeeds": 1.0, "RunKept": 1.0, "PlantInHead": 2.0}
+"""How long a seed, a kept trace and a planted fault take beside one another, about."""
 LOST = "a worker process ended before its work was done: was it killed, or out of memory?"
 
 
@@ -107,7 +109,7 @@ class ReviewRun:
         beside: list[PairJob] = [*of_kept, *showing]
         jobs = itertools.chain(beside, _in_turns(searches(), iter(plants)))
         until = None if seconds is None else begun + seconds
-        reckoning = Reckoning(begun)
+        reckoning = Reckoning(begun, WEIGHTS)
         reckoning.planned["RunKept"] = len(named)
         reckoning.planned["PlantInHead"] = sum(len(one.canaries) for one in plants)
         reckoning.planned["RunSeeds"] = sum(len(one.seeds) for one in showing)

@@ -174,10 +174,20 @@ def test_more_work_makes_the_rest_longer() -> None:
     assert more.told(now=10.0, workers=2)[1] == 25.0
 
 
-def test_a_kind_of_which_nothing_has_ended_leaves_the_rest_unknown() -> None:
+def test_a_kind_of_which_nothing_is_known_leaves_the_rest_unknown() -> None:
     unknown = reckoning()
     unknown.planned["WriteDown"] += 1
     assert unknown.told(now=10.0, workers=2) == (None, None)
+
+
+def test_a_kind_of_which_none_has_ended_is_reckoned_by_its_weight() -> None:
+    found = Reckoning(began=0.0, weights={"Search": 1.0, "WriteDown": 30.0})
+    found.planned.update(Search=100, WriteDown=1)
+    assert found.told(now=10.0, workers=1) == (None, None)
+    found.took("Search", 50, 10.0)
+    assert found.told(now=10.0, workers=1)[1] == 16.0  # 10 s of search, and 30 seeds' time
+    found.took("WriteDown", 1, 2.0)
+    assert found.told(now=12.0, workers=1)[1] == 10.0
 
 
 def test_a_search_that_ends_by_the_clock_takes_at_least_so_long() -> None:
