@@ -6,7 +6,7 @@ const [chart, canvas, tip] = ["chart", "canvas", "tip"].map(byId);
 const pen = canvas.getContext("2d");
 const RULER = 30, HEADING = 24, ROW = 22, TALL = 46, PAD = 3, FLAG_MAX = 220;
 const NEAR = 20, NEAR_PRINTED = 100, STATES = 24, LEGIBLE = 24, WIDEST = 96, ROWS_MAX = 24;
-const GUTTERS = { narrow: 104, wide: 168 }, NARROW = 600, ALIKE_MIN = 4;
+const GUTTERS = { narrow: 104, wide: 168 }, NARROW = 600, ALIKE_MIN = 4, ALIKE_MAX = 400;
 const PRINTED = { width: 900, height: 960, legible: 14 };
 const FONT = "12px system-ui, 'DejaVu Sans', sans-serif";
 const MARKS = {
@@ -167,7 +167,8 @@ function lanesInView() {
   const right = left + width / scale;
   const isSeen = (lane) => lane.to > left && lane.from < right;
   const lanes = groups.flatMap(({ top, named, others, packs }) => {
-    const seen = alike(others.filter(isSeen), left, right);
+    const inView = others.filter(isSeen);
+    const seen = inView.length > ALIKE_MAX ? inView : alike(inView, left, right);
     const rest = seen.length > ROWS_MAX ? packs.filter(isSeen) : seen;
     return [...top, ...named.filter(isSeen), ...rest];
   });
