@@ -14,6 +14,7 @@ import typer
 import yaml
 
 from cacheproof.cli import app
+from cacheproof.differential.depths import DEPTHS
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = (ROOT / "docs" / "how-to-ci.md").read_text()
@@ -21,6 +22,7 @@ ACTION: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text())
 STEPS: dict[str, dict[str, Any]] = {
     step.get("name") or step["uses"].partition("@")[0]: step for step in ACTION["runs"]["steps"]
 }
+HOOKS: list[dict[str, Any]] = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
 COMMAND = re.compile(r"^(?:\S*/)?cacheproof ((?:fuzz|review) .*)$", re.MULTILINE)
 
 
@@ -68,22 +70,32 @@ def test_the_page_gives_the_action_inputs_that_it_has() -> None:
     assert sorted(named) == sorted(ACTION["inputs"])
 
 
-def test_the_page_names_the_hook_that_there_is() -> None:
-    (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
+def test_the_page_names_the_hooks_that_there_are() -> None:
     (of_page,) = workflows()[1]["repos"]
-    assert of_page["hooks"] == [{"id": hook["id"]}]
-    program, *words = shlex.split(hook["entry"])
-    assert program == "cacheproof"
-    parse([*words, *hook["args"]])
+    assert [one["id"] for one in of_page["hooks"]] == [one["id"] for one in HOOKS]
     (others,) = re.findall(r"`args: (\[.*\])`", PAGE)
-    parse([*words, *yaml.safe_load(others)])
-    for file, searched in (
-        ("vllm/v1/core/sched/scheduler.py", True),
-        ("vllm/multimodal/hasher.py", True),
-        ("vllm/v1/worker/gpu_model_runner.py", False),
-        ("tests/v1/core/test_scheduler.py", False),
-    ):
-        assert bool(re.search(hook["files"], file)) is searched
+    for hook in HOOKS:
+        program, *words = shlex.split(hook["entry"])
+        assert program == "cacheproof"
+        parse([*words, *hook["args"]])
+        parse([*words, *yaml.safe_load(others)])
+        assert hook["args"][1] in DEPTHS
+
+
+@pytest.mark.parametrize(
+    ("file", "depths"),
+    [
+        ("vllm/v1/core/encoder_cache_manager.py", ["manager"]),
+        ("vllm/v1/core/sched/scheduler.py", ["scheduler"]),
+        ("vllm/v1/core/block_pool.py", ["kv_cache"]),
+        ("vllm/v1/core/kv_cache_utils.py", ["kv_cache", "block_hash"]),
+        ("vllm/multimodal/hasher.py", ["media_hash"]),
+        ("vllm/v1/worker/gpu_model_runner.py", []),
+        ("tests/v1/core/test_kv_cache_utils.py", []),
+    ],
+)
+def test_a_commit_is_searched_at_the_depths_of_its_files(file: str, depths: list[str]) -> None:
+    assert [one["args"][1] for one in HOOKS if re.search(one["files"], file)] == depths
 
 
 def unknown(action: dict[str, Any]) -> set[str]:
