@@ -11,18 +11,19 @@ def findings_folder() -> Path:
     return Cache.locate().root / "findings"
 
 
-def folder_of(findings: Path | None) -> Path:
-    """The folder for findings, made now: a search must not end in finding that it cannot be.
+def folder_of(given: Path | None, option: str = "--findings") -> Path:
+    """The folder that an option or argument gives, by default that of findings, made now: a search
+    must not end in finding that it cannot be.
 
     Raises:
         InputError: it cannot be made.
     """
-    folder = findings or findings_folder()
+    folder = given or findings_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(
-            f"--findings {folder}: cannot be made: {error.strerror}; expected a folder that can "
+            f"{option} {folder}: cannot be made: {error.strerror}; expected a folder that can "
             "be written"
         ) from None
     return folder

@@ -59,10 +59,19 @@ def replay(
         drawings.require_none(what_text)
         return page_code.replay_page(output, file_of(Path(what_text)), target_text)
     file, what, its_own = load_what(what_text, folder)
+    is_given = target_text is not None
     target_text = target_text or its_own or _newest_showing(file)
     trace = _trace_of(what)
     drawings.require_timeline(trace, str(file))
-    _require_depth(named(target_text), trace, file)
+    try:
+        target_named = named(target_text)
+    except InputError as error:
+        raise (
+            error
+            if is_given
+            else InputError(f"{file}: its target is none here: {error}; give another with --target")
+        ) from None
+    _require_depth(target_named, trace, file)
     target = resolve(target_text, report=output.say)
     _require_runs(target, trace, file)
     with closing(target), _reference_for(target) as reference:

@@ -117,7 +117,7 @@ def http(
     assert numbers is not None
     models = [_model(name) for name in kinds]
     if records is not None:
-        folder_of(records)
+        folder_of(records, "--records")
     faults = known_faults.load(known)
     version = _engine(target)
     release = releases.install(version, report=output.say, kind=releases.ENGINE)

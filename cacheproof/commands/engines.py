@@ -61,7 +61,7 @@ def record(
     program = shutil.which(command[0])
     if program is None:
         raise InputError(f"{command[0]}: not found; expected a command, e.g. vllm serve MODEL")
-    folder_of(folder)
+    folder_of(folder, "DIR")
     record = f"cacheproof audit {shlex.quote(str(folder))}"
     print(f"recording {command[0]} into {folder}; when it has run: {record}", file=sys.stderr)
     sys.stderr.flush()

@@ -70,8 +70,15 @@ def tree_of(directory: Path) -> Path:
     Raises:
         InputError: the folder is no vLLM checkout, or not a whole one.
     """
-    tree = directory.expanduser().absolute()
-    if not (tree / "vllm" / "__init__.py").is_file():
+    try:
+        tree = directory.expanduser().absolute()
+        is_package = (tree / "vllm" / "__init__.py").is_file()
+    except (OSError, RuntimeError) as error:  # a name that is too long, a user that is none
+        why = error.strerror if isinstance(error, OSError) else error
+        raise InputError(
+            f"path:{str(directory)[:60]}: {why}; expected the folder of a vLLM checkout"
+        ) from None
+    if not is_package:
         inner = tree.name == "vllm" and (tree / "__init__.py").is_file()
         hint = f"; did you mean its parent, {tree.parent}?" if inner else ""
         raise InputError(

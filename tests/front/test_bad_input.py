@@ -63,6 +63,12 @@ def trace(tmp_path: Path) -> Path:
         (("fuzz", "--target", "reference@0.9.0"), "the reference models 0.10.2 and later"),
         (("fuzz", "--target", "path:/no/such/folder"), "/no/such/folder is no vLLM checkout"),
         (("fuzz", "--target", "path:/tmp/[/bold]"), "/tmp/[/bold] is no vLLM checkout"),
+        (
+            ("fuzz", "--target", f"path:{'a' * 5000}"),
+            "name too long; expected the folder of a vLLM",
+        ),
+        (("fuzz", "--target", "path:~no-such-user"), "expected the folder of a vLLM checkout"),
+        (("record", "/dev/null", "--", "true"), "DIR /dev/null: cannot be made"),
         ((*FUZZ, "--seeds", "5"), "expected A:B with A < B"),
         ((*FUZZ, "--seeds", "5:5"), "expected A:B with A < B"),
         ((*FUZZ, "--seeds", "a:b"), "expected A:B with A < B"),
