@@ -69,7 +69,9 @@ class Job(Sizes):
         if _DEVICE.fullmatch(self.device) is None:
             raise BadJob(f"device {self.device!r}; expected cpu or cuda")
         kind_of(self.model)
-        for _, media in self.prompts:
+        for number, (text, media) in enumerate(self.prompts, start=1):
+            if not text.strip():
+                raise BadJob(f"prompt {number} has no tokens; expected a text or a mark")
             for modality, file in media:
                 _LOOKS[modality](file)
 

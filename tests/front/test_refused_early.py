@@ -213,6 +213,7 @@ def test_what_is_wrong_is_refused_before_anything_is_fetched(
         (("fuzz", "--target", "vllm@0.9.2", "--depth", "manager"), "expected depth media_hash"),
         (("fuzz", "--target", "engine@0.32.0", "--depth", "manager"), "vllm@VERSION runs it"),
         (("fuzz", "--target", "lmcache@0.5.6", "--depth", "manager"), "only vllm has it"),
+        (("generate", "--prompt", "w1", "--prompt", " "), "prompt 2 has no tokens"),
         (("fuzz", "--target", "no.such.module:Class"), "no module no.such.module in "),
         (("prove", "--target", "no.such.module:Class"), "no module no.such.module in "),
         (("explore", "--target", "lmcache@0.5.6"), "expected depth encoder_connector"),
