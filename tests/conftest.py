@@ -2,6 +2,7 @@
 `--seconds S` no further one after so long. And hosts of releases for all tests."""
 
 import re
+import signal
 import threading
 import time
 from collections import Counter
@@ -42,6 +43,9 @@ BEGAN = pytest.StashKey[float]()
 def pytest_configure(config: pytest.Config) -> None:
     which_slice(config)
     config.stash[BEGAN] = time.monotonic()
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # a shell's background jobs are started so, and no test of Ctrl-C could be right there
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)

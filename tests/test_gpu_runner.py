@@ -40,6 +40,7 @@ def passes(release: Release, *tests: Path) -> None:
     assert "skipped" not in ran.stdout
 
 
+@pytest.mark.full
 def test_what_needs_no_model_passes_its_tests_with_the_libraries_of_a_release() -> None:
     files = [TESTS / f"test_{name}.py" for name in WITHOUT_MODELS]
     passes(releases.install("0.33.0", report=print), *files)

@@ -74,6 +74,7 @@ def test_a_page_that_counts_fewer_is_seen() -> None:
     assert miscounted("all 35\nreleases from 0.10.2\nto 0.32.0.") == ["35", "0.32.0"]
 
 
+@pytest.mark.full
 def test_no_default_and_no_list_names_it_elsewhere() -> None:
     files = [
         path.relative_to(ROOT).as_posix()

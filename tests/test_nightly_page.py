@@ -163,6 +163,7 @@ def records(place: Place) -> dict[str, dict[str, Any]]:
     return {one["identity"]: one for one in map(json.loads, lines)}
 
 
+@pytest.mark.full
 def test_the_second_night_has_fresh_seeds_and_checkouts_and_goes_on_from_the_register(
     place: Place,
 ) -> None:
@@ -191,6 +192,7 @@ def test_the_second_night_has_fresh_seeds_and_checkouts_and_goes_on_from_the_reg
     assert "mended: " in (second / "report.txt").read_text()
 
 
+@pytest.mark.full
 def test_while_a_night_runs_no_other_begins(place: Place) -> None:
     with (place.folder / "night.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -200,6 +202,7 @@ def test_while_a_night_runs_no_other_begins(place: Place) -> None:
     assert "still runs" not in place.night()[1]
 
 
+@pytest.mark.full
 def test_what_a_killed_night_found_is_kept_by_the_next(place: Place) -> None:
     place.plan('"reference@0.28.0"', 'lanes = ["encoder cache"]\nuntil = 100000')
     started = place.started()
@@ -219,6 +222,7 @@ def test_what_a_killed_night_found_is_kept_by_the_next(place: Place) -> None:
     assert records(place)
 
 
+@pytest.mark.full
 def test_a_night_that_cannot_begin_says_why_and_ends_with_2(place: Place) -> None:
     place.plan('"nobody"')
     assert place.night()[0] == 2
@@ -227,6 +231,7 @@ def test_a_night_that_cannot_begin_says_why_and_ends_with_2(place: Place) -> Non
     assert "key targets: target 'nobody': expected" in line
 
 
+@pytest.mark.full
 def test_without_its_origin_a_checkout_is_searched_as_it_is(place: Place) -> None:
     shutil.rmtree(place.origins / "fork")
     code, out = place.night()
@@ -235,6 +240,7 @@ def test_without_its_origin_a_checkout_is_searched_as_it_is(place: Place) -> Non
     assert "vllm: not brought" not in out
 
 
+@pytest.mark.full
 def test_nights_of_the_last_month_are_kept_and_older_ones_are_not(place: Place) -> None:
     for days in (20, 40):
         old = place.folder / "nights" / f"{days}-days-ago"
@@ -320,6 +326,7 @@ def test_systemctl_enables_the_timer(place: Place) -> None:
     assert (folder / "timers.target.wants" / line).is_symlink()
 
 
+@pytest.mark.full
 def test_cron_mails_nothing_and_runs_the_night(place: Place) -> None:
     (line,) = re.findall(r"^((?:[\d*]+ ){5}.*)$", PAGE, re.MULTILINE)
     *_, command = line.split(" ", 5)

@@ -9,6 +9,7 @@ from benchmarks.documented_commands import PAGES, commands, rewritten, runner, s
 README, *OTHERS = PAGES
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "page", [README, *(pytest.param(one, marks=pytest.mark.full) for one in OTHERS)]
 )

@@ -36,6 +36,7 @@ def test_a_clock_that_is_up_makes_no_difference_clean(script):
     assert not script.checked(changed, target(NEWEST), "manager", 0, 10**9, seconds=0).is_clean
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("depth", "flag"),
     [
@@ -52,6 +53,7 @@ def test_what_decides_otherwise_is_counted_and_told(script, depth, flag):
     assert any("lockstep" in sentence for sentence in outcome.unlisted)
 
 
+@pytest.mark.full
 def test_a_break_that_no_entry_lists_is_told_by_itself(script):
     broken = target(NEWEST.without("encoder_cache.holds_until_last_occurrence"))
     outcome = script.checked(broken, None, "manager", 0, 2_000)

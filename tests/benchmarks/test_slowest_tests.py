@@ -31,6 +31,7 @@ def test_ends_it():
 pytest_plugins = ["pytester"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("workers", ["0", "1"])
 def test_what_processes_take_counts_where_it_is_taken(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, workers: str

@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
 
 
+@pytest.mark.full
 def test_the_page_has_the_rooms_the_arrows_and_the_floors_that_there_are(script):
     rooms, arrows = script.rooms_of(ROOT), script.arrows_of(ROOT)
     now = len(rooms), len(arrows), max(script.floors(arrows, room) for room in rooms)

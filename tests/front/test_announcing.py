@@ -111,6 +111,7 @@ def test_a_changed_function_and_a_new_field_are_named_before_the_search(
     assert ran.code == 0  # the media hash is as it was
 
 
+@pytest.mark.full
 def test_where_a_fork_parts_from_the_reference_is_a_difference_from_the_model(
     fuzz: Any, change: Change, tmp_path: Path
 ) -> None:
@@ -152,6 +153,7 @@ def test_the_same_differences_of_a_release_that_reads_as_modelled_are_findings(
     assert run("fuzz", "--target", f"path:{fork}", *SEARCH, *findings).code == 1
 
 
+@pytest.mark.full
 def test_the_main_job_tells_an_installed_release_whose_text_was_changed(
     run: Any, fork: Path, change: Change, newest: Release, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,12 +168,14 @@ def test_the_main_job_tells_an_installed_release_whose_text_was_changed(
     assert said == told["announced"] == [announced]
 
 
+@pytest.mark.full
 def test_a_release_that_is_not_modelled_is_told_by_its_number(newest: Release, fork: Path) -> None:
     reading = reading_of(replace(newest, version="0.99.0", tree=fork))
     assert reading is not None
     assert reading.announcement("it")[0] == "it: vLLM 0.99.0 is not a release that is modelled"
 
 
+@pytest.mark.full
 def test_the_listed_faults_of_a_fork_go_by_its_number_else_by_the_nearest_release(
     fork: Path,
 ) -> None:
@@ -198,6 +202,7 @@ def test_a_fork_that_is_no_python_is_the_users_error(run: Any, fork: Path, chang
     assert refusal.endswith("expected Python that can be read")
 
 
+@pytest.mark.full
 def test_the_reference_of_a_release_that_is_not_modelled_says_whose_semantics_it_has(
     run_process: Any, tmp_path: Path
 ) -> None:

@@ -76,6 +76,7 @@ def test_a_gap_is_named_and_voids(run: Run, driven: tuple[Driven, Driven], tmp_p
     assert "missing: 8 records are missing" in ran.out
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("part", range(4))
 def test_no_change_of_a_record_ends_in_a_traceback(
     run: Run, driven: tuple[Driven, Driven], tmp_path: Path, part: int
@@ -97,6 +98,7 @@ def test_no_change_of_a_record_ends_in_a_traceback(
     assert codes & {1, 3}
 
 
+@pytest.mark.full
 def test_a_break_in_a_record_becomes_a_finding_that_replays(
     run: Run, recorded: list[Driven], tmp_path: Path
 ) -> None:
@@ -112,6 +114,7 @@ def test_a_break_in_a_record_becomes_a_finding_that_replays(
     assert "SC-9" in again.out
 
 
+@pytest.mark.full
 def test_a_break_of_the_kv_cache_is_told_and_is_nothing_to_minimise(
     run: Run, tmp_path: Path
 ) -> None:

@@ -74,6 +74,7 @@ def values(text: str) -> dict[str, float]:
     return found
 
 
+@pytest.mark.full
 def test_a_followed_audit_serves_what_it_says(start: Start, unended: Path, driven: Driven) -> None:
     account = driven.audited().account
     found = values(scraped(served(start, unended, account.judged_steps)))
@@ -181,6 +182,7 @@ def test_the_dashboard_is_one_of_grafana_s() -> None:
         assert len(set(references)) == len(references) > 0
 
 
+@pytest.mark.full
 def test_a_followed_audit_waits_for_its_folder(
     start: Start, driven: Driven, tmp_path: Path
 ) -> None:

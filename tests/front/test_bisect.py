@@ -38,6 +38,7 @@ def small(run: Run, tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("modelled")
 def test_a_finding_is_asked_of_every_release(run: Run, small: Path) -> None:
     ran = run("bisect", small)
@@ -47,6 +48,7 @@ def test_a_finding_is_asked_of_every_release(run: Run, small: Path) -> None:
     assert "mended by 0." in ran.out
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("modelled")
 def test_a_contract_that_holds_everywhere_is_said_to(run: Run, small: Path) -> None:
     ran = run("bisect", small, "--contract", "EC-9", "--json", "-")
@@ -100,6 +102,7 @@ def test_a_register_remembers_and_says_what_is_mended(run: Run, tmp_path: Path) 
     assert ("EC-6a", "mended") in statuses
 
 
+@pytest.mark.full
 def test_a_trace_of_the_register_is_met_without_its_seed(run: Run, tmp_path: Path) -> None:
     register = tmp_path / "register.jsonl"
     fuzz(run, "0.28.0", tmp_path, register)

@@ -251,7 +251,7 @@ def test_a_board_has_the_digest_of_the_report(run: Callable, tmp_path: Path) -> 
     with closing(board_stores.small(tmp_path / "store")) as store:
         facts = dict(board(store).facts)
     ran = run("campaign", "report", "--store", tmp_path / "store")
-    assert ran.out.splitlines()[-1] == f"digest {facts['digest']}"
+    assert f"digest {facts['digest']}" in ran.out.splitlines()
 
 
 def test_a_page_that_cannot_be_written_is_refused(run: Callable, tmp_path: Path) -> None:

@@ -70,6 +70,7 @@ def has_drawn(opened: Opened) -> bool:
     }
 
 
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("width", [WIDE, NARROW])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("which", ["empty", "small", "many"])
@@ -120,6 +121,7 @@ def test_what_was_never_met_and_what_stopped_growing_is_said(show: Show, small: 
     assert "2 of 2 lanes" not in opened.text("#coverage")
 
 
+@pytest.mark.full
 def test_each_chart_has_words_and_a_table(show: Show, small: Board) -> None:
     opened = show(small)
     charts = opened.page.locator("svg[role=img]")
@@ -130,6 +132,7 @@ def test_each_chart_has_words_and_a_table(show: Show, small: Board) -> None:
         assert opened.page.locator(f"#{section} table").count() > 0
 
 
+@pytest.mark.full
 def test_arrow_keys_read_a_chart_out(show: Show, small: Board) -> None:
     opened = show(small)
     chart = opened.page.locator(".chart").first
@@ -160,6 +163,7 @@ def test_what_is_unfolded_stays_so_when_the_window_changes(show: Show, small: Bo
     assert focused == f"lane 0 {LANES[0]} summary"
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("name", browsers.HOSTILE)
 def test_names_are_text_and_nothing_else(show: Show, tmp_path: Path, name: str) -> None:
     with closing(made(tmp_path / "store", [name], known="")) as store:

@@ -219,6 +219,7 @@ def line_of(started: "subprocess.Popen[str]") -> str:
     return started.stderr.readline()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("options", [(), ("--host", "0.0.0.0", "--expose")])
 def test_the_command_says_where_it_is_and_ends_with_ctrl_c(
     start: Callable[..., "subprocess.Popen[str]"], where: Path, options: tuple[str, ...]
@@ -237,6 +238,7 @@ def test_the_command_says_where_it_is_and_ends_with_ctrl_c(
     assert (started.returncode, out, err) == (0, "", "ended\n")
 
 
+@pytest.mark.full
 @needs_browser
 def test_a_page_shows_what_comes_and_says_what_is_gone(serve, tmp_path: Path) -> None:
     with closing(made(tmp_path / "store")) as store, browsers.started() as browser:

@@ -101,6 +101,7 @@ def test_a_campaign_that_is_killed_several_times_comes_to_the_same_digest(
     assert bool(files[0]) == (target != "reference")
 
 
+@pytest.mark.full
 def test_the_findings_that_a_campaign_writes_down_replay(
     run, plan: Path, tmp_path: Path, two_releases: tuple[str, str]
 ) -> None:
@@ -121,6 +122,7 @@ def test_a_store_that_has_a_campaign_takes_no_other(run, plan: Path, tmp_path: P
     assert "holds a campaign already" in ran.refusal
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("made_by", "words"),
     [
@@ -196,6 +198,7 @@ def test_without_its_libraries_the_extra_is_named(run, monkeypatch: pytest.Monke
     assert "-m pip install 'psycopg[binary]>=3.2' 'sqlalchemy>=" in ran.refusal
 
 
+@pytest.mark.full
 def test_stores_are_merged_by_the_command(run, plan: Path, tmp_path: Path) -> None:
     for name in ("one", "other"):
         run("campaign", "start", plan, "--store", tmp_path / name, *ONE_WORKER)
@@ -228,6 +231,7 @@ def statuses(register: Path) -> dict[str, str]:
     return {one["identity"]: one["status"] for one in lines}
 
 
+@pytest.mark.full
 def test_a_register_goes_from_campaign_to_campaign(run, plan: Path, kept, tmp_path: Path) -> None:
     assert set(statuses(kept).values()) == {"listed"}
     ran = run("campaign", "start", plan, "--store", tmp_path / "second", *ONE_WORKER,
@@ -242,6 +246,7 @@ def test_a_register_goes_from_campaign_to_campaign(run, plan: Path, kept, tmp_pa
     assert report["seen"][mended["identity"]]["last"]["target"] == "reference@0.28.0"
 
 
+@pytest.mark.full
 def test_a_report_that_is_written_again_changes_neither_register_nor_digest(
     run, kept: Path, tmp_path: Path
 ) -> None:
@@ -253,6 +258,7 @@ def test_a_report_that_is_written_again_changes_neither_register_nor_digest(
     assert digest_of(run, tmp_path / "first") == digest
 
 
+@pytest.mark.full
 def test_what_is_listed_and_was_not_made_small_is_told_without_an_identity(
     run, plan: Path, tmp_path: Path
 ) -> None:
@@ -271,6 +277,7 @@ def test_a_register_that_is_none_is_refused(run, plan: Path, tmp_path: Path, com
     assert not (tmp_path / "store").exists()
 
 
+@pytest.mark.full
 def test_a_report_is_written_for_pipelines_with_the_exit_code_of_a_search(
     run, plan: Path, tmp_path: Path, nothing_known: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

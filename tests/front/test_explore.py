@@ -44,6 +44,7 @@ def test_a_release_without_a_manager(run: Run) -> None:
     assert refusal == "target vllm@0.8.5: no manager to explore; expected a later release"
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("decoders_only")
 def test_the_reference_holds_and_what_cannot_fail_is_named(run: Run, tmp_path: Path) -> None:
     ran = run("explore", "--target", "reference", "--json", tmp_path / "out.json")
@@ -98,6 +99,7 @@ def test_an_exploration_that_could_not_have_failed_is_void(
     assert "red twin that nothing refutes within these scopes: newest-evicted-first" in ran.out
 
 
+@pytest.mark.full
 def test_the_table_of_the_reference_is_explored_beside_its_managers(
     run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -484,6 +484,7 @@ def test_a_file_that_cannot_be_written_is_refused_at_the_start(
 # commands
 
 
+@pytest.mark.full
 def test_a_search_writes_what_it_found(run: Any, tmp_path: Path, nothing_known: Path) -> None:
     where = "--findings", tmp_path / "found", "--target", "reference@0.28.0"
     seen = []
@@ -506,6 +507,7 @@ def test_a_search_writes_what_it_found(run: Any, tmp_path: Path, nothing_known: 
     assert broken == [name for name, outcome in outcomes[0].items() if outcome]
 
 
+@pytest.mark.full
 def test_a_listed_fault_keeps_its_identity_from_seed_to_seed(run: Any, tmp_path: Path) -> None:
     seen = []
     for seeds in ("0:2", "2:4"):
@@ -519,6 +521,7 @@ def test_a_listed_fault_keeps_its_identity_from_seed_to_seed(run: Any, tmp_path:
     assert {seen[0][one] for one in shared} == {*seen[0].values()} & {*seen[1].values()}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "words"), [("Deaf", "planted against EC-1 "), ("Broken", "harness")]
 )
@@ -566,9 +569,10 @@ def test_a_proof_writes_what_is_proved(
     assert run("prove", *asked).code == 3
     names, invocation = read_back(files)
     assert names == ["reference whole"]
-    assert invocation["toolExecutionNotifications"][0]["message"]["text"] == (
-        "void: nothing was proved"
-    )
+    assert [one["message"]["text"] for one in invocation["toolExecutionNotifications"]] == [
+        "These proofs of reference do not suffice: nothing was proved.",
+        "void: nothing was proved",
+    ]
 
 
 def test_an_interrupted_proof_writes_what_was_proved_until_then(
@@ -584,5 +588,6 @@ def test_an_interrupted_proof_writes_what_was_proved_until_then(
     _, invocation = read_back(files)
     assert invocation["exitCode"] == 130
     assert [one["message"]["text"] for one in invocation["toolExecutionNotifications"]] == [
-        "interrupted: this is what was found until then"
+        "The proofs of reference were interrupted: nothing was proved; 8 texts were not proved.",
+        "interrupted: this is what was found until then",
     ]

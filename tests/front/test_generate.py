@@ -259,6 +259,7 @@ def odd(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.sample(11)
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -290,6 +291,7 @@ def test_nothing_is_installed_before_all_arguments_were_looked_at(
     assert not (odd / "home").exists()
 
 
+@pytest.mark.full
 def test_a_small_file_stands_for_no_more_than_there_is_room_for(tmp_path: Path) -> None:
     first, *rest = (Image.new("RGB", (9, 9), (number, 0, 0)) for number in range(3))
     first.save(tmp_path / "film.gif", save_all=True, append_images=rest)
@@ -310,6 +312,7 @@ def test_a_small_file_stands_for_no_more_than_there_is_room_for(tmp_path: Path) 
     assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 3 << 20
 
 
+@pytest.mark.full
 def test_a_model_that_lies_is_refused_in_a_line_and_runs_nothing(tmp_path: Path) -> None:
     (model := tmp_path / "model").mkdir()
     config = {"model_type": "llava", "auto_map": {"AutoProcessor": "evil.Processor"}}

@@ -48,6 +48,7 @@ def faulty(name: str) -> Any:
     return lambda cache_size: FAULTY[name].factory(cache_size, IDEAL)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_reference_breaks_nothing_and_every_rare_state_of_its_lane_is_met(kind: Kind) -> None:
     reach = Reachability()
@@ -61,6 +62,7 @@ def test_the_reference_breaks_nothing_and_every_rare_state_of_its_lane_is_met(ki
     assert reach.never(LANES[LANE_OF[kind]].rare) == []
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("resized", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_drawn_is_what_an_engine_does(kind: Kind, resized: bool) -> None:
@@ -94,6 +96,7 @@ def test_every_faulty_manager_is_found(name: str) -> None:
         look()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("name", "most"), [("first-occurrence-releases", 7), ("evicts-held-when-short", 8)]
 )

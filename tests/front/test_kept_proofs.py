@@ -159,9 +159,8 @@ def test_a_second_run_tells_what_the_first_one_proved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("CACHEPROOF_HOME", str(tmp_path / "home"))
-    work = proof_jobs.Job(
-        1, partial(proof_jobs._prove_lemmas, 0), (proof_jobs.Piece(digest_of("lemmas", "0")),)
-    )
+    pieces = (proof_jobs.Piece(digest_of("lemmas", "0")),)
+    work = proof_jobs.Job("lemmas", 1, partial(proof_jobs._prove_lemmas, 0), pieces)
     monkeypatch.setattr(proving, "jobs_for", lambda wanted, seed: iter([work]))
 
     def run(name: str, *, fresh: bool = False) -> dict[str, object]:

@@ -79,7 +79,7 @@ def test_a_text_that_writes_otherwise_is_noticed(
     assert explore(text.replace(before, after)).against
 
 
-@pytest.mark.sample(2)
+@pytest.mark.full
 @pytest.mark.parametrize("fault", ["hashes_growth_otherwise", "forgets_items"])
 def test_a_release_whose_keys_are_others_disagrees(release: Target, fault: str) -> None:
     faulty = with_fault(release, fault)
@@ -92,6 +92,7 @@ def test_a_release_whose_digests_are_others_disagrees(release: Target, fault: st
     assert with_fault(release, fault).of_frames(text_of(media_hash_of_vllm)).against
 
 
+@pytest.mark.full
 def test_a_run_that_agrees_with_everything_makes_no_row_green(
     own: OwnRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,12 +101,14 @@ def test_a_run_that_agrees_with_everything_makes_no_row_green(
     assert set(held(prove_keys_of(RELEASE, 0, own)).values()) == {Outcome.ALONE}
 
 
+@pytest.mark.full
 def test_a_release_that_is_not_run_leaves_its_rows_alone() -> None:
     rows = held(prove_keys_of(RELEASE))
     assert len(rows) == 2
     assert set(rows.values()) == {Outcome.ALONE}
 
 
+@pytest.mark.full
 def test_a_host_that_breaks_is_no_disagreement(release: Target) -> None:
     with pytest.raises(HarnessError):
         prove_keys_of(RELEASE, 0, with_fault(release, "no such fault"))

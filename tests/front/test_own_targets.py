@@ -234,6 +234,7 @@ def test_the_real_scheduler_breaks_nothing_with_the_reference_manager_but_what_i
     assert all(one["known_note"] for one in report["findings"])
 
 
+@pytest.mark.full
 def test_a_manager_built_on_the_reference_is_found_in_the_current_folder(
     target_of_mine: Any,
 ) -> None:
@@ -303,6 +304,7 @@ def test_a_class_that_is_not_there_is_the_users_error(run: Any, name: str, words
     assert "expected MODULE:CLASS" in line
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -27,6 +27,7 @@ def everything_on_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("nothing_on_path")
 def test_a_lane_is_left_out_with_a_reason(run, tmp_path: Path) -> None:
     ran = run(*ARGUMENTS, "--findings", tmp_path / "findings")

@@ -242,6 +242,7 @@ def test_what_is_no_release_is_refused(suite) -> None:
     ]
 
 
+@pytest.mark.full
 def test_counts_of_parallel_workers_are_added_up(suite) -> None:
     tests = SHARED.replace("def test_", "@pytest.mark.parametrize('n', range(4))\ndef test_")
     tests = tests.replace("test_shared()", "test_shared(n)")

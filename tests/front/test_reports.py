@@ -34,6 +34,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "findings"
 
 
+@pytest.mark.full
 def test_the_reference_holds_and_every_lane_that_it_runs_is_named(run: Any, folder: Path) -> None:
     ran = run(*REFERENCE, "--findings", folder, "--verbose")
     assert ran.code == 0
@@ -60,6 +61,7 @@ def test_the_reference_under_a_releases_semantics_has_the_releases_faults(
     assert "known    not listed" in unlisted.out
 
 
+@pytest.mark.full
 def test_one_fault_is_shown_whole_once(run: Any, folder: Path, nothing_known: Path) -> None:
     """Its other faces are a line each, unless all is asked for; each has its file, and its place in
     the JSON."""
@@ -100,7 +102,8 @@ def test_a_listed_fault_is_replayed_by_its_name(run: Any, folder: Path) -> None:
     assert named.code == 1
 
 
-@pytest.mark.parametrize("is_listed", [True, pytest.param(False, marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("is_listed", [True, False])
 def test_results_do_not_depend_on_the_number_of_workers(
     run: Any, tmp_path: Path, nothing_known: Path, is_listed: bool
 ) -> None:
@@ -123,6 +126,7 @@ def test_results_do_not_depend_on_the_number_of_workers(
     assert one == many
 
 
+@pytest.mark.full
 def test_listed_faults_are_made_small_where_that_is_asked_for(run: Any, folder: Path) -> None:
     search = "fuzz", "--target", "reference@0.28.0", "--depth", "manager", "--seeds", "0:1"
     sizes = []
@@ -220,11 +224,13 @@ def test_the_contract_table_as_json(run: Any) -> None:
     assert {"EC-1", "EC-6a", "ED-3", "WM-4"} <= ids
 
 
+@pytest.mark.full
 def test_the_gallery_prints_its_page(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kill_matrix, "VARIANTS", kill_matrix.VARIANTS[:3])
     assert run("gallery").out == kill_matrix.kill_matrix().to_markdown()
 
 
+@pytest.mark.full
 def test_the_gallery_as_json(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kill_matrix, "VARIANTS", kill_matrix.VARIANTS[:20])
     ran = run("gallery", "--json", "-")
@@ -241,6 +247,7 @@ def test_releases_that_are_there_as_json(run: Any, two_releases: tuple[str, str]
     assert {"0.28.0", "0.33.0"} <= there
 
 
+@pytest.mark.full
 def test_json_in_a_file_leaves_the_report_on_the_screen(
     run: Any, tmp_path: Path, folder: Path
 ) -> None:
@@ -250,6 +257,7 @@ def test_json_in_a_file_leaves_the_report_on_the_screen(
     assert document(path.read_text(), "fuzz")["target"] == "reference"
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("name", "words"),
     [

@@ -54,6 +54,7 @@ def test_a_target_beside_itself_decides_alike(run: Callable[..., Any]) -> None:
     assert "None was seen." in ended.out
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("base", "head", "brings"), [(NEW, OLD, {"EC-6", "EC-6a"}), (NEW, NEW, set())]
 )
@@ -78,6 +79,7 @@ def reviewed(run: Callable[..., Any], base: str, head: str, folder: Path) -> tup
     return ended, read(file)
 
 
+@pytest.mark.full
 def test_what_a_change_mends_is_named_with_the_decision_that_it_changes(
     run: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -104,6 +106,7 @@ def test_what_a_change_brings_fails_with_its_smallest_trace(
     assert len(repeated["trace"]["events"]) <= 7
 
 
+@pytest.mark.full
 def test_nothing_of_it_hangs_on_the_number_of_workers(run: Callable[..., Any]) -> None:
     one = run("review", "--base", OLD, "--head", NEW, *FEW)
     two = run("review", "--base", OLD, "--head", NEW, *FEW[:-1], "2")
@@ -117,6 +120,7 @@ def test_the_page_says_what_was_not_looked_at(run: Callable[..., Any]) -> None:
     assert "Proofs: <code>reference" in told
 
 
+@pytest.mark.full
 def test_a_review_that_ends_by_the_clock_says_so_and_still_plants(
     run: Callable[..., Any], tmp_path: Path
 ) -> None:

@@ -263,6 +263,7 @@ def test_claims_that_a_release_keeps_can_stop_all_requests(
     assert after.requests == 40
 
 
+@pytest.mark.full
 def test_the_command_says_the_same_twice_and_raises_budgets(run: Any, tmp_path: Path) -> None:
     told = []
     for name in "ab":
@@ -293,7 +294,7 @@ def test_the_command_says_the_same_twice_and_raises_budgets(run: Any, tmp_path: 
         (("--traffic", "mail"), "--traffic mail: expected one of chat, documents, video"),
         (("--dtype", "int4"), "--dtype int4: expected one of float32"),
         (("--release", "0.9.0"), "--release 0.9.0: not modelled; expected one of 0.10.2 to"),
-        (("--release", "x"), "--release x: not modelled"),
+        (("--release", "x"), "'x' is no vLLM version; expected numbers such as 0.33.0"),
         (("--blocks", "20"), "takes up to 231 KV blocks"),
         (("--encoder-cache", "0"), "--encoder-cache"),
         (("--html", "/nowhere/a.html"), "--html /nowhere/a.html: cannot be written"),
@@ -306,6 +307,7 @@ def test_what_cannot_be_simulated_is_said_in_one_line(
     assert said in run("simulate", *words).refusal
 
 
+@pytest.mark.sample(2)
 @pytest.mark.skipif(not browsers.is_there(), reason=browsers.REASON)
 @pytest.mark.parametrize("kinds", [("chat",), tuple(TRAFFICS)])
 def test_the_page_draws_and_asks_for_nothing(tmp_path: Path, kinds: tuple[str, ...]) -> None:

@@ -58,6 +58,7 @@ def host_of(command: "subprocess.Popen[str]") -> int:
     raise AssertionError("it ended before it started a host")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("arguments", [(), ("--json", "-")])
 def test_a_reader_that_leaves_is_no_finding(arguments: tuple[str, ...]) -> None:
     reading, writing = os.pipe()
@@ -72,6 +73,7 @@ def test_a_reader_that_leaves_is_no_finding(arguments: tuple[str, ...]) -> None:
     assert (ended.returncode, ended.stderr) == (2, b"")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
 @pytest.mark.parametrize("arguments", [(), ("--json", "-")])
 def test_a_full_disk_is_named_in_one_line(arguments: tuple[str, ...]) -> None:
@@ -90,6 +92,7 @@ def wait_for(process: int) -> None:
     select.select([process], [], [])
 
 
+@pytest.mark.full
 def test_an_interrupted_search_says_what_it_has_found_and_ends_with_130(
     search: tuple["subprocess.Popen[str]", int], tmp_path: Path
 ) -> None:

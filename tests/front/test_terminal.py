@@ -127,6 +127,7 @@ def test_an_error_is_one_line_however_many_are_in_its_words(run: Run, tmp_path: 
 NO_UTF_8 = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("settings", "code"),
     [({"LC_ALL": "C"}, 0), (NO_UTF_8, 2), ({"PYTHONIOENCODING": "ascii"}, 0),

@@ -46,6 +46,7 @@ def test_a_replay_is_drawn(run: Any, trace: Trace, tmp_path: Path) -> None:
     assert json.loads(perfetto.read_text())["traceEvents"]
 
 
+@pytest.mark.full
 def test_a_finding_is_drawn_with_its_own_contract_first(run: Any, tmp_path: Path) -> None:
     arguments = "--target", "reference@0.28.0", "--depth", "manager", "--seeds", "0:4"
     assert run("fuzz", *arguments, "--findings", tmp_path).code == 0

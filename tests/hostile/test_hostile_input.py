@@ -52,6 +52,7 @@ def wrong_with(some: Iterable[Case], home: Path, folder: Path) -> list[str]:
     return found
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("start", range(0, FIRST, FIRST_AT_ONCE))
 def test_the_first_quick_cases(start: int, home: Path, tmp_path: Path) -> None:
     quick = [case for case in cases(FIRST_AT_ONCE, start) if not case.is_slow]
@@ -112,12 +113,13 @@ def test_each_defect_is_seen(
     name: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     defect, words = DEFECTS[name]
-    monkeypatch.setattr(cli, "app", lambda standalone_mode: defect())
+    monkeypatch.setattr(cli, "app", lambda **_: defect())
     monkeypatch.setattr(checker, "SECONDS_OF_GRACE", 0.2)
     found = complaints(run_here(["contracts"], tmp_path, home, seconds=1))
     assert any(words in one for one in found), found
 
 
+@pytest.mark.full
 def test_a_command_that_does_as_it_should_is_not_complained_of(home: Path, tmp_path: Path) -> None:
     for run in (run_here, run_apart):
         assert complaints(run(["contracts"], tmp_path, home)) == []

@@ -53,6 +53,7 @@ def request(
     return TokenRequest("r", tokens, features, block_hasher=hasher, **more)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("algorithm", algorithms(IDEAL))
 @given(VALUES, VALUES)
 def test_unequal_values_are_encoded_apart_and_equal_ones_alike(
@@ -201,6 +202,7 @@ SUPERSEDED_BY = {
 }
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("flag", [flag for flag in CHANGES if flag.startswith("block_keys.")])
 def test_each_flag_alone_changes_a_key(flag: str) -> None:
     newer = SUPERSEDED_BY.get(flag)

@@ -173,6 +173,7 @@ def test_a_flag_that_there_is_not_is_refused_by_name(flag: str) -> None:
         Semantics.ideal().without(flag)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("flag", CHANGES)
 def test_a_change_comes_with_its_release_and_stays_until_another(flag: str) -> None:
     change = CHANGES[flag]
@@ -201,6 +202,7 @@ def complaints(change: Change) -> list[str]:
     return [complaint for complaint, holds in said.items() if holds]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("flag", CHANGES)
 def test_a_change_says_where_it_is_since_when_and_what_in_a_sentence_of_its_own(flag: str) -> None:
     assert complaints(CHANGES[flag]) == []

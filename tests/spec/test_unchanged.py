@@ -68,6 +68,7 @@ def holds(rule: Contract, state: Any, ghost: Ghost, call: Call) -> bool:
     return rule.predicate(*[values[name] for name in rule.parameters])
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("rule", judged_only_on_change(), ids=lambda rule: rule.id)
 @settings(max_examples=100, deadline=None)
 @given(data=st.data())

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from cacheproof.differential.audit.streams import Numbered
 from cacheproof.differential.recording.messages import Aborted, Message
@@ -51,6 +52,7 @@ def broken(messages: list[Message], file: Path) -> set[str]:
     return found_by(auditor)
 
 
+@pytest.mark.full
 def test_several_that_are_ended_at_once_are_all_ended(tmp_path: Path) -> None:
     messages = record_of_one_call(tmp_path)
     (ended,) = (one for one in messages if isinstance(one, Aborted))
@@ -58,6 +60,7 @@ def test_several_that_are_ended_at_once_are_all_ended(tmp_path: Path) -> None:
     assert broken(messages, tmp_path / "changed" / "scheduler-1-1-000001.cprec") == set()
 
 
+@pytest.mark.full
 def test_one_that_is_gone_and_was_not_ended_is_missed(tmp_path: Path) -> None:
     messages = [
         msgspec.structs.replace(one, requests=[2]) if isinstance(one, Aborted) else one

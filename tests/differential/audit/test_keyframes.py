@@ -46,6 +46,7 @@ def breaks_after(records: Sequence[Any], place: int) -> Counter[str]:
     return times_broken(whole) - times_broken(until)
 
 
+@pytest.mark.full
 def test_a_later_beginning_cries_no_wolf_on_right_traces(driven: list[Driven]) -> None:
     begun = 0
     for one in driven:
@@ -59,6 +60,7 @@ def test_a_later_beginning_cries_no_wolf_on_right_traces(driven: list[Driven]) -
     assert begun > 20
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("fault", PLANTED)
 def test_a_later_beginning_finds_the_fault_that_is_met_after_it(
     driven: list[Driven], fault: str
@@ -113,6 +115,7 @@ def test_a_keyframe_that_shows_something_else_than_the_records_before_it_is_a_ga
     assert gap == f"keyframe {place} shows other free slots than the records before it"
 
 
+@pytest.mark.full
 def test_an_engine_of_text_alone_is_judged(tmp_path: Path) -> None:
     """Its encoder cache has no room, and nothing is budgeted for encoders."""
     asked = [Add(f"q{number}", prompt=20, max_tokens=9) for number in range(3)]

@@ -69,6 +69,7 @@ def calls_of(one: Driven, operation: str) -> list[Any]:
     return [call for message in messages for call in message.calls if call[0] == number]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("release", [NEWEST, *OLDER])
 def test_the_audit_of_a_record_is_the_harness_s_verdict(release: str, tmp_path: Path) -> None:
     runs = [(trace, None) for trace in kv_traces(release, 12)]
@@ -77,12 +78,14 @@ def test_the_audit_of_a_record_is_the_harness_s_verdict(release: str, tmp_path: 
     assert differing(driven) == []
 
 
+@pytest.mark.full
 def test_what_the_pool_s_calls_say_is_all_that_changed(tmp_path: Path) -> None:
     runs = [(trace, None) for trace in kv_traces(NEWEST, 12)]
     for one in run_recorded(NEWEST, runs, tmp_path, 1):
         assert calls_of(one, "read") == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "fault", [pytest.param(name, marks=pytest.mark.sample(12)) for name in KV_CACHE_FAULTS]
 )
@@ -103,6 +106,7 @@ def test_a_planted_fault_is_found_as_the_harness_finds_it(fault: str, tmp_path: 
     assert bool(found[fault] - found[None]) == (fault != "nothing")
 
 
+@pytest.mark.full
 def test_every_call_that_a_scheduler_makes_is_judged_and_nothing_is_broken(tmp_path: Path) -> None:
     runs = [(trace, None) for trace in [*whole_traces(NEWEST, 2), long_trace(4)]]
     for one in run_recorded(NEWEST, runs, tmp_path, 7, with_kv=True):
@@ -127,6 +131,7 @@ def right(tmp_path_factory: pytest.TempPathFactory) -> Driven:
     return driven
 
 
+@pytest.mark.full
 def test_after_a_gap_judging_goes_on_at_the_next_state(right: Driven) -> None:
     records = records_of(right.folder)
     ended = audit(parts_of(file_of(records, missing=64)), skips=True)
@@ -136,6 +141,7 @@ def test_after_a_gap_judging_goes_on_at_the_next_state(right: Driven) -> None:
     assert found_by(ended) == set()
 
 
+@pytest.mark.full
 def test_an_audit_begins_at_any_state(right: Driven) -> None:
     records = records_of(right.folder)
     places = [place for place, one in enumerate(records) if one[0] == "k"][1:]

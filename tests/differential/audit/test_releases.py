@@ -47,6 +47,7 @@ def differing(driven: Iterable[Driven]) -> list[str]:
     return found
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("release", [NEWEST, *OLDER])
 def test_the_audit_of_a_record_is_the_harness_s_verdict(release: str, tmp_path: Path) -> None:
     runs = [(trace, None) for trace in [*whole_traces(release, 3), long_trace(4)]]
@@ -57,6 +58,7 @@ def test_the_audit_of_a_record_is_the_harness_s_verdict(release: str, tmp_path: 
     assert all(one.audited().account.judged_steps > 0 for one in judged)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "fault", [pytest.param(name, marks=pytest.mark.sample(24)) for name in SCHEDULER_FAULTS]
 )

@@ -295,6 +295,7 @@ def test_what_no_engine_does_is_noted_and_no_fault(
     assert [note.why for note in notes] == [why]
 
 
+@pytest.mark.full
 def test_a_scheduler_that_is_gone_is_forgotten(driver: Driver) -> None:
     for _ in range(5):
         added(driver).schedule()

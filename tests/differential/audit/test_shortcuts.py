@@ -53,6 +53,7 @@ def _asks_whole(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Evaluator, "state", whole("state"))
 
 
+@pytest.mark.full
 def test_narrowed_contracts_say_what_whole_ones_say(
     driven: list[Driven], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -62,6 +63,7 @@ def test_narrowed_contracts_say_what_whole_ones_say(
     assert audits(driven) == narrowed
 
 
+@pytest.mark.full
 def test_a_judge_that_says_that_nothing_changed_says_something_else(
     driven: list[Driven], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -70,6 +72,7 @@ def test_a_judge_that_says_that_nothing_changed_says_something_else(
     assert audits(driven) != right
 
 
+@pytest.mark.full
 def test_who_is_there_is_asked_again_where_it_may_have_changed(
     driven: list[Driven], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,6 +113,7 @@ def broken_by_stores(driven: list[Driven]) -> int:
     return count
 
 
+@pytest.mark.full
 def test_a_store_that_lacks_an_entry_and_has_another_is_found(driven: list[Driven]) -> None:
     found = 0
     for judge in judges(driven):
@@ -124,6 +128,7 @@ def test_a_store_that_lacks_an_entry_and_has_another_is_found(driven: list[Drive
     assert found > 5
 
 
+@pytest.mark.full
 def test_a_store_as_it_should_be_is_asked_about_where_a_step_broke_something(
     driven: list[Driven], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,6 +37,7 @@ def test_both_ways_say_the_same_of_real_traces(driven: list[Driven]) -> None:
         assert differing(parts_of(file_of(records_of(one.folder)))) == []
 
 
+@pytest.mark.full
 def test_both_ways_say_the_same_of_records_in_which_something_was_changed(
     driven: list[Driven],
 ) -> None:

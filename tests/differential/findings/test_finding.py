@@ -61,6 +61,7 @@ def repeated_item() -> Finding:
     return find("0.28.0", "encoder_cache", "EC-6a", 0)
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize(("release", "manager", "contract", "seed"), FAULTS)
 def test_a_known_fault_is_found_small_and_replayed(
     release: str, manager: str, contract: str, seed: int

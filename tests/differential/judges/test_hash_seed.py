@@ -6,6 +6,8 @@ import subprocess
 import sys
 import textwrap
 
+import pytest
+
 SEEDS = 12
 SCRIPT = textwrap.dedent(
     f"""
@@ -34,6 +36,7 @@ def said(seed: str) -> list[str]:
     return ended.stdout.splitlines()
 
 
+@pytest.mark.full
 def test_traces_records_and_sentences_are_the_same_under_two_seeds_of_hashes() -> None:
     first, second = said("2"), said("3")
     assert len(first) > 10 * SEEDS

@@ -69,6 +69,7 @@ def broken(
     return found
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(
     ("release", "further"),
     [
@@ -86,6 +87,7 @@ def test_as_a_release_the_reference_breaks_what_is_known_of_it(
     assert found == {"BP-6", "KV-12"} | further
 
 
+@pytest.mark.full
 def test_the_ideal_keeps_every_contract_and_meets_every_rare_state() -> None:
     reach = Reachability()
     for seed in range(120):
@@ -98,6 +100,7 @@ def test_the_ideal_keeps_every_contract_and_meets_every_rare_state() -> None:
     assert reach.never(LANES["KV cache"].rare) == ["common prefix"]  # which it does not count
 
 
+@pytest.mark.sample(13)
 @pytest.mark.parametrize(("fault", "contract"), KILLS.items())
 def test_a_planted_fault_is_killed_by_its_contract(fault: str, contract: str) -> None:
     assert broken(range(15), IDEAL, fault)[contract] > 0

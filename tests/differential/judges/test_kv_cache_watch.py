@@ -119,6 +119,7 @@ def admit(manager: KVCacheManager, request: ScheduledRequest) -> None:
     request.num_computed_tokens = request.num_tokens
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("lane", LANES, ids=lambda lane: lane.name)
 def test_a_correct_manager_under_a_correct_caller_gives_no_word(
     watch: KVCacheWatch, lane: Any
@@ -312,6 +313,7 @@ def test_a_manager_that_no_trace_describes_is_left_to_its_pool(watch: KVCacheWat
     assert watch.spoke[BLOCK_POOL]["BP-3"] > 1
 
 
+@pytest.mark.full
 def test_a_manager_that_is_gone_is_forgotten(watch: KVCacheWatch) -> None:
     for _ in range(20):
         admit(manager_of(), asks())

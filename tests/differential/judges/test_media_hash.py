@@ -105,6 +105,7 @@ def test_the_ways_in_which_a_release_collides_are_told_apart(release: str, kinds
     assert "MH-3a" not in {contract for contract, _ in found}
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("fault", "contract", "kind"),
     [

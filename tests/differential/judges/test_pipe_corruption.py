@@ -264,6 +264,7 @@ def is_reported(
     return bool(examination.violations) or examination.difference is not None
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("occurrence", OCCURRENCES)
 @pytest.mark.parametrize("corruption", CORRUPTIONS, ids=lambda corruption: corruption.field)
 def test_an_altered_field_is_reported(corruption: Corruption, occurrence: int) -> None:

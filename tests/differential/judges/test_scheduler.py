@@ -526,5 +526,6 @@ def test_a_rejected_request_is_not_expected_to_go_on() -> None:
     assert broken(trace(*two_in_flight, async_scheduling=True)) == {}
 
 
+@pytest.mark.full
 def test_the_ideal_scheduler_breaks_nothing() -> None:
     assert [seed for seed in range(300) if broken(scheduler_trace(seed))] == []

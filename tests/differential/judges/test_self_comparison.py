@@ -35,6 +35,7 @@ def operations_compared(process: ReferenceProcess, manager: str, wanted: int) ->
     return operations
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("manager", sorted(MANAGERS))
 def test_the_reference_agrees_with_itself(process: ReferenceProcess, manager: str) -> None:
     assert operations_compared(process, manager, 25_000) >= 25_000
@@ -48,6 +49,7 @@ def test_the_reference_agrees_with_itself_over_a_million_operations(
     assert operations_compared(process, "encoder_decoder", 300_000) >= 300_000
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("manager", sorted(MANAGERS))
 def test_a_fault_behind_the_pipe_differs_from_the_reference(
     process: ReferenceProcess, manager: str

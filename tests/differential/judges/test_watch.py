@@ -232,6 +232,7 @@ def test_a_mixin_that_overrides_a_method_is_watched(watch: ManagerWatch) -> None
     assert found.contracts == ("EC-12",)
 
 
+@pytest.mark.full
 def test_a_manager_that_is_gone_is_forgotten(watch: ManagerWatch) -> None:
     for _ in range(50):
         EncoderCacheManager(10).allocate(shows("a", "x"), 0)

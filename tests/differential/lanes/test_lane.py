@@ -23,6 +23,7 @@ def test_a_trace_of_any_lane_is_read_from_its_file_as_it_was_written(lane: Lane)
         assert parse(dump(trace).encode().splitlines(), "file") == trace
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "release", [NEWEST, *(pytest.param(one, marks=pytest.mark.full) for one in BEFORE)]
 )

@@ -159,11 +159,13 @@ if sys.argv[1:]:
 """
 
 
+@pytest.mark.full
 def test_a_block_that_inflates_to_gigabytes_is_refused_in_64_mib() -> None:
     ran = subprocess.run([sys.executable, "-c", BOMB], capture_output=True, text=True, check=True)
     assert ran.stdout == "[] True\n"
 
 
+@pytest.mark.full
 def test_the_limit_of_that_test_ends_what_inflates_all() -> None:
     ran = subprocess.run(
         [sys.executable, "-c", BOMB, "all"], capture_output=True, text=True, check=False

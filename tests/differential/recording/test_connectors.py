@@ -18,6 +18,7 @@ LANES = {
 """By the name in a record: a lane that has such a connector, and how it is asked what it has."""
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("connector", LANES)
 def test_the_calls_of_a_connector_are_recorded(connector: str, tmp_path: Path) -> None:
     lane, question = LANES[connector]

@@ -127,6 +127,7 @@ FAILURES: list[Failure] = [
 ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "failure", [pytest.param(failure, marks=pytest.mark.sample(9)) for failure in FAILURES]
 )

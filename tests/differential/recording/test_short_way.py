@@ -35,6 +35,7 @@ def told(release: str, runs: list[Run], folder: Path, *, long_way: bool) -> list
     ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("release", [NEWEST, *OLDER])
 def test_a_step_is_told_alike_the_short_and_the_long_way(release: str, tmp_path: Path) -> None:
     traces = [*whole_traces(release, 1), long_trace(4)]

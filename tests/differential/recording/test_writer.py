@@ -298,6 +298,7 @@ for number in count():
 """
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("moment", range(20))
 def test_a_process_that_is_killed_leaves_all_that_it_had_written(
     tmp_path: Path, moment: int

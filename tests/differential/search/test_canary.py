@@ -57,6 +57,7 @@ KINDS = sorted(TRACES)
 SEEDS = range(60)
 
 
+@pytest.mark.sample(11)
 @pytest.mark.parametrize(
     ("kind", "canary"),
     [(kind, canary) for kind in KINDS for canary in canaries(kind, depth=DEPTHS[kind])],
@@ -68,6 +69,7 @@ def test_each_canary_is_found(kind: str, canary: Canary) -> None:
         assert finds_canary(canary, target, traces)
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_canary_without_a_fault_is_missed(kind: str) -> None:
     for canary in canaries(kind, depth=DEPTHS[kind]):
@@ -140,6 +142,7 @@ def test_every_contract_of_a_scheduler_has_a_canary_or_a_reason() -> None:
     assert with_canary == SCHEDULER_RULES - with_reason
 
 
+@pytest.mark.full
 def test_a_campaign_plants_the_canaries_of_all_its_lanes() -> None:
     lanes = [
         lane
@@ -195,6 +198,7 @@ def test_a_canary_of_a_kind_is_planted_beside_other_kinds_and_not_beside_its_own
     assert "MH-3, list against map (media hash)" not in found
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("release", "otherwise"),
     [("0.11.0", False), ("0.15.1", False), ("0.18.1", True), ("0.33.0", True)],

@@ -34,6 +34,7 @@ def test_targets_that_decide_alike_do_not_part() -> None:
     assert found.partings == []
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("lane", "flag"),
     [
@@ -61,6 +62,7 @@ def test_of_two_changes_each_is_shown() -> None:
     assert {"scheduler.reads_ahead_without"} in shown
 
 
+@pytest.mark.full
 def test_a_change_that_nothing_shows_is_named() -> None:
     found = compare(
         lacking("block_keys.keys_adapter_paths", "encoder_cache.drops_stale_notices"),
@@ -109,6 +111,7 @@ def parts(left: Any, right: Any, lane: str) -> Partings:
         return find_partings(left, right, [LANES[lane]], seeds=20)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("field", "is_its_own"), [("pins", True), ("missing", False)])
 def test_what_a_target_keeps_as_its_own_is_no_difference_from_the_reference(
     field: str, *, is_its_own: bool
@@ -118,10 +121,12 @@ def test_what_a_target_keeps_as_its_own_is_no_difference_from_the_reference(
     assert (found.apart == 0) is is_its_own
 
 
+@pytest.mark.full
 def test_between_other_targets_it_is_a_difference() -> None:
     assert parts(saying("pins"), saying("bytes"), "connectors on a disk").apart > 0
 
 
+@pytest.mark.full
 def test_what_the_reference_does_not_model_is_not_compared_with_it() -> None:
     lane = "connectors in memory"
     assert parts(saying("missing"), ReferenceTarget(), lane).traces == 0

@@ -63,6 +63,7 @@ def test_the_readme_counts_the_variants() -> None:
     assert f"[{len(VARIANTS)} faulty " in (PAGE.parents[1] / "README.md").read_text()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda one: one.name)
 def test_a_variant_says_what_it_does_on_one_line(variant: Variant) -> None:
     """A row of the page; and Pythons differ in how they indent the docstrings they keep."""
@@ -102,6 +103,7 @@ def test_a_public_bug_breaks_the_contracts_that_speak_of_it(name: str, contracts
     assert contracts <= killers(_named(name))
 
 
+@pytest.mark.sample(9)
 @pytest.mark.parametrize("variant", [*runnable()][::10], ids=lambda one: one.name)
 def test_one_in_ten_variants_is_caught(variant: Variant) -> None:
     assert killers(variant)

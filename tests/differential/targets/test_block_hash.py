@@ -30,6 +30,7 @@ def broken(campaign: Campaign, lane: str) -> set[str]:
     return {contract for contract, name in campaign.broken if name == lane}
 
 
+@pytest.mark.full
 def test_every_digest_is_that_of_the_reference(campaign: Campaign) -> None:
     assert not campaign.harness_errors
     assert all(report.compared.calls > 5_000 for report in campaign.lanes)

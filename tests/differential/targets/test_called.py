@@ -67,6 +67,7 @@ def test_an_event_that_raises_has_called_what_it_called_until_then() -> None:
     assert session.recorder == "its recorder"
 
 
+@pytest.mark.full
 def test_a_release_says_what_each_event_of_a_trace_calls() -> None:
     trace = LANES["encoder cache"].trace(0, NEWEST)
     with closing(resolve(f"vllm@{NEWEST}", report=print)) as target:

@@ -86,6 +86,7 @@ def examined(trace: Trace, target: Target) -> Examination:
     return examine(trace, target.run([trace])[0], target)
 
 
+@pytest.mark.sample(9)
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_release_breaks_what_its_page_says_and_ours_does_not(
     name: str, release: Target, ours: Target, finding: Callable[[str], Trace]
@@ -97,6 +98,7 @@ def test_a_release_breaks_what_its_page_says_and_ours_does_not(
     assert not of_ours.broken
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "name",
     [
@@ -110,6 +112,7 @@ def test_lmcache_breaks_what_its_page_says(
     assert examined(finding(f"{name}.jsonl"), lmcache).broken == BROKEN_BY_LMCACHE[name]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("lane", ["connectors on a disk", "connectors in memory"])
 def test_ours_keeps_all_contracts_with_real_tensors(lane: str, ours: Target) -> None:
     found = search(ours, [LANES[lane]], against=None, seeds=range(40))
@@ -135,6 +138,7 @@ def test_the_reference_keeps_all_contracts_over_a_server_and_faults_are_found(
         assert any(FAULTS_OVER_A_SERVER[fault] <= some for some in broken)
 
 
+@pytest.mark.full
 def test_ours_decides_as_the_reference_does_where_all_connectors_do(
     ours: Target, reference: ReferenceTarget
 ) -> None:
@@ -145,6 +149,7 @@ def test_ours_decides_as_the_reference_does_where_all_connectors_do(
     assert compared.traces > 5
 
 
+@pytest.mark.full
 def test_a_finding_is_small_and_fails_as_a_file_of_its_own(
     release: Target, tmp_path: Path, verdicts: Callable[[str, Iterable[Path]], list[str]]
 ) -> None:
@@ -174,6 +179,7 @@ def with_fields(trace: Trace, kind: type, **fields: Any) -> Trace:
     return msgspec.structs.replace(trace, events=events)
 
 
+@pytest.mark.full
 def test_a_save_that_is_reported_before_its_copy_ends_serves_other_rows(release: Target) -> None:
     made = map(LANES["connectors in memory"].make, range(60))
     late = [with_fields(trace, Plan, preempted=()) for trace in made]  # else nothing is saved
@@ -188,6 +194,7 @@ def test_a_save_that_is_reported_before_its_copy_ends_serves_other_rows(release:
     assert served_wrong(at_once) == 0
 
 
+@pytest.mark.full
 def test_a_preempted_save_fails_as_a_file_of_its_own(
     release: Target,
     finding: Callable[[str], Trace],
@@ -204,6 +211,7 @@ def test_a_preempted_save_fails_as_a_file_of_its_own(
     assert [one.partition(":")[0] for one in verdicts(NEWEST, [file])] == ["AssertionError"]
 
 
+@pytest.mark.full
 def test_rows_of_gaps_fail_as_a_file_of_its_own_in_the_releases_that_load_them(
     finding: Callable[[str], Trace],
     tmp_path: Path,
@@ -229,6 +237,7 @@ def test_what_is_at_a_server_is_not_played_with_a_release(
     assert illegal == "no connector has a client of Redis here"
 
 
+@pytest.mark.full
 def test_what_is_of_processes_has_no_file(release: Target, finding: Callable[[str], Trace]) -> None:
     found = found_in(release, finding("drafts-of-the-killed.jsonl"), "EX-9", times=2, batches=0)
     assert found is not None
@@ -256,6 +265,7 @@ def test_what_cannot_be_played_is_refused_with_a_reason(
     assert reason in illegal
 
 
+@pytest.mark.full
 def test_an_engine_is_killed_at_any_byte_of_an_entry_and_leaves_it_whole_or_not_at_all(
     reference: ReferenceTarget, finding: Callable[[str], Trace]
 ) -> None:

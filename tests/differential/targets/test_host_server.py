@@ -55,6 +55,7 @@ def test_a_forked_host_answers_as_one_that_imported_by_itself(
         assert parent_of(pid_of(plain)) == os.getpid()
 
 
+@pytest.mark.full
 def test_hosts_of_a_release_are_forks_of_one_and_another_of_a_second(target: HostTarget) -> None:
     with closing(pickle.loads(pickle.dumps(Reduced(target))).of(target)) as beside:
         server = parent_of(pid_of(target))
@@ -78,6 +79,7 @@ class Reduced:
         return twin
 
 
+@pytest.mark.full
 def test_what_a_host_changes_no_other_host_sees(target: HostTarget) -> None:
     healthy = target.run(TRACES)
     assert target.run(TRACES, "withholds_what_is_encoded") != healthy
@@ -154,6 +156,7 @@ def test_no_more_than_a_few_idle_servers_are_kept(monkeypatch: pytest.MonkeyPatc
         server.close()
 
 
+@pytest.mark.full
 def test_a_host_is_started_anew_where_its_server_has_made_room(target: HostTarget) -> None:
     answers = target.run(TRACES[:1])
     target.close()

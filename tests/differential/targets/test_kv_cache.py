@@ -46,6 +46,7 @@ def on_release(target: HostTarget, seeds: range, fault: str | None = None) -> li
     ]
 
 
+@pytest.mark.full
 def test_every_decision_is_that_of_the_reference(target: HostTarget) -> None:
     semantics = Semantics.of_vllm(target.release or "")
     compared = 0
@@ -72,6 +73,7 @@ def unlisted(target: HostTarget, seeds: range, fault: str | None = None) -> set[
     }
 
 
+@pytest.mark.full
 def test_the_release_breaks_no_contract_that_is_not_listed(target: HostTarget) -> None:
     assert unlisted(target, SEEDS) == set()
 

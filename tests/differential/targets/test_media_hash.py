@@ -40,6 +40,7 @@ def lockstep(hosted: Hosted, version: str, semantics: Semantics, seeds: range = 
         return search(real, [LANE], against=reference, seeds=seeds)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("version", newest_and(*OTHERS))
 def test_a_release_has_the_digests_of_the_reference_and_breaks_what_is_listed(
     hosted: Hosted, version: str
@@ -65,11 +66,13 @@ def test_the_semantics_of_the_release_before_a_change_part(
     assert lockstep(hosted, before, Semantics.of_vllm(version)).broken[LOCKSTEP, LANE.name] > 0
 
 
+@pytest.mark.full
 def test_sound_semantics_part_from_the_newest_release_where_it_collides(hosted: Hosted) -> None:
     campaign = lockstep(hosted, NEWEST, Semantics.ideal(), range(50))
     assert campaign.broken[LOCKSTEP, LANE.name] == 50
 
 
+@pytest.mark.full
 def test_the_ideal_reference_keeps_every_contract_beside_torch(newest: HostTarget) -> None:
     with closing(hasher_beside(newest, Semantics.ideal())) as hasher:
         campaign = search(hasher, [LANE], against=None, seeds=SEEDS)

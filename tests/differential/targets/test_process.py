@@ -126,6 +126,7 @@ BREAKS = {
 }
 
 
+@pytest.mark.sample(13)
 @pytest.mark.parametrize("how", BREAKS)
 def test_a_host_that_breaks_is_named_and_the_next_batch_starts_another(
     host: Make, tmp_path: Path, how: str
@@ -201,6 +202,7 @@ def test_a_search_reports_a_broken_host_goes_on_and_is_void(host: Make, tmp_path
     assert Verdict(campaign, []).exit_code == VOID
 
 
+@pytest.mark.full
 def test_a_search_gives_up_on_a_host_that_breaks_every_time(host: Make) -> None:
     target = host("if request['do'] == 'run': sys.exit(7)")
     campaign = search(target, [LANE], against=None, seeds=range(5000))

@@ -86,6 +86,7 @@ def partings(target: HostTarget, ran: Callable[[str], list[tuple[Trace, TraceRes
     return part
 
 
+@pytest.mark.full
 def test_every_decision_is_that_of_the_reference(partings: Partings) -> None:
     compared, found = partings()
     assert found == []
@@ -232,6 +233,7 @@ def test_a_reference_that_overlooks_failed_loads_is_seen(
     assert bool(found) == reports
 
 
+@pytest.mark.full
 def test_the_ideal_breaks_no_contract() -> None:
     ideal = ReferenceTarget()
     calls = 0

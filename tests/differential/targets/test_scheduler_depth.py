@@ -124,6 +124,7 @@ def busy_traces() -> Sequence[Trace]:
     ]
 
 
+@pytest.mark.full
 def test_the_same_traces_give_the_same_bytes_in_one_process_and_in_two(
     any_release: HostTarget,
 ) -> None:
@@ -258,6 +259,7 @@ def test_both_model_runners_of_the_newest_release_schedule_alike() -> None:
     assert answers[0] == answers[1]
 
 
+@pytest.mark.full
 def test_what_a_plug_in_raises_comes_out_as_raised(tmp_path: Path) -> None:
     (tmp_path / "plug_in.py").write_text(PLUG_IN)
     with host(NEWEST, {"PYTHONPATH": str(tmp_path)}, plug_in="plug_in:Refusing") as target:
@@ -276,6 +278,7 @@ def test_the_faults_planted_in_a_scheduler_s_manager_are_found(any_release: Host
     }
 
 
+@pytest.mark.full
 def test_a_release_breaks_no_promise_to_its_manager_but_as_listed(any_release: HostTarget) -> None:
     listed = load()
     for lane in LANES.values():

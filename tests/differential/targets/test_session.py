@@ -42,6 +42,7 @@ def test_an_event_ends(where: str) -> None:
     ]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("where", ["here", "in a fork"])
 def test_many_events_take_as_long_as_they_like(where: str) -> None:
     assert run(where, [0.02] * 30) == [[0.02, None]] * 30

@@ -133,6 +133,7 @@ def test_an_argument_between_others_that_the_newest_release_does_not_have_is_fou
     assert unexplained(newest, more) == [("KVCacheManager", "allocate_slots()")]
 
 
+@pytest.mark.full
 def test_an_argument_that_is_missing_or_asked_for_is_found(
     ours: dict[str, Surface], newest: dict[str, Surface]
 ) -> None:

@@ -124,6 +124,7 @@ def test_uv_does_not_outlive_who_waits_for_it(tmp_path: Path) -> None:
         assert lives.read() == ""  # ends when nobody has it open for writing
 
 
+@pytest.mark.full
 def test_most_of_what_an_import_compiles_is_compiled_beforehand() -> None:
     """And little else: the folders are read off the import of a release of today."""
     release = releases.install("0.33.0", report=print)

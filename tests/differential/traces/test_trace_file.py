@@ -261,6 +261,7 @@ def attempt(path: Path) -> tuple[Any, str]:
         return None, str(error)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", SPOILED)
 def test_garbage_is_refused_in_one_line_that_names_the_place(name: str, tmp_path: Path) -> None:
     """With every seed: 1,000 files and more in all."""
@@ -320,6 +321,7 @@ def test_blank_lines_and_windows_line_ends_do_no_harm(tmp_path: Path) -> None:
     assert load(spaced, tmp_path / "spaced.jsonl") == parse(lines, "trace")
 
 
+@pytest.mark.full
 def test_random_damage_is_refused_in_one_line_or_leaves_a_trace(tmp_path: Path) -> None:
     path = tmp_path / "damaged.jsonl"
     refused = 0

@@ -78,6 +78,7 @@ for line in sys.stdin.buffer:
 """
 
 
+@pytest.mark.full
 @pytest.mark.skipif(
     sys.version_info >= (3, 12),
     reason="there CrossHair 0.0.112's front end does not come to an end",
@@ -96,6 +97,7 @@ def test_crosshairs_own_front_end_says_the_same() -> None:
     assert len(said) == 2
 
 
+@pytest.mark.full
 def test_the_same_question_takes_the_same_paths(crosshair: CrossHair) -> None:
     first, _ = crosshair.ask(ALLOCATE)
     second, _ = crosshair.ask(ALLOCATE)
@@ -175,6 +177,7 @@ def test_a_state_that_cannot_be_built_is_unknown(tmp_path: Path, crosshair: Cros
     assert "keeps pinned, which no state is built with" in answer.why
 
 
+@pytest.mark.full
 def test_the_reference_keeps_every_contract_of_the_encoder_decoder_cache() -> None:
     rows = witness.run(text.of_reference(text.ENCODER_DECODER_CACHE))
     assert [row.contract for row in rows if row.outcome is not Outcome.HOLDS] == []

@@ -86,6 +86,7 @@ def test_frames_leave_one_call_that_reads_as_another() -> None:
     assert len(max(pair.second, key=len)) == 0x0302
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("release", releases(MEDIA_RELEASES))
 def test_a_release_gives_both_calls_of_each_pair_one_digest(hosted: Hosted, release: str) -> None:
     pairs = list(vllm_media.pairs(Semantics.of_vllm(release).media))

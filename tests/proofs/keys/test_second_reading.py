@@ -60,6 +60,7 @@ def always_true(contract: str) -> Iterator[None]:
         registry._CONTRACTS[contract] = rule
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("contract", HELD[1:])
 def test_a_contract_that_is_always_true_makes_no_row_green(contract: str) -> None:
     claim = of_reference()[contract]
@@ -112,6 +113,7 @@ def floats_otherwise(patch: pytest.MonkeyPatch) -> None:
     patch.setitem(media_values.FLOAT_FORMATS, "d", 4)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("wrong", [little_ends, lost_signs, floats_otherwise])
 def test_a_wrong_reading_of_numbers_is_noticed(
     monkeypatch: pytest.MonkeyPatch, wrong: Wrong
@@ -122,6 +124,7 @@ def test_a_wrong_reading_of_numbers_is_noticed(
     assert claim.second.validate(claim.text, claim.text).against
 
 
+@pytest.mark.full
 def test_an_assumption_that_cannot_be_met_makes_its_row_vacuous(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -142,6 +145,7 @@ def test_an_assumption_that_cannot_be_met_makes_its_row_vacuous(
     assert exit_code([row], set()) == 3
 
 
+@pytest.mark.full
 def test_paths_that_no_input_takes_make_their_row_vacuous(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -31,6 +31,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cacheproof.proofs.symbolic.witnesses.CALLS_OF_TWIN", (40, 60))
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("few")
 def test_a_manager_of_which_nothing_is_judged_is_proved_alone(
     monkeypatch: pytest.MonkeyPatch,

@@ -31,6 +31,7 @@ def shows() -> Shows:
     return show
 
 
+@pytest.mark.full
 def test_the_pool_breaks_nothing() -> None:
     assert [explore(BlockPool, one, PROVED, 2_000).broken for one in SETTINGS] == [{}] * 4
 
@@ -105,6 +106,7 @@ def test_a_pool_that_is_not_its_text_is_named(
     assert shown.against.endswith("which no path admits")
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("pool", "broken"), [(Stacking, "BP-5"), (Keeping, "BP-9"), (Sparing, "BP-9")]
 )

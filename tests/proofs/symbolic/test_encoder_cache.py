@@ -27,10 +27,12 @@ def outcomes(prove_alone: Callable[[str], Mapping[str, Outcome]]) -> Mapping[str
     return prove_alone("encoder_cache")
 
 
+@pytest.mark.full
 def test_every_contract_is_proved(outcomes: Mapping[str, Outcome]) -> None:
     assert {one: outcomes[one].word for one in CONTRACTS} == dict.fromkeys(CONTRACTS, "proved")
 
 
+@pytest.mark.full
 def test_what_only_needs_a_promise_is_refuted_and_nothing_is_unknown(
     outcomes: Mapping[str, Outcome],
 ) -> None:
@@ -57,6 +59,7 @@ LEFT_OUT = [
 ]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("mutant", LEFT_OUT, ids=lambda one: one.name)
 def test_an_update_of_a_counter_left_out_breaks_contracts(mutant: Mutant) -> None:
     assert refuted_of(SUBJECT, mutant, CONTRACTS)

@@ -44,6 +44,7 @@ def forgetful(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.mark.full
 def test_a_second_release_breaks_what_it_breaks_in_releases(forgetful: Path) -> None:
     subject = of_reference()
     source = source_of(forgetful, CLASS).of_base(subject.sources["m"])

@@ -157,6 +157,7 @@ def test_the_table_breaks_nothing() -> None:
     assert [one.broken for one in found] == [{}] * len(SETTINGS)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("contract", "name"), VARIANTS.items())
 def test_a_table_that_breaks_a_contract_is_seen_to(contract: str, name: str) -> None:
     found = [explore(TABLES[name], one, PROVED, FOUND_TOGETHER) for one in SETTINGS]
@@ -173,6 +174,7 @@ def test_what_the_table_does_is_admitted_and_nothing_else(
     assert shown.calls == shown.refused > 0
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("table", "name"),
     [

@@ -36,6 +36,7 @@ def test_a_seed_makes_the_same_text_again() -> None:
     assert text_of(generated(7)) == text_of(generated(7)) != text_of(generated(8))
 
 
+@pytest.mark.full
 def test_texts_are_read_and_break_and_keep(judge: Judge) -> None:
     found = [one for seed in range(8) for one in judge.judged(generated(seed))]
     words = Counter(one.said.word for one in found)
@@ -44,6 +45,7 @@ def test_texts_are_read_and_break_and_keep(judge: Judge) -> None:
     assert sum(one.fails for one in found) >= 6
 
 
+@pytest.mark.full
 def test_a_wrong_reading_is_found_and_made_small(
     judge: Judge, monkeypatch: pytest.MonkeyPatch
 ) -> None:

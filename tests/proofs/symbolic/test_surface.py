@@ -373,6 +373,7 @@ def test_a_text_is_read_in_its_own_encoding(tmp_path) -> None:  # type: ignore[n
     assert "return True" in source_of(path, "A").module
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("old", "new", "refused"),
     [

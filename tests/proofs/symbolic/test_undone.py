@@ -39,6 +39,7 @@ def said(asked: list[tuple[str, str]]) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.full
 def test_every_change_has_a_name_of_its_own() -> None:
     keys = [one.key for module in MODULES for one in undone(module)]
     assert len(keys) == len(set(keys)) >= 500
@@ -53,6 +54,7 @@ def test_what_was_noticed_is_noticed_again(first: int) -> None:
     assert silent == []
 
 
+@pytest.mark.full
 def test_nothing_is_noticed_where_nothing_is_undone() -> None:
     asked = [("", claim) for claim in sorted({*NOTICED.values()})[::LOTS]]
     assert said(asked) == [""] * len(asked)
@@ -62,6 +64,7 @@ def test_what_noticed_is_a_claim_or_a_check_of_parts() -> None:
     assert {*NOTICED.values()} <= {*map(str, claims()), *parts()}
 
 
+@pytest.mark.full
 def test_a_change_is_noticed_by_a_claim_of_its_reading_and_by_no_other() -> None:
     keys = [key for key in ALL if DETACHED in key]
     assert any(said([(key, DELETED) for key in keys]))

@@ -71,6 +71,7 @@ OTHERWISE = {
 and of their answers contracts say nothing."""
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("operation", OTHERWISE)
 def test_a_class_that_is_not_its_text_is_named(shows: Shows, operation: str) -> None:
     found = shows(changed(*OTHERWISE[operation]), operation)

@@ -31,6 +31,7 @@ def exploring() -> ManagerExploring:
     return ManagerExploring(REFERENCE)
 
 
+@pytest.mark.full
 def test_every_operation_is_called(exploring: ManagerExploring) -> None:
     called = {name for one in exploring.of(()) for name in one.calls}
     assert called == {one.name for one in REFERENCE.operations} - {"init"}
@@ -41,6 +42,7 @@ def twins() -> Mapping[str, Mutant]:
     return red_twins(REFERENCE, CONTRACTS)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("contract", CONTRACTS)
 def test_it_can_break_every_contract_and_does_not(
     exploring: ManagerExploring, twins: Mapping[str, Mutant], contract: str

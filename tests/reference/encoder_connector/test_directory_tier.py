@@ -348,6 +348,7 @@ def test_a_writer_that_is_killed_leaves_whole_entries_and_loses_none(
         assert [path.suffix for path in sorted((tmp_path / "owners").iterdir())] == ["", ".lock"]
 
 
+@pytest.mark.full
 def test_a_writer_that_publishes_before_it_writes_leaves_torn_entries(tmp_path: Path) -> None:
     killed(WRITER.replace("tier = ", PUBLISHES_FIRST + "tier = "), tmp_path, 25)
     assert torn(tmp_path)

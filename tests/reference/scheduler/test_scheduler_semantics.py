@@ -141,6 +141,7 @@ LANE_OF = {
 """What a trace asks for only where a release has it."""
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("flag", "seed", "lane"),
     [

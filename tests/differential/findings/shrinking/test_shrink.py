@@ -59,6 +59,7 @@ class Breaks:
         ]
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(("release", "manager", "contract", "seed", "most"), KNOWN_FAULTS)
 def test_a_known_fault_needs_few_events(
     release: str, manager: str, contract: str, seed: int, most: int
@@ -98,6 +99,7 @@ def test_no_batch_is_larger_than_asked() -> None:
     assert len(breaks.batches) <= BATCHES_MAX + 3
 
 
+@pytest.mark.full
 def test_a_trace_that_resists_is_returned_as_it_is() -> None:
     trace = manager_trace(0)
     assert shrink(trace, lambda candidates: [False] * len(candidates)) == trace
@@ -178,6 +180,7 @@ def test_every_step_of_the_search_is_cheaper() -> None:
     assert all(cost(candidate) <= cost(trace) for candidate in [shrink(trace, always), *asked])
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("lane", "keeps_one"), [("encoder-decoder", True), ("encoder cache", False)]
 )
@@ -192,6 +195,7 @@ def test_requests_of_decoders_with_one_item_keep_to_it(lane: str, keeps_one: boo
     assert (max(most, default=1) == 1) == keeps_one
 
 
+@pytest.mark.full
 def test_requests_of_decoders_that_have_several_items_are_merged() -> None:
     merged = [
         one

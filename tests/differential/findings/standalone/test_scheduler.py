@@ -107,6 +107,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Shown], Path]:
 OTHERS = sorted({shown.release for shown in SHOWN} - {NEWEST})
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "release", [NEWEST, *(pytest.param(other, marks=pytest.mark.full) for other in OTHERS)]
 )

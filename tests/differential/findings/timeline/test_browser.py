@@ -64,6 +64,7 @@ def broken_columns(opened: Opened, count: int) -> list[int]:
     ]
 
 
+@pytest.mark.full
 def test_a_page_draws_and_asks_for_nothing(show: Show) -> None:
     opened = show(drawn(needed_entry(), FAULTY))
     assert opened.said == []
@@ -75,6 +76,7 @@ def test_a_page_draws_and_asks_for_nothing(show: Show) -> None:
     assert len(drawn_colors) > 5
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "shown", [drawn(scheduler_trace(3)), drawn(kv_cache_trace(3))], ids=["scheduler", "kv_cache"]
 )
@@ -86,6 +88,7 @@ def test_other_depths_are_drawn(show: Show, shown: Timeline) -> None:
     assert "KV blocks" in opened.text("#legend")
 
 
+@pytest.mark.full
 def test_keys_step_through_the_events(show: Show) -> None:
     opened = show(drawn(needed_entry(), FAULTY))
     assert opened.event == 5  # the subject
@@ -129,6 +132,7 @@ def test_the_tab_key_goes_from_the_buttons_to_the_lanes(show: Show) -> None:
     assert seen == ["about-title", *buttons, "chart"]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("before", [(), (*STEP, *STEP)], ids=["early", "later"])
 def test_the_broken_step_is_marked_where_it_broke(show: Show, before: tuple[AnyEvent, ...]) -> None:
     shown = drawn(needed_entry(*before), FAULTY)
@@ -137,6 +141,7 @@ def test_the_broken_step_is_marked_where_it_broke(show: Show, before: tuple[AnyE
     assert broken_columns(opened, len(shown.events)) == [first, first + 1]
 
 
+@pytest.mark.full
 def test_where_nothing_is_broken_nothing_is_marked(show: Show) -> None:
     shown = drawn(needed_entry(), MENDED)
     assert broken_columns(show(shown), len(shown.events)) == []
@@ -152,6 +157,7 @@ def test_a_window_counts_its_events_from_its_first(show: Show) -> None:
     assert opened.text("#event-title") == "Event 1,006 of 1,006"
 
 
+@pytest.mark.full
 def test_buttons_wheel_and_drag_zoom_and_pan(show: Show) -> None:
     opened = show(drawn(scheduler_trace(3)))
     before = opened.page.evaluate("document.getElementById('canvas').toDataURL()")
@@ -212,6 +218,7 @@ def test_many_requests_that_follow_each_other_share_a_lane(show: Show) -> None:
         assert f"r{number}: waiting; arrives" in opened.text("#tip")
 
 
+@pytest.mark.full
 def test_it_is_dark_where_the_user_wants_it(show: Show) -> None:
     light = show(drawn(needed_entry(), FAULTY), color_scheme="light")
     dark = show(drawn(needed_entry(), FAULTY), color_scheme="dark")
@@ -219,6 +226,7 @@ def test_it_is_dark_where_the_user_wants_it(show: Show) -> None:
     assert dark.color(5, 5) == "#0d1117"
 
 
+@pytest.mark.full
 def test_paper_is_light_and_has_all_lanes(show: Show) -> None:
     opened = show(drawn(scheduler_trace(3)), color_scheme="dark")
     on_screen = opened.page.evaluate("document.getElementById('canvas').height")
@@ -231,6 +239,7 @@ def test_paper_is_light_and_has_all_lanes(show: Show) -> None:
     assert opened.color(5, 5) == "#0d1117"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("width", [1200, 360])
 def test_a_long_name_makes_no_page_wider_than_its_window(show: Show, width: int) -> None:
     opened = show(hostile("x" * 256))
@@ -238,6 +247,7 @@ def test_a_long_name_makes_no_page_wider_than_its_window(show: Show, width: int)
     assert opened.page.evaluate("document.documentElement.scrollWidth") <= width
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("name", browsers.HOSTILE)
 def test_a_hostile_name_does_not_run(show: Show, name: str) -> None:
     opened = show(hostile(name))

@@ -31,6 +31,7 @@ def ran(rig, plan: CampaignPlan, killed_at: int | None = None) -> tuple[str, Sto
     return place, store
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("is_third", [False, True])
 def test_stores_of_two_ranges_of_seeds_become_the_campaign_of_both(rig, is_third: bool) -> None:
     (first, _), (second, _) = ran(rig, LATER), ran(rig, PLAN)
@@ -51,12 +52,14 @@ def test_a_shard_in_both_counts_once(rig) -> None:
     assert rig.document(store) == before
 
 
+@pytest.mark.full
 def test_what_one_has_and_the_other_lacks_is_taken(rig) -> None:
     (first, _), (second, whole) = ran(rig, PLAN, killed_at=4), ran(rig, PLAN)
     merge_stores(first, second, None, FOR_EVER)
     assert rig.document(Store(first)) == rig.document(whole)
 
 
+@pytest.mark.full
 def test_a_shard_that_came_to_different_things_is_refused_by_name(rig) -> None:
     (first, store), (second, other) = ran(rig, PLAN), ran(rig, PLAN)
     key = f"{SEARCH} reference encoder-decoder 4:8"
@@ -102,6 +105,7 @@ def test_a_store_is_not_merged_with_itself(rig) -> None:
         merge_stores(first, first, None, FOR_EVER)
 
 
+@pytest.mark.full
 def test_a_merged_store_goes_on_with_what_neither_had(rig) -> None:
     (first, _), (second, _) = ran(rig, PLAN, killed_at=4), ran(rig, LATER, killed_at=4)
     merge_stores(first, second, None, FOR_EVER)

@@ -94,6 +94,7 @@ class OnlySmall(ReferenceTarget):
         return self
 
 
+@pytest.mark.sample(2)
 def test_a_fault_that_holds_by_now_is_mended_and_the_digest_is_another(rig, record) -> None:
     broken = rig.store(PLAN, records=[record])
     rig.run(broken)
@@ -109,6 +110,7 @@ def test_a_fault_that_holds_by_now_is_mended_and_the_digest_is_another(rig, reco
     assert rig.document(alone)["digest"] != rig.document(mended)["digest"]
 
 
+@pytest.mark.sample(2)
 def test_a_campaign_with_a_register_that_is_killed_comes_to_the_same(rig, record: Record) -> None:
     whole = rig.store(PLAN, records=[record])
     rig.run(whole)
@@ -121,6 +123,7 @@ def test_a_campaign_with_a_register_that_is_killed_comes_to_the_same(rig, record
     assert rig.document(store) == rig.document(whole)
 
 
+@pytest.mark.full
 def test_stores_that_began_with_one_register_are_merged(rig, record: Record) -> None:
     places = []
     for plan in (PLAN, LATER):
@@ -146,6 +149,7 @@ def test_stores_that_began_with_two_registers_are_not_merged(rig, record: Record
         merge_stores(*places, None, 1e12)
 
 
+@pytest.mark.full
 def test_a_trace_of_the_register_ends_no_search(rig, record: Record) -> None:
     plan = CampaignPlan(targets=("reference",), until="first-unlisted", shard_seeds=1)
     store = rig.store(plan, records=[record])

@@ -31,6 +31,7 @@ PLAN = CampaignPlan(targets=("reference",), seeds="0:20", shard_seeds=4)
 SHARDS = 10
 
 
+@pytest.mark.full
 def test_a_campaign_searches_every_shard_plants_faults_and_makes_small_what_it_finds(rig) -> None:
     store = rig.store(PLAN)
     crew = rig.run(store)
@@ -52,7 +53,7 @@ def test_what_holds_ends_with_0(rig) -> None:
     assert rig.document(store)["exit_code"] == verdict.HOLDS
 
 
-@pytest.mark.sample(2)
+@pytest.mark.full
 @pytest.mark.parametrize("seed", range(3))
 def test_a_campaign_that_is_killed_often_comes_to_the_same(rig, seed: int) -> None:
     undisturbed = rig.store(PLAN)
@@ -70,6 +71,7 @@ def test_a_campaign_that_is_killed_often_comes_to_the_same(rig, seed: int) -> No
     assert rig.document(store) == rig.document(undisturbed)
 
 
+@pytest.mark.full
 def test_a_shard_that_has_ended_is_not_run_again(rig) -> None:
     store = rig.store(PLAN)
     rig.run(store, killed_at=9)
@@ -79,6 +81,7 @@ def test_a_shard_that_has_ended_is_not_run_again(rig) -> None:
     assert len(again) == SHARDS - len(before)
 
 
+@pytest.mark.full
 def test_an_outcome_that_is_changed_changes_the_digest(rig) -> None:
     store = rig.store(PLAN)
     rig.run(store)
@@ -104,6 +107,7 @@ def _spoil(store: Store, key: str) -> None:
         connection.execute(JOBS.update().where(JOBS.c.key == key), values)
 
 
+@pytest.mark.full
 def test_two_processes_at_one_store_share_its_shards(rig, monkeypatch) -> None:
     # Nobody is taken for dead while the other has nothing to do, however slow this machine is.
     monkeypatch.setattr(rig.clock, "wait", os.sched_yield)
@@ -252,6 +256,7 @@ def test_what_a_process_ends_after_another_took_it_over_does_not_count(rig) -> N
     assert "another" not in {one.digest for one in store.ended(0, SEARCH)}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "plan",
     [
@@ -345,11 +350,13 @@ def objects_kept_per_shard(rig: Rig, crew: Constant) -> float:
     return (has - had) / (after - before)
 
 
+@pytest.mark.full
 def test_a_head_keeps_nothing_of_a_shard(rig) -> None:
     rig.target = ReferenceTarget()
     assert objects_kept_per_shard(rig, Constant(rig.target, kept=False)) < 0.5
 
 
+@pytest.mark.full
 def test_what_is_kept_of_a_shard_is_seen(rig) -> None:
     rig.target = ReferenceTarget()
     assert objects_kept_per_shard(rig, Constant(rig.target, kept=True)) > 0.75

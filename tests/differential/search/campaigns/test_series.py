@@ -21,6 +21,7 @@ GONE = Who.here()
 HERE_AND_GONE = Who(GONE.host, GONE.place, GONE.pid, "another start")
 
 
+@pytest.mark.full
 def test_shards_have_their_work_and_who_did_it(rig) -> None:
     store = rig.store(PLAN)
     rig.run(store)
@@ -34,6 +35,7 @@ def test_shards_have_their_work_and_who_did_it(rig) -> None:
     assert not seen.is_merged
 
 
+@pytest.mark.full
 def test_states_are_counted_by_the_traces_that_met_them(rig) -> None:
     store = rig.store(PLAN)
     rig.run(store)
@@ -47,6 +49,7 @@ def test_states_are_counted_by_the_traces_that_met_them(rig) -> None:
         assert all(traces <= min(alone[a], alone[b]) for (a, b), traces in pairs.items())
 
 
+@pytest.mark.full
 def test_a_process_that_was_killed_and_its_jobs_are_kept_as_lost(rig) -> None:
     store = rig.store(PLAN)
     rig.run(store, who=HERE_AND_GONE, killed_at=4)

@@ -21,6 +21,7 @@ def reference() -> Report:
     return run([Task("reference", "encoder_decoder", DECODERS)])[0]
 
 
+@pytest.mark.full
 def test_every_contract_of_the_reference_holds_and_has_refuted_a_red_twin(
     reference: Report,
 ) -> None:

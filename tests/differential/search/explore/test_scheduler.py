@@ -90,6 +90,7 @@ def successors(scope: SchedulerScope, *, walks: int, events: int) -> Mapping[byt
     return found
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", ["preemption", "a drafter", "two steps in flight", "adapters"])
 def test_states_with_one_key_lead_to_the_same_states(
     name: str, monkeypatch: pytest.MonkeyPatch
@@ -150,6 +151,7 @@ def test_an_item_that_would_enlarge_the_cache_is_no_scope() -> None:
         replace(CHUNKS, config=msgspec.structs.replace(CHUNKS.config, capacity=1))
 
 
+@pytest.mark.full
 def test_a_release_decides_every_transition_as_the_reference_does(newest: HostTarget) -> None:
     """What it breaks, the reference with its decisions breaks, by the same shortest trace."""
     scope = BY_NAME["whole items and a drafter"]

@@ -38,6 +38,7 @@ def reference() -> TableReport:
     return table_job.run(TableTask("reference", SMALL))
 
 
+@pytest.mark.full
 def test_every_contract_of_the_reference_holds_and_has_refuted_a_red_twin(
     reference: TableReport,
 ) -> None:
