@@ -75,6 +75,7 @@ def test_a_later_beginning_finds_the_fault_that_is_met_after_it(
     assert compared > 0
 
 
+@pytest.mark.full
 def test_a_beginning_that_forgets_what_is_idle_cries_wolf(
     driven: list[Driven], monkeypatch: pytest.MonkeyPatch
 ) -> None:

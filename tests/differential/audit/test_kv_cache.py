@@ -152,6 +152,7 @@ def test_an_audit_begins_at_any_state(right: Driven) -> None:
     assert len(places) > 5
 
 
+@pytest.mark.full
 def test_a_beginning_that_forgets_what_is_cached_cries_wolf(
     right: Driven, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -41,6 +41,7 @@ def test_what_only_needs_a_promise_is_refuted_and_nothing_is_unknown(
     assert outcomes["size_is_fixed"].word == "refuted"
 
 
+@pytest.mark.full
 def test_the_hardest_condition_takes_less_than_a_tenth_of_what_it_may(
     outcomes: Mapping[str, Outcome],
 ) -> None:

@@ -198,7 +198,7 @@ class Failing:
         return ask
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("seed", range(4))
 def test_a_server_that_goes_away_at_any_moment_costs_nothing(rig, seed: int) -> None:
     undisturbed = rig.store(PLAN)
