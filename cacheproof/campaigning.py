@@ -30,7 +30,7 @@ from cacheproof.differential.search.canary import canaries_in, name_in
 from cacheproof.differential.search.corpus import Corpus
 from cacheproof.differential.search.known import KnownFault, showing_seeds
 from cacheproof.differential.search.noting import Noted, Noting
-from cacheproof.differential.search.verdict import Verdict, is_unlisted
+from cacheproof.differential.search.verdict import Verdict, is_unlisted, listed_but_missing
 from cacheproof.differential.search.work import Job, Plant, Search, Start, WriteDown
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.reference import ReferenceTarget
@@ -106,6 +106,9 @@ class CampaignRun:
         self._urgent: deque[_Due] = deque()
         self._listed: deque[_Due] = deque()
         self._parts: dict[int, Campaign] = {}
+        self._numbers = itertools.count()
+        seeds = itertools.count() if self.plan.seeds is None else self.plan.seeds
+        self._all_seeds: Iterator[int] = iter(seeds)
         self._next_part = 0
         self._searching = True
         self._traces = 0
@@ -120,7 +123,8 @@ class CampaignRun:
         plants = list(self._plants())
         self._plan(plants)
         start: list[_Due] = [(Start(), None)]
-        ordinary = itertools.chain(start, _alternating(self._searches(), iter(plants)))
+        searches = self._searches(self._seeds())
+        ordinary: Iterator[_Due] = itertools.chain(start, _alternating(searches, iter(plants)))
         under_way: dict[Future[Any], _Due] = {}
         try:
             while True:
@@ -130,7 +134,13 @@ class CampaignRun:
                         break
                     under_way[crew.submit(partial(timed, work.work), due[0])] = due
                 if not under_way:
-                    break
+                    # nothing is under way: which lanes go on does not hang on who was the faster
+                    lanes = self._lanes_to_go_on()
+                    if not lanes:
+                        break
+                    self._searching = True
+                    ordinary = self._searches(self._turns(lanes))
+                    continue
                 for future in done_among(under_way):
                     job, about = under_way.pop(future)
                     outcome, seconds = future.result()
@@ -166,7 +176,7 @@ class CampaignRun:
             kind, units = _kind_of(job)
             planned[kind] += units
         if self.plan.seconds is None and self.plan.seeds is not None:
-            planned["Search"] = len(self.plan.seeds) * len(self.lanes)
+            planned["Search"] = len(self.plan.seeds[: self.plan.seeds_at_once]) * len(self.lanes)
 
     @property
     def _gave_up(self) -> bool:
@@ -185,20 +195,40 @@ class CampaignRun:
             return self._listed.popleft()
         return due
 
-    def _searches(self) -> Iterator[_Due]:
-        number = itertools.count()
-        for lane, seeds in self._seeds():
+    def _searches(self, parts: Iterator[tuple[Lane, Sequence[int]]]) -> Iterator[_Due]:
+        for lane, seeds in parts:
             if self.is_out_of_time:
                 break
-            yield Search(lane, seeds, self.plan.kept_per_break), next(number)
+            yield Search(lane, seeds, self.plan.kept_per_break), next(self._numbers)
         self._searching = False
 
-    def _seeds(self) -> Iterator[tuple[Lane, Sequence[int]]]:
-        """The lanes in turns, a few seeds at a time; behind them those that show listed faults."""
-        all_seeds = itertools.count() if self.plan.seeds is None else iter(self.plan.seeds)
-        while some := tuple(itertools.islice(all_seeds, self._part_size())):
-            for lane in self.lanes:
+    def _turns(self, lanes: Sequence[Lane]) -> Iterator[tuple[Lane, Sequence[int]]]:
+        """The lanes in turns, a few seeds at a time, up to `seeds_at_once` of each."""
+        seeds = itertools.islice(self._all_seeds, self.plan.seeds_at_once)
+        while some := tuple(itertools.islice(seeds, self._part_size())):
+            for lane in lanes:
                 yield lane, some
+
+    def _lanes_to_go_on(self) -> list[Lane]:
+        """The lanes that go on with further seeds, if there are any: those in which a listed fault
+        of the release is yet to be met."""
+        if self.plan.seeds_at_once is None or self._gave_up or self.is_out_of_time:
+            return []
+        first = next(self._all_seeds, None)
+        if first is None:
+            return []
+        self._all_seeds = itertools.chain([first], self._all_seeds)
+        release = self.target.release
+        missing = listed_but_missing(self.campaign, self.known)
+        return [
+            lane
+            for lane in self.lanes
+            if any(one.covers(one.contract, release, lane.name, one.kind or "") for one in missing)
+        ]
+
+    def _seeds(self) -> Iterator[tuple[Lane, Sequence[int]]]:
+        """The first turns of all lanes; behind them the seeds that show listed faults."""
+        yield from self._turns(self.lanes)
         if self.plan.shows_listed:
             further = showing_seeds(self.known, self.target.release)
             for lane in self.lanes:

@@ -18,6 +18,8 @@ class Plan:
     With seeds and seconds it ends with whichever is used up first, so that a search of every night
     can have fresh seeds.
 
+    `seeds_at_once`: so many seeds are searched at a time, after the first time only in lanes where
+    a listed fault of the release was not met yet; None: all seeds in every lane.
     `shows_listed`: the seeds that show listed faults are run as well; `shrinks_listed`: what is
     listed is made small too. `place`: where the work is done.
     """
@@ -27,6 +29,7 @@ class Plan:
     seconds: float | None
     with_reference: bool
     kept_per_break: int = 3
+    seeds_at_once: int | None = None
     shows_listed: bool = False
     shrinks_listed: bool = False
     place: Workplace = field(default_factory=Workplace)

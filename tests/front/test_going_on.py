@@ -1,0 +1,77 @@
+"""A search by turns of seeds goes on in lanes alone in which a listed fault is yet to be met."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from cacheproof.campaigning import CampaignRun
+from cacheproof.console import Output
+from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.search.campaign import search
+from cacheproof.differential.search.known import KnownFault, parse
+from cacheproof.differential.targets.base import Target
+from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.plan import Plan
+from cacheproof.reference.semantics import Semantics
+
+MET = """
+[[fault]]
+name = "repeated-item"
+[[fault.face]]
+contract = "EC-6a"
+releases = ">=0.10.2"
+harm = "safety"
+note = "an item is released at its first occurrence"
+"""
+NEVER_MET = """
+[[fault]]
+name = "unheard-of"
+[[fault.face]]
+contract = "EC-3"
+releases = ">=0.10.2"
+lanes = ["reused media ids"]
+harm = "safety"
+note = "the ledger is wrong"
+"""
+LANE_NAMES = "encoder cache", "reused media ids"
+
+
+@pytest.fixture(scope="module")
+def target() -> Iterator[Target]:
+    """The reference in the place of 0.28.0."""
+    release = "0.28.0"
+    with closing(ReferenceTarget(Semantics.of_vllm(release), name="it", release=release)) as target:
+        yield target
+
+
+def begun(target: Target, known: list[KnownFault], seeds_at_once: int | None) -> CampaignRun:
+    """A search of two lanes that has run the first two seeds of each."""
+    lanes = tuple(LANES[name] for name in LANE_NAMES)
+    plan = Plan(lanes, range(5), None, with_reference=False, seeds_at_once=seeds_at_once)
+    run = CampaignRun(Output(None), target, lanes, plan, known, Path("unused"))
+    assert [seeds for _, seeds in run._turns(lanes)]
+    run.campaign = search(target, lanes, against=None, seeds=range(2), kept_per_break=1)
+    return run
+
+
+def test_where_all_that_is_listed_was_met_no_lane_goes_on(target: Target) -> None:
+    run = begun(target, parse(MET, "here"), 2)
+    assert any(one.contract == "EC-6a" for one in run.campaign.breaks)
+    assert run._lanes_to_go_on() == []
+
+
+def test_the_lane_of_a_fault_that_was_not_met_goes_on_until_its_seeds_are_up(
+    target: Target,
+) -> None:
+    run = begun(target, parse(MET + NEVER_MET, "here"), 2)
+    for seeds in ((2, 3), (4,)):
+        lanes = run._lanes_to_go_on()
+        assert [lane.name for lane in lanes] == ["reused media ids"]
+        assert [part for _, part in run._turns(lanes)] == [seeds]
+    assert run._lanes_to_go_on() == []
+
+
+def test_without_turns_no_lane_goes_on(target: Target) -> None:
+    assert begun(target, parse(MET + NEVER_MET, "here"), None)._lanes_to_go_on() == []
