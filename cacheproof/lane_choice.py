@@ -9,6 +9,7 @@ from cacheproof.differential.lanes.lane import Lane
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.named import Named, named
 from cacheproof.differential.targets.process import HostTarget
+from cacheproof.differential.targets.versions import FIRST_WITH_SCHEDULER, runs_hasher_alone
 
 EITHER = Named | Target
 _RUN_BY = {"engine": "engine@VERSION", "encoder_connector": "vllm@VERSION or lmcache@VERSION"}
@@ -122,4 +123,8 @@ def _why_not(lane: Lane, target: EITHER) -> str:
         return f"it needs {needed}"
     if isinstance(target, HostTarget) and target.plug_in_kind is not None:
         return f"a plug-in of the kind {target.plug_in_kind} is not part of it"
-    return f"{_RUN_BY.get(lane.depth, 'vllm@VERSION')} runs it"
+    if lane.depth in _RUN_BY:
+        return f"{_RUN_BY[lane.depth]} runs it"
+    if target.model is not None and runs_hasher_alone(target.model):
+        return f"it needs vllm@{FIRST_WITH_SCHEDULER} or later"
+    return "vllm@VERSION runs it"

@@ -39,8 +39,9 @@ def _many(what: str) -> str:
 def of_texts(releases: int, families: int, installed: int, strange: Sequence[str]) -> VerdictLine:
     """Whether the installed releases read as the table says; `strange` are those that do not."""
     if strange:
+        read = "read" if strange[1:] else "reads"
         return VerdictLine(
-            f"{len(strange):,} of {counted(installed, 'installed release')} read otherwise than "
+            f"{len(strange):,} of {counted(installed, 'installed release')} {read} otherwise than "
             f"the table says: {names(strange)}.",
             "install them anew, after cacheproof vllm remove",
         )

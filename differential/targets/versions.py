@@ -22,7 +22,7 @@ FIRST_ENGINE_WITH_NEWER_TORCH = "0.27.0"
 FIRST_ENGINE_WITH_NEWER_LIBRARIES = "0.31.0"
 """Engines before it import what the transformers here no longer have."""
 
-FIRST_WITH_SCHEDULER = "0.10"
+FIRST_WITH_SCHEDULER = "0.10.0"
 """Releases before it import what the libraries here no longer have; their hasher runs alone."""
 
 

@@ -68,10 +68,12 @@ def fuzz(run: Any, fork: Path, tmp_path: Path) -> Callable[[], tuple[Any, Any]]:
 
 
 @pytest.mark.full
-def test_of_an_unchanged_checkout_there_is_nothing_to_say(fuzz: Any) -> None:
+def test_of_an_unchanged_checkout_there_is_nothing_to_say(fuzz: Any, fork: Path) -> None:
     ran, model = fuzz()
     assert ran.code == 0
-    assert ran.out.startswith("listed faults ")
+    sentence, space, listed, *_ = ran.out.splitlines()
+    assert sentence.startswith(f"path:{fork} shows nothing new: 3 traces of ")
+    assert (space, listed.split()[:2]) == ("", ["listed", "faults"])
     assert model["announced"] == []
     assert (model["reading"]["nearest"], model["reading"]["differing"]) == (NEWEST, {})
 
@@ -95,9 +97,12 @@ def test_a_changed_function_and_a_new_field_are_named_before_the_search(
 
     said: list[str] = []
     line = searching.Output.line
-    monkeypatch.setattr(
-        searching.Output, "line", lambda self, text: (said.append(text), line(self, text))
-    )
+
+    def heard(output: Any, text: str, **style: Any) -> None:
+        said.append(text)
+        line(output, text, **style)
+
+    monkeypatch.setattr(searching.Output, "line", heard)
     monkeypatch.setattr(searching, "run_campaign", watched)
     ran, model = fuzz()
     assert began == [True]
@@ -230,7 +235,9 @@ def test_families_and_what_reads_otherwise_are_printed(
     monkeypatch.setattr(text_table.releases, "list_installed", lambda: [changed])
     ran = run("vllm", "texts")
     assert ran.code == 1
-    assert "of 1 that are installed 1 read otherwise" in ran.out
+    sentence = f"1 of 1 installed release reads otherwise than the table says: {NEWEST}."
+    told = ran.out.splitlines()
+    assert told[0] == told[-2] == sentence
 
 
 def test_a_table_that_would_lack_releases_is_not_written(
@@ -244,9 +251,18 @@ def test_a_table_that_would_lack_releases_is_not_written(
 
 
 @pytest.mark.full
-def test_the_table_is_written_anew(run: Any, tmp_path: Path) -> None:
+def test_the_table_is_written_anew_from_the_releases_that_are_installed(
+    run: Any, newest: Release, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     file = tmp_path / "texts.toml"
+    installed = {one.version for one in releases.list_installed()}
+    there = tuple(release for release in MODELLED if release in installed)
+    assert newest.version in there
+    monkeypatch.setattr(text_table, "MODELLED", there)  # no other is missed
     assert run("vllm", "texts", "--toml", file).code == 0
     shipped = Path(known_texts.__file__).parent / known_texts.TABLE
     assert file.read_text() == shipped.read_text()
+
+
+def test_a_table_is_not_written_where_no_file_can_be(run: Any) -> None:
     assert "expected a file in a folder that exists" in run("vllm", "texts", "--toml", "/").refusal

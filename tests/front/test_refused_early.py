@@ -210,7 +210,10 @@ def test_what_is_wrong_is_refused_before_anything_is_fetched(
         (("review", "--base", "vllm@0.33.0", "--head", "engine@0.32.0"), "no lane in common"),
         (("fuzz", "--target", "vllm@0.11.2", "--depth", "kv_cache"), "needs vllm@0.14.0 or later"),
         (("fuzz", "--target", "vllm@0.33.0", "--depth", "engine"), "engine@VERSION runs it"),
-        (("fuzz", "--target", "vllm@0.9.2", "--depth", "manager"), "expected depth media_hash"),
+        (
+            ("fuzz", "--target", "vllm@0.9.2", "--depth", "manager"),
+            "it needs vllm@0.10.0 or later; expected depth media_hash, or another target",
+        ),
         (("fuzz", "--target", "engine@0.32.0", "--depth", "manager"), "vllm@VERSION runs it"),
         (("fuzz", "--target", "lmcache@0.5.6", "--depth", "manager"), "only vllm has it"),
         (("generate", "--prompt", "w1", "--prompt", " "), "prompt 2 has no tokens"),
