@@ -41,7 +41,9 @@ def paragraphs_of(place: str) -> list[str]:
     page = FOLDER / name
     if not place.startswith("findings/") or name == "README.md" or not page.is_file():
         return []
-    return list(_paragraphs(_section(page.read_text(), anchor)))
+    told = list(_paragraphs(_section(page.read_text(), anchor)))
+    # what such a sentence announces is a list, a table or code, and is not told here
+    return [f"{one[:-1]}: see the page." if one.endswith(":") else one for one in told]
 
 
 def plain(markdown: str) -> str:

@@ -75,7 +75,7 @@ def show_contract(output: Output, name: str) -> None:
 
 def _facts(rule: Contract) -> Iterator[tuple[str, str]]:
     yield "harm", rule.harm
-    yield "promised by", f"vLLM: {rule.versions.told}"
+    yield "asked of", f"vLLM {rule.versions.told}"
     yield "component", rule.component
     calls = f", judged at {names(sorted(rule.calls))}" if rule.calls else ""
     yield "kind", f"{rule.kind}{calls}"

@@ -22,7 +22,7 @@ from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.drawing import Drawings
-from cacheproof.fault_facts import newest_having
+from cacheproof.fault_facts import listed_by_name, newest_having
 from cacheproof.fault_findings import finding_of
 from cacheproof.fault_pages import file_of
 from cacheproof.lane_choice import depths_of
@@ -76,7 +76,8 @@ def replay(
     _require_runs(target, trace, file)
     with closing(target), _reference_for(target) as reference:
         told = announce(output, target, compared=reference is not None)
-        runs = findings_of.replay(what, target, times, reference)
+        with output.live(f"running {file.name} {times} times on {target.name}"):
+            runs = findings_of.replay(what, target, times, reference)
     if runs.examination.illegal is not None:
         raise InputError(f"{file}: {runs.sentence}; {_instead(file, 'a trace that it takes')}")
     story = story_of(file, what, target, runs, known)
@@ -131,6 +132,11 @@ def load_what(text: str, folder: Path) -> Loaded:
         InputError: there is none, or it is neither.
     """
     file, target = file_of(Path(text)), None
+    if text in listed_by_name() and not file.exists():
+        raise InputError(
+            f"{text} is a known fault; expected it with a release, FAULT@RELEASE, or a file: "
+            f"cacheproof explain {text} has both"
+        )
     if (fault := OF_FAULT.fullmatch(text)) is not None and not file.exists():
         file, target = finding_of(fault["fault"], fault["release"], folder)
     what = finding_file.load(file)

@@ -188,7 +188,7 @@ def _searched(given: Answer) -> Iterator[Shown]:
             continue
         text = (
             f"{search.compared:,} {search.what} compared with the reference: {search.differences} "
-            f"traces differ, {search.unlisted} breaks that are not listed"
+            f"traces differ, {search.unlisted} unknown breaks"
         )
         options = f"--depth {search.depth} --seeds {SEEDS}"
         yield Shown(Kind.SEARCHED, text, f"cacheproof fuzz --target vllm@{given.release} {options}")

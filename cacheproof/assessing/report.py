@@ -17,9 +17,10 @@ from cacheproof.reference.releases import MODELLED, NEWEST
 from cacheproof.verdicts.line import VerdictLine, counted
 
 WIDTH = 79
-LABEL = 10
+LABEL = 14
 NOTE = (
-    "Nothing was run for this answer. It tells what proofs, searches and replays came to. The "
+    "Nothing was run for this answer. It tells what proofs, searches and replays came to. As read "
+    "means that the lines of the fault are in that release and were not run. The "
     "command below them runs them again, from a clone of the repository; cacheproof explain FAULT "
     "tells all of one fault. States of public threads are those of copies, the newest from "
     "2026-09-22."

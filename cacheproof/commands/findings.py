@@ -54,7 +54,10 @@ def replay(
     perfetto: PerfettoOption = None,
     json: JsonOption = None,
 ) -> None:
-    """Run a finding or a trace again, and tell what breaks, where, and what to do."""
+    """Run a finding or a trace again, and tell what breaks, where, and what to do.
+
+    It ends with 1 where something breaks, be it known or not.
+    """
     from cacheproof import replaying
     from cacheproof.console import Output
     from cacheproof.differential.search import known as known_faults

@@ -2,6 +2,7 @@
 fetched, made or started."""
 
 import importlib
+import re
 import sys
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ CONNECTOR = "encoder_connector"
 DEPTHS_OF_A_HASHER = (MEDIA_HASH,)
 DEPTHS_OF_AN_ENGINE = (ENGINE,)
 DEPTHS_OF_LMCACHE = (CONNECTOR,)
+_VERSION = re.compile(r"\d+\.\d+\.\d+(\.\d+)?", re.ASCII)
 EXPECTED = (
     "expected reference[@VERSION], vllm@VERSION, engine@VERSION, lmcache@VERSION, path:DIR or "
     "MODULE:CLASS[@VERSION]"
@@ -110,7 +112,8 @@ def named(text: str) -> Named:
         parse(version, f"{word}@")
         _require_module(text, module)
         return Named(text, Kind.PLUG_IN, version, word)
-    raise InputError(f"target {text!r}: {EXPECTED}")
+    meant = f"did you mean vllm@{text}? " if _VERSION.fullmatch(text) else ""
+    raise InputError(f"target {text!r}: {meant}{EXPECTED}")
 
 
 def plug_in_named(text: str) -> tuple[str, str, str] | None:

@@ -68,7 +68,7 @@ def test_every_contract_is_told(rule: str, run: Any) -> None:
 def test_a_contract_is_told_with_its_lanes_and_the_faults_that_break_it(run: Any) -> None:
     text = told(run, "contracts", "ec-6")
     assert "EC-6: No entry that a request still needs is evicted" in text
-    assert "promised by vLLM: 0.10.2 and newer" in text
+    assert "asked of vLLM 0.10.2 and newer" in text
     assert "stands in spec/encoder_cache.py, line " in text
     assert "manager lanes encoder cache and reused media ids" in text
     assert "planted faults evicts_what_is_held" in text
