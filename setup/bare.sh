@@ -34,8 +34,7 @@ done
 echo "a fresh machine: $(ls "$bare/bin" | wc -l) programs on PATH, an empty home" >&2
 
 databases=/usr/lib/postgresql
-if [ -d "$databases" ] && unshare --mount true 2>/dev/null; then
-    mount=$(command -v mount)
+if [ -d "$databases" ] && mount=$(command -v mount) && unshare --mount true 2>/dev/null; then
     set -- "$(command -v unshare)" --mount sh -c '"$0" -t tmpfs none "$1" && shift && exec "$@"' "$mount" "$databases" "$@"
 fi
 env -i "${settings[@]}" "$@"
