@@ -49,6 +49,7 @@ def known_without(kind: str, path: Path) -> Path:
     lines = [
         line
         for fault in faults
+        if "face" in fault  # of those that searches meet
         for line in (
             *("[[fault]]", f"name = {json.dumps(fault['name'])}"),
             *(line for face in fault["face"] if face.get("kind") != kind for line in _face(face)),
