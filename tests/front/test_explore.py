@@ -12,6 +12,7 @@ from cacheproof import exploring
 from cacheproof.differential.search.explore import tables
 from cacheproof.differential.search.explore.scopes import SMALL
 from cacheproof.differential.targets import releases
+from cacheproof.verdicts.line import rule_told
 
 Run = Callable[..., Any]
 DECODERS = tuple(scope for scope in SMALL if scope.subject == "encoder_decoder")
@@ -37,11 +38,18 @@ def test_an_argument_that_means_nothing(run: Run, arguments: tuple[str, ...], wo
     assert words in run("explore", *arguments).refusal
 
 
+def test_a_release_without_a_manager_is_refused_by_its_number(run: Run) -> None:
+    assert run("explore", "--target", "vllm@0.8.5").refusal == (
+        "target vllm@0.8.5 has nothing to run at depth manager: it needs vllm@0.10.0 or later; "
+        "expected depth media_hash, or another target"
+    )
+
+
 @pytest.mark.full
-def test_a_release_without_a_manager(run: Run) -> None:
-    releases.install("0.8.5", report=lambda text: None)
-    refusal = run("explore", "--target", "vllm@0.8.5").refusal
-    assert refusal == "target vllm@0.8.5: no manager to explore; expected a later release"
+def test_a_checkout_without_a_manager_is_refused(run: Run) -> None:
+    checkout = f"path:{releases.install('0.8.5', report=lambda text: None).tree}"
+    refusal = run("explore", "--target", checkout).refusal
+    assert refusal == f"target {checkout}: no manager to explore; expected a later release"
 
 
 @pytest.mark.full
@@ -84,7 +92,8 @@ def test_a_fault_of_a_release_is_listed_or_it_is_not(
     (file,) = tmp_path.glob("ed_2_*.json")
     again = run("replay", file)
     assert again.code == 1
-    assert "ED-2 broke in 10 of 10" in again.out
+    assert again.out.startswith(f"{target} breaks ED-2")
+    assert "replays  10 of 10 alike, digest " in again.out
 
 
 @pytest.mark.full
@@ -131,9 +140,10 @@ def test_a_fault_of_a_release_table_is_listed_or_it_is_not(
     monkeypatch.setitem(exploring.SCOPES, "small", tables.SMALL)
     found = "explore", "--target", two_releases[1]
     listed, unlisted = listed_and_not(run, found, nothing_known)
-    assert "known, larger-than-the-region: TB-8 by begin(x, 2): AssertionError" in listed
+    broken = f"{rule_told('TB-8')} by begin(x, 2): AssertionError is raised"
+    assert f"known, larger-than-the-region: {broken}" in listed
     assert "TB-8      refuted, listed" in listed
-    assert ") by begin(x, 2): AssertionError is raised" in unlisted
+    assert f"UNLISTED: {broken}" in unlisted
     assert " shows 1 new fault, which breaks TB-8 (" in unlisted.splitlines()[0]
 
 
