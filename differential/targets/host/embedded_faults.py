@@ -39,37 +39,37 @@ def _of_tokens(runner: Any, token_ids: Sequence[int]) -> Any:
     return runner.model.embed(torch.tensor(token_ids, device=runner.model.device)).detach()
 
 
-def embeds_their_tokens(runner: Any) -> None:
+def embeds_prompts_tokens(runner: Any) -> None:
     """Rows are the embedding of the token that stands in their place."""
     _rows(runner, lambda of_tokens, rows: of_tokens)
 
 
-def adds_them_to_their_tokens(runner: Any) -> None:
+def adds_prompts_to_their_tokens(runner: Any) -> None:
     """Rows are added to the embedding of the token that stands in their place."""
     _rows(runner, lambda of_tokens, rows: of_tokens + rows)
 
 
-def takes_them_in_reverse(runner: Any) -> None:
+def takes_prompts_in_reverse(runner: Any) -> None:
     """The last row of a prompt comes first."""
     _rows(runner, lambda of_tokens, rows: rows.flip(0))
 
 
-def takes_them_a_row_late(runner: Any) -> None:
+def takes_prompts_a_row_late(runner: Any) -> None:
     """Each token gets the row of the one before it."""
     _rows(runner, lambda of_tokens, rows: rows.roll(1, dims=0))
 
 
-def takes_half(runner: Any) -> None:
+def takes_half_of_prompts(runner: Any) -> None:
     """Rows are scaled, as some models scale the embeddings of tokens."""
     _rows(runner, lambda of_tokens, rows: rows / 2)
 
 
-def halves_their_precision(runner: Any) -> None:
+def halves_the_precision_of_prompts(runner: Any) -> None:
     """Rows pass through numbers of 16 bits, of which eight are the mantissa's."""
     _rows(runner, lambda of_tokens, rows: rows.bfloat16().to(rows.dtype))
 
 
-def takes_the_first_for_all(runner: Any) -> None:
+def takes_the_first_row_for_all(runner: Any) -> None:
     """Every row is the prompt's first."""
     _rows(runner, lambda of_tokens, rows: rows[:1].expand_as(rows))
 
@@ -130,13 +130,13 @@ def _give(runner: Any, start_of: Callable[[Any], int | None]) -> None:
 
 
 EMBEDDED_FAULTS: dict[str, Callable[[Any], None]] = by_name(
-    embeds_their_tokens,
-    adds_them_to_their_tokens,
-    takes_them_in_reverse,
-    takes_them_a_row_late,
-    takes_half,
-    halves_their_precision,
-    takes_the_first_for_all,
+    embeds_prompts_tokens,
+    adds_prompts_to_their_tokens,
+    takes_prompts_in_reverse,
+    takes_prompts_a_row_late,
+    takes_half_of_prompts,
+    halves_the_precision_of_prompts,
+    takes_the_first_row_for_all,
     keeps_what_came_first,
     gives_rows_to_tokens,
     takes_whole_prompts_alone,

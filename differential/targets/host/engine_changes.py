@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from .by_name import joined
 from .engine_embedded_faults import AHEAD_FAULTS, EMBEDDED_FAULTS
 from .engine_faults import ATTENTION_FAULTS, WORKER_FAULTS, Change
 from .engine_key_faults import ADAPTER_KEY_FAULTS, EMBEDDED_KEY_FAULTS, SALT_KEY_FAULTS
@@ -10,21 +11,21 @@ from .engine_model_faults import AUDIO_FAULTS, DEEPSTACK_FAULTS, GROUP_FAULTS
 from .engine_request_faults import ADAPTER_FAULTS, GIVEN_FAULTS, TIED_FAULTS, WEIGHT_FAULTS
 from .protocol import Event
 
-CHANGES: dict[str, Callable[[Any], Change]] = (
-    WORKER_FAULTS
-    | ADAPTER_FAULTS
-    | AHEAD_FAULTS
-    | ATTENTION_FAULTS
-    | AUDIO_FAULTS
-    | DEEPSTACK_FAULTS
-    | EMBEDDED_FAULTS
-    | EMBEDDED_KEY_FAULTS
-    | GIVEN_FAULTS
-    | GROUP_FAULTS
-    | WEIGHT_FAULTS
-    | TIED_FAULTS
-    | SALT_KEY_FAULTS
-    | ADAPTER_KEY_FAULTS
+CHANGES: dict[str, Callable[[Any], Change]] = joined(
+    WORKER_FAULTS,
+    ADAPTER_FAULTS,
+    AHEAD_FAULTS,
+    ATTENTION_FAULTS,
+    AUDIO_FAULTS,
+    DEEPSTACK_FAULTS,
+    EMBEDDED_FAULTS,
+    EMBEDDED_KEY_FAULTS,
+    GIVEN_FAULTS,
+    GROUP_FAULTS,
+    WEIGHT_FAULTS,
+    TIED_FAULTS,
+    SALT_KEY_FAULTS,
+    ADAPTER_KEY_FAULTS,
 )
 
 

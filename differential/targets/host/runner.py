@@ -16,6 +16,7 @@ from typing import Any
 from .adapter_faults import ADAPTER_FAULTS, ADAPTER_KEY_FAULTS
 from .ahead_faults import AHEAD_FAULTS
 from .audio_faults import AUDIO_FAULTS
+from .by_name import joined
 from .cross_faults import CROSS_FAULTS, pairs_rows_by_place
 from .deepstack_faults import DEEPSTACK_FAULTS
 from .embedded_faults import EMBEDDED_FAULTS, EMBEDDED_KEY_FAULTS
@@ -42,18 +43,18 @@ from .runner_faults import ROTARY_FAULTS, RUNNER_FAULTS
 from .salt_faults import SALT_FAULTS
 from .weight_faults import RESET_FAULTS, WEIGHT_FAULTS
 
-_FAULTS = (
-    RUNNER_FAULTS
-    | ROTARY_FAULTS
-    | CROSS_FAULTS
-    | DEEPSTACK_FAULTS
-    | AUDIO_FAULTS
-    | AHEAD_FAULTS
-    | ADAPTER_FAULTS
-    | WEIGHT_FAULTS
-    | GIVEN_FAULTS
-    | EMBEDDED_FAULTS
-    | GROUP_FAULTS
+_FAULTS = joined(
+    RUNNER_FAULTS,
+    ROTARY_FAULTS,
+    CROSS_FAULTS,
+    DEEPSTACK_FAULTS,
+    AUDIO_FAULTS,
+    AHEAD_FAULTS,
+    ADAPTER_FAULTS,
+    WEIGHT_FAULTS,
+    GIVEN_FAULTS,
+    EMBEDDED_FAULTS,
+    GROUP_FAULTS,
 )
 _OF_ONE_MEDIUM = {
     "cohere2_vision": {"pixel_values"},
@@ -62,7 +63,7 @@ _OF_ONE_MEDIUM = {
 }
 """What a model's processor makes of a medium that is all of it, tiles or patches one after the
 other; anything else is the first of a batch."""
-_FAULTS_OF_KEYS = SALT_FAULTS | ADAPTER_KEY_FAULTS | EMBEDDED_KEY_FAULTS
+_FAULTS_OF_KEYS = joined(SALT_FAULTS, ADAPTER_KEY_FAULTS, EMBEDDED_KEY_FAULTS)
 
 
 class Release:
