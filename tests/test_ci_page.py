@@ -1,4 +1,5 @@
-"""The action, the hook for pre-commit and docs/how-to-ci.md ask for what is there."""
+"""The action, the hooks for pre-commit and docs/how-to-ci.md ask for what is there. The calls that
+the page shows are looked at in test_documented_calls.py."""
 
 import json
 import os
@@ -23,7 +24,6 @@ STEPS: dict[str, dict[str, Any]] = {
     step.get("name") or step["uses"].partition("@")[0]: step for step in ACTION["runs"]["steps"]
 }
 HOOKS: list[dict[str, Any]] = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
-COMMAND = re.compile(r"^(?:\S*/)?cacheproof ((?:fuzz|review) .*)$", re.MULTILINE)
 
 
 def parse(arguments: list[str]) -> None:
@@ -31,24 +31,6 @@ def parse(arguments: list[str]) -> None:
     group: Any = typer.main.get_command(app)
     name, *rest = arguments
     group.commands[name].make_context(name, rest)
-
-
-def commands(text: str) -> list[list[str]]:
-    """The arguments of each call of cacheproof in a page."""
-    return [shlex.split(one) for one in COMMAND.findall(text)]
-
-
-def test_the_command_line_takes_every_command_of_the_page() -> None:
-    calls = commands(PAGE)
-    assert len(calls) == 2
-    for arguments in calls:
-        parse(arguments)
-
-
-def test_the_command_line_takes_the_review_of_a_pull_request() -> None:
-    text = (ROOT / "docs" / "review.md").read_text().replace("\\\n", " ")
-    (call,) = re.findall(r"\.venv/bin/cacheproof (review .*?) > review.md", text)
-    parse(shlex.split(call))
 
 
 def test_an_option_that_is_gone_is_noticed() -> None:
