@@ -59,7 +59,7 @@ def simulate(
     found = Simulation(
         release, requests, seed, row_bytes, {kind.name: kind.says for kind in kinds}, points
     )
-    verdict = ran.of_simulated(release, requests, points, len(settings) - len(points))
+    verdict = ran.of_simulated(release, requests, points, len(settings) - len(points), html)
     output.verdict(verdict)
     if html is not None:
         write_file("--html", html, page(found, verdict.sentence))

@@ -87,9 +87,12 @@ def of_generated(
     )
 
 
-def of_simulated(release: str, requests: int, points: Sequence[Point], left: int) -> VerdictLine:
+def of_simulated(
+    release: str, requests: int, points: Sequence[Point], left: int, page: str | None
+) -> VerdictLine:
     """Which size of the encoder cache is enough, by kind of traffic: the smallest of those tried
-    that hits as often as the best, and lets requests wait as rarely."""
+    that hits as often as the best, and lets requests wait as rarely. `left` runs were not begun;
+    `page` is the file that draws those that were."""
     if not points:
         return VerdictLine(
             "The simulation was interrupted before a size was tried.", "run the command again"
@@ -97,15 +100,17 @@ def of_simulated(release: str, requests: int, points: Sequence[Point], left: int
     enough = [
         f"{size:,} rows for {kind} (hit rate {rate:.2f})" for kind, size, rate in _enough(points)
     ]
-    sizes = len({one.encoder_cache for one in points})
+    runs = f"in {counted(len(points), 'run')} of {counted(requests, 'request')} that are decided "
+    runs += f"as by vLLM {release}, "
+    if len({(one.traffic, one.encoder_cache) for one in points}) > len(enough):
+        said = f"Of the cache sizes tried, {runs}the smallest that hits as often as the best, and "
+        said += "lets requests wait as rarely, is "
+    else:
+        said = f"One cache size was tried, {runs}and compared with no other: "
     was = f"; interrupted, {counted(left, 'run')} left out" if left else ""
+    drawn = f"open {page}" if page else "run it again with --html FILE"
     return VerdictLine(
-        f"Of {counted(sizes, 'cache size')} tried, each with {counted(requests, 'request')} that "
-        f"are decided as by vLLM {release}, the smallest that hits as often as the best, and lets "
-        "requests wait as rarely, is "
-        f"{'; '.join(enough)}{was}.",
-        "see what each size costs, drawn",
-        "cacheproof simulate --html simulation.html",
+        f"{said}{'; '.join(enough)}{was}.", f"{drawn}, which draws what each size costs"
     )
 
 

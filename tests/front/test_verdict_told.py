@@ -170,10 +170,18 @@ def test_a_simulation_names_the_smallest_size_that_is_enough() -> None:
         figures.hits, figures.encodes, figures.space_stalls = hits, 100 - hits, stalls
         return point("chat", size, 64, figures, 2)
 
+    def said(*points: object, page: str | None = None) -> VerdictLine:
+        return ran.of_simulated("0.33.0", 100, points, 0, page)  # type: ignore[arg-type]
+
     points = [of(1024, 10, 0), of(2048, 40, 90), of(4096, 40, 0), of(8192, 40, 0)]
-    line = ran.of_simulated("0.33.0", 100, points, 0)  # type: ignore[arg-type]
+    line = said(*points)
+    assert line.sentence.startswith("Of the cache sizes tried, in 4 runs of 100 requests that are ")
     assert line.sentence.endswith(" is 4,096 rows for chat (hit rate 0.40).")
-    assert "interrupted" in ran.of_simulated("0.33.0", 100, [], 2).sentence
+    assert line.step.startswith("run it again with --html FILE")
+    assert said(*points, page="sizes.html").step.startswith("open sizes.html")
+    alone = said(of(1024, 10, 0), of(1024, 10, 0)).sentence  # as asked for, and as raised to
+    assert "compared with no other: 1,024 rows for chat (hit rate 0.10)." in alone
+    assert "interrupted" in ran.of_simulated("0.33.0", 100, [], 2, None).sentence
 
 
 def test_what_a_model_answered_is_counted() -> None:
