@@ -9,6 +9,7 @@ from cacheproof.audit_listing import REPORT_AT, Listing, listed
 from cacheproof.differential.audit.account import At, Failure, Found
 from cacheproof.differential.audit.auditor import Auditor
 from cacheproof.differential.audit.ranking import Broken, ranked
+from cacheproof.differential.findings.letters import letters_of
 from cacheproof.differential.findings.short_names import ShortNames
 from cacheproof.differential.search.known import KnownFault
 
@@ -86,10 +87,18 @@ class Answered:
         earlier = one.is_fatal and one.first.at.step < found.at.step
         since = f", first in step {one.first.at.step:,}" if earlier else ""
         broken = f"{name_of(found)}, {rule.harm}, {when}{times}{since}: {rule.title}"
+        return [*self.advice(one, where), ("broken", broken)]
+
+    def formula(self, one: Broken) -> Lines:
+        """What of the rule was false, with the values of that moment, and what its letters are."""
+        violation = one.shown.violation
+        letters = [
+            f"{letter}: {meaning}"
+            for letter, meaning in letters_of(violation.contract, violation.why)
+        ]
         return [
-            *self.advice(one, where),
-            ("broken", broken),
-            ("formula", found.violation.why),
+            ("formula", violation.why),
+            *([("letters", "; ".join(letters))] if letters else []),
         ]
 
     def advice(self, one: Broken, where: str) -> Lines:
@@ -97,15 +106,19 @@ class Answered:
         return list(self.listing.advice(self.faults(one), self.auditor, one.shown, where))
 
     def next_step(self, where: str) -> tuple[str, str]:
-        """What to do next, and the command that does it; empty where there is nothing to do."""
+        """What to do next, the operator before the developer, and the command that does it; empty
+        where there is nothing to do."""
         if self.died is not None and self.cause is None:
             return f"look for the exception in {REPORT_AT}", ""
         if not self.does_harm:
             return "", ""
         found, faults = self.broken[0].shown, self.faults(self.broken[0])
-        step = "make a small trace of it" + ("" if faults else ", and report it")
+        remedy = self.listing.remedy(faults, self.auditor.release)
         if where == "-" or found.is_of_kv_cache:
-            return "", ""
+            return remedy, ""
+        step = "make a small trace of it" + ("" if faults else ", and report it")
+        if remedy:
+            step = f"{remedy}. A developer makes a small trace of it with"
         return step, f"cacheproof minimise {where} --contract {found.key[0]}"
 
     @property

@@ -84,7 +84,8 @@ class AuditReport:
     def _show_all(self, one: Answered) -> None:
         """Why it died, and all else that it broke and that was not shown yet."""
         if one.died is not None and one.cause is None:
-            self._fields(one.stem, one.death(), ShortNames([one.died.words]))
+            self._output.line(one.stem)
+            self._fields(one.death(), ShortNames([one.died.words]))
         for broken in one.broken:
             is_shown = (one.stem, *broken.first.key) in self._shown
             if broken.is_fatal:
@@ -98,19 +99,21 @@ class AuditReport:
         """A break: what is said of it, what led to it, and the command that makes it small."""
         violation, events = broken.shown.violation, broken.shown.events
         before = steps_before(events, violation)
-        names = ShortNames([*(words for _, words in lines), *before])
-        self._fields(one.stem, lines, names)
+        formula = one.formula(broken)
+        names = ShortNames([*(words for _, words in (*lines, *formula)), *before])
+        self._output.line(one.stem)
+        self._fields(lines, names)
         self._output.line("  what led to it")
         for words in before:
             self._output.line(f"    {names.say(words)}")
+        self._fields(formula, names)
         is_next = broken.first.key == one.broken[0].first.key  # the report ends with its command
         if self._where != "-" and not broken.shown.is_of_kv_cache and not is_next:
             self._output.line("  make it small")
             rule, _ = broken.first.key
             self._output.command(f"    cacheproof minimise {self._where} --contract {rule}")
 
-    def _fields(self, title: str, lines: Lines, names: ShortNames) -> None:
-        self._output.line(title)
+    def _fields(self, lines: Lines, names: ShortNames) -> None:
         report = self._output.report
         width = max(40, report.width - 1) if report.is_terminal else 0
         for label, words in lines:

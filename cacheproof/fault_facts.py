@@ -9,7 +9,10 @@ from cacheproof.assessing import kept
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.search.known import Fault, listed
 from cacheproof.reference.releases import MODELLED, within
+from cacheproof.spec.versions import release_key
 
+_INSTRUCTIONS = ("drop", "empty", "leave", "refuse", "reset", "set")
+"""Words with which the list begins what to do. Else it names what removes a fault."""
 _PRODUCT = re.compile(r"(?P<name>\w+) (?P<version>[\d.]+\w*)")
 
 
@@ -100,6 +103,18 @@ def lifetime(fault: Fault) -> str:
         f"last run {last[0]}, not mended" if last and not fault.mended_in else "",
     )
     return "; ".join(filter(None, parts))
+
+
+def remedy(fault: Fault, release: str | None) -> str:
+    """What to do about a fault of a release, as a clause: what to restart with, and where to move;
+    empty where the list says neither."""
+    act = fault.avoid.removeprefix("no switch; ").removesuffix("a later release")
+    if act and act.split()[0] not in _INSTRUCTIONS:
+        act = f"restart with {act}"
+    move = ""
+    if fault.mended_in and release and release_key(release) < release_key(fault.mended_in):
+        move = f"move to {fault.mended_in}, which mends it"
+    return ", or ".join(filter(None, (act, move)))
 
 
 def fault_rows(fault: Fault) -> Iterator[tuple[str, str]]:

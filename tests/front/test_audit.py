@@ -197,7 +197,26 @@ def test_of_a_server_that_died_the_first_screen_says_why_and_what_to_do(
     assert "PR #52041" in said["public"]
     assert said["broken"].startswith("SC-9 (after a preemption), safety, in that step")
     labels = list(said)
-    assert labels.index("exception") < labels.index("known") < labels.index("broken")
+    order = [labels.index(one) for one in ("exception", "known", "broken", "formula", "letters")]
+    assert order == sorted(order)
+    assert "r: a request" in said["letters"]
+    assert ran.out.index("what led to it") < ran.out.index("  formula")
+
+
+def test_the_next_step_is_first_an_operators_and_then_a_developers(run: Run, dead: Path) -> None:
+    *_, step, command = run("audit", dead).out.splitlines()
+    assert step.startswith(
+        "Next: restart with the second model runner (VLLM_USE_V2_MODEL_RUNNER=1)"
+    )
+    assert step.endswith(". A developer makes a small trace of it with:")
+    assert command == f"  cacheproof minimise {dead} --contract SC-9"
+
+
+def test_what_no_list_knows_is_made_small_and_reported(
+    run: Run, dead: Path, nothing_known: Path
+) -> None:
+    *_, step, _ = run("audit", dead, "--known", nothing_known).out.splitlines()
+    assert step == "Next: make a small trace of it, and report it:"
 
 
 def test_an_engine_that_lives_has_not_died(run: Run, recorded: list[Driven]) -> None:
