@@ -15,6 +15,10 @@ from cacheproof.differential.recording.messages import SCHEMA, AnyMessage, Opene
 from cacheproof.differential.recording.writer import SUFFIX
 
 _NAME = re.compile(r"(?P<stem>[a-z]+(?:-\d+)*)-(?P<number>\d{6})" + re.escape(SUFFIX))
+EXPECTED = (
+    f"expected a folder or a file (*{SUFFIX}) that an engine wrote; to have one written: "
+    "cacheproof record DIR -- vllm serve MODEL"
+)
 _decoder = msgspec.msgpack.Decoder(AnyMessage)
 
 
@@ -87,10 +91,7 @@ class Stream:
                     f"{self.name}: a record in format {version}; expected format {expected}: audit "
                     "it with the version of cacheproof that wrote it"
                 )
-            raise InputError(
-                f"{self.name}: no record of an engine; expected a file that begins with "
-                f"{kind.decode()!r}, as CACHEPROOF_RECORD=DIR has an engine write them"
-            )
+            raise InputError(f"{self.name}: not a record of an engine; {EXPECTED}")
         self._reader = BlockReader(source)
 
     def _leave(self) -> Iterator[Part]:
@@ -174,10 +175,7 @@ def folder_or_file(where: str, *, waits: bool = False) -> Folder | Stream:
         folder = Folder(path)
         folder.look()
         if not folder.streams and not waits:
-            raise InputError(
-                f"{where}: no records there; expected files named *{SUFFIX}, as "
-                "CACHEPROOF_RECORD=DIR has an engine write them"
-            )
+            raise InputError(f"{where}: no records of an engine there; {EXPECTED}")
         return folder
     return Stream(where, [_open(path)])
 

@@ -22,8 +22,11 @@ FILE = "scheduler-1-1-000001.cprec"
         (b"", "no record of a scheduler"),
         (MAGIC, "no record of a scheduler"),
         (MAGIC[:7], "no record of a scheduler"),
-        (b"text\n", "no record of an engine; expected a file that begins with"),
-        (b"cacheproof-recorder\n", "no record of an engine; expected a file that begins with"),
+        (b"text\n", "not a record of an engine; expected a folder or a file (*.cprec)"),
+        (
+            b"cacheproof-recorder\n",
+            "not a record of an engine; expected a folder or a file (*.cprec)",
+        ),
         (
             MAGIC.replace(b"1", b"2") + b"x",
             "a record in format 2; expected format 1: audit it with the version of cacheproof that "
@@ -47,6 +50,14 @@ def test_what_is_no_record_of_a_scheduler_is_refused(
     assert refusal.startswith(f"{file}: {why}")
 
 
+def test_a_file_that_is_no_record_is_told_how_one_is_made(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "README.md"
+    file.write_text("# A page\n")
+    refusal = run("audit", file).refusal
+    assert refusal.endswith("to have one written: cacheproof record DIR -- vllm serve MODEL")
+    assert "CACHEPROOF_RECORD" not in refusal
+
+
 def _nothing(path: Path) -> None:
     pass
 
@@ -68,7 +79,7 @@ def _folder(path: Path) -> None:
             os.mkfifo,
             ": no regular file; expected a record that can be read, or - for standard input",
         ),
-        (_folder, ": no records there; expected files named *.cprec, as CACHEPROOF_RECORD=DIR has"),
+        (_folder, ": no records of an engine there; expected a folder or a file (*.cprec) that"),
     ],
 )
 def test_a_place_without_records_is_refused(
