@@ -136,16 +136,29 @@ def _ways(count: int) -> str:
 def _proved(given: Answer) -> Iterator[Shown]:
     """What is proved and refuted of contracts that bear on the question, and what it assumes."""
     command = f"cacheproof prove --target vllm@{given.release}"
-    subjects = []
-    for proof in kept.proofs(given.release):
-        for one in proof.contracts:
-            if one in given.question.contracts:
-                subjects.append(proof.subject)
-                title = by_id(one).title
-                text = f"{one} {proof.outcome} of {proof.subject}: {title}"
-                yield Shown(Kind.PROVED, f"{text} ({_extent(given, proof, one)})", command)
-    for text in _assumptions(subjects, given.release):
+    proofs = [
+        (contract, proof)
+        for proof in kept.proofs(given.release)
+        for contract in proof.contracts
+        if contract in given.question.contracts
+    ]
+    order = list(dict.fromkeys(contract for contract, _ in proofs))
+    for contract, proof in sorted(proofs, key=lambda one: order.index(one[0])):
+        about = _about(proof, [one.subject for rule, one in proofs if rule == contract])
+        text = f"{contract} {proof.outcome} of {about}: {by_id(contract).title}"
+        yield Shown(Kind.PROVED, f"{text} ({_extent(given, proof, contract)})", command)
+    for text in _assumptions([proof.subject for _, proof in proofs], given.release):
         yield Shown(Kind.PROVED, text, command)
+
+
+def _about(proof: kept.Proof, subjects: Sequence[str]) -> str:
+    """What a proof speaks of, as a phrase: a contract of some values may hold where it does not of
+    all; `subjects` are those of all proofs of the contract."""
+    whole, _, part = proof.subject.partition(": ")
+    if part:
+        return f"{whole}, given only {part}"
+    has_part = any(one.startswith(f"{whole}: ") for one in subjects)
+    return f"{whole}, given values of any kind" if has_part else whole
 
 
 def _assumptions(subjects: Sequence[str], release: str) -> Iterator[str]:
@@ -214,34 +227,43 @@ def _run_again(fault: Fault, release: str) -> Iterator[Shown]:
 
 
 def _replayed(fault: Fault, release: str) -> Iterator[Shown]:
-    """The first trace that shows a fault on the release, and on its engine."""
-    for trace in fault.traces:
-        replay = f"cacheproof replay docs/findings/{trace}.jsonl --target"
-        if fault.product:
-            product, version = fault.product.split(" ")[:2]
-            said = f"{fault.name}: on {product} {version}"
-            yield Shown(Kind.REPLAYED, said, f"{replay} {product.lower()}@{version}")
-            break
-        if not fault.contracts:
-            yield Shown(
-                Kind.REPLAYED, f"{fault.name}: no contract says it", f"{replay} vllm@{release}"
-            )
-            break
-        broken = [
-            one
-            for one in kept.replays()[trace]
-            if one.contract in fault.contracts and release in one.first | one.second
-        ]
-        if broken:
+    """The traces that show a fault on the release, each what no trace before it does, and the first
+    that shows it on its engine."""
+    replay = "cacheproof replay docs/findings/{}.jsonl --target {}"
+    first = "".join(fault.traces[:1])
+    if first and fault.product:
+        product, version = fault.product.split(" ")[:2]
+        on = replay.format(first, f"{product.lower()}@{version}")
+        yield Shown(Kind.REPLAYED, f"{fault.name}: on {product} {version}", on)
+    elif first and not fault.contracts:
+        on = replay.format(first, f"vllm@{release}")
+        yield Shown(Kind.REPLAYED, f"{fault.name}: no contract says it", on)
+    else:
+        for trace, broken in _breaks(fault, release):
             rules = ", ".join(one.contract for one in broken)
             text = f"{fault.name}: breaks {rules}{_runner(fault, broken, release)}"
-            yield Shown(Kind.REPLAYED, text, f"{replay} vllm@{release}")
-            break
+            yield Shown(Kind.REPLAYED, text, replay.format(trace, f"vllm@{release}"))
     for trace, releases in fault.engines.items():
         if release in within(releases):
             command = f"cacheproof replay docs/findings/{trace}.jsonl --target engine@{release}"
             yield Shown(Kind.REPLAYED, f"{fault.name}: on a real engine", command)
             break
+
+
+def _breaks(fault: Fault, release: str) -> Iterator[tuple[str, Sequence[kept.Replay]]]:
+    """The fault's traces that break one of its contracts on a release, each with those that it
+    breaks; only traces that break one more than those before."""
+    told: set[str] = set()
+    for trace in fault.traces:
+        broken = [
+            one
+            for one in kept.replays()[trace]
+            if one.contract in fault.contracts and release in one.first | one.second
+        ]
+        rules = {one.contract for one in broken}
+        if rules - told:
+            told |= rules
+            yield trace, broken
 
 
 def _runner(fault: Fault, broken: Sequence[kept.Replay], release: str) -> str:

@@ -1,6 +1,7 @@
 """An auditor's questions: what a release answers, on what evidence, and when it says no."""
 
 import json
+import re
 import shlex
 from collections.abc import Iterator
 from functools import cache
@@ -13,7 +14,7 @@ from msgspec import structs
 
 from cacheproof import cli
 from cacheproof.assessing import kept, page, report
-from cacheproof.assessing.answer import Answer, Kind, Status, Verdict
+from cacheproof.assessing.answer import Answer, Kind, Status, Verdict, shown
 from cacheproof.assessing.questions import QUESTIONS, Question
 from cacheproof.differential.depths import DEPTHS
 from cacheproof.differential.search.known import Fault, listed
@@ -222,6 +223,47 @@ def test_a_proof_says_what_it_assumes_and_whether_that_was_seen_to_break(
     assert said in proved[-1].text
     keys = [one for one in given(NEWEST).evidence() if one.kind is Kind.PROVED]
     assert keys[-1].text.startswith("of keys this reads the reference's text")
+
+
+def told_twice(lines: list[str]) -> list[str]:
+    """What a contract is said to do of one thing, and not to do of the same."""
+    spoken: dict[tuple[str, str], set[str]] = {}
+    for line in lines:
+        if found := re.match(r"(\S+) (holds|refuted) of (.*?): ", line):
+            spoken.setdefault((found[1], found[3]), set()).add(found[2])
+    return [contract for (contract, _), outcomes in spoken.items() if len(outcomes) > 1]
+
+
+def test_a_contract_that_holds_of_some_values_alone_says_of_which() -> None:
+    for one in answers():
+        assert told_twice([line.text for line in one.evidence()]) == []
+    rules = [one.text for one in given(NEWEST).evidence() if one.text.startswith("MH-3 ")]
+    assert [rule.partition(": ")[0] for rule in rules] == [
+        "MH-3 refuted of MultiModalHasher, given values of any kind",
+        "MH-3 holds of MultiModalHasher, given only None, texts, lists, and mappings from texts",
+    ]
+    in_order = [one.text.split()[0] for one in given(NEWEST).evidence()]
+    assert in_order.index("MH-3") + 1 == len(in_order) - 1 - in_order[::-1].index("MH-3")
+
+
+def test_a_contract_that_is_said_to_hold_and_not_to_hold_is_seen() -> None:
+    assert told_twice(["MH-3 refuted of it: so", "MH-3 holds of it: None: so"]) == ["MH-3"]
+
+
+def test_each_trace_that_is_named_breaks_a_contract_that_those_before_it_keep(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    there = frozenset({NEWEST})
+    runs = {
+        name: [kept.Replay(rule, there, there) for rule in rules]
+        for name, rules in {"a": ("X-1",), "b": ("X-1",), "c": ("X-1", "X-2"), "d": ()}.items()
+    }
+    monkeypatch.setattr(kept, "replays", lambda: runs)
+    fault = Fault("it", seen=NEWEST, traces=tuple(runs), breaks=("X-1", "X-2"))
+    assert [line.text for line in shown(fault, NEWEST)] == [
+        "it: breaks X-1",
+        "it: breaks X-1, X-2",
+    ]
 
 
 def refusal(command: str) -> str:
