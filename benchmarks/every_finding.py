@@ -4,7 +4,8 @@ Each release has one host. docs/findings-replayed.md says in which of them a tra
 where it cannot be run; so a page's first and last release are ones that were run.
 """
 
-from collections.abc import Iterator, Sequence
+import argparse
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
@@ -42,10 +43,12 @@ def traces() -> Iterator[tuple[str, Trace]]:
             yield path.stem, trace
 
 
-def replays(release: str) -> Iterator[Replay]:
-    """Run all traces on a release, under each model runner."""
+def replays(release: str, wanted: Collection[str] = ()) -> Iterator[Replay]:
+    """Run traces on a release, under each model runner: all where none is named."""
     with closing(resolve(f"vllm@{release}", report=print)) as target:
         for name, trace in traces():
+            if wanted and name not in wanted:
+                continue
             for runner in RUNNERS if trace.has_scheduler else RUNNERS[:1]:
                 one = trace.under_runner(runner) if trace.has_scheduler else trace
                 found = examine(one, target.run([one])[0], target)
@@ -88,13 +91,33 @@ def breaks(replay: Replay, rule: str) -> bool:
     return replay.broken is not None and rule in replay.broken
 
 
+def merged(before: str, after: str) -> str:
+    """A page with the rows of another in it, in their place or in that of the same traces."""
+    (head, old), (_, new) = (_split(text) for text in (before, after))
+    rows = sorted((old | new).items(), key=lambda one: f"{one[0]}.jsonl")  # as in a folder
+    return "\n".join([*head, *(row for _, of_trace in rows for row in of_trace)]) + "\n"
+
+
+def _split(text: str) -> tuple[list[str], dict[str, list[str]]]:
+    """What stands above the rows of a page, and its rows by their traces."""
+    lines = text.splitlines()
+    first = next(number for number, line in enumerate(lines) if line.startswith("|--")) + 1
+    of_traces: dict[str, list[str]] = {}
+    for line in lines[first:]:
+        of_traces.setdefault(line.split(" | ")[0].removeprefix("| "), []).append(line)
+    return lines[:first], of_traces
+
+
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--trace", action="append", default=[], help="run this one, keep the rest")
+    wanted = parser.parse_args().trace
     calm_collector()
-    found = []
+    found: list[Replay] = []
     for release in MODELLED:
-        found += replays(release)
+        found += replays(release, wanted)
         print(release, flush=True)
-    PAGE.write_text(page(found))
+    PAGE.write_text(merged(PAGE.read_text(), page(found)) if wanted else page(found))
 
 
 if __name__ == "__main__":
