@@ -8,12 +8,14 @@ that is longer than any in it.
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from cacheproof.differential.search.weighing import PartedGroup, Tally
+from cacheproof.differential.search.weighing import PartedGroup, Tally, Told, told_together
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.differential.traces.wording import constructor, visible_line
 from cacheproof.reference.semantics import CHANGES
 from cacheproof.review_proofs import ProofChange
 from cacheproof.review_verdict import Review
+from cacheproof.told_findings import decided
+from cacheproof.told_findings import sentence_of as sentence_of_face
 from cacheproof.verdicts.reviewed import sentence_of
 
 SHOWN_MAX = 6
@@ -22,6 +24,7 @@ EVENTS_SHOWN = 10
 LINE_MAX = 400
 WORDS_MAX = 300
 ROWS_MAX = 12
+COUNTED = "The counts of a row are those of its first contract."
 _LOADED = re.compile(r"[^A-Za-z0-9 .,;()=+/-]|(?<=www)\.", re.IGNORECASE)
 """What Markdown, HTML or a forge may read as more than a character; a `.` may begin a link."""
 
@@ -79,8 +82,8 @@ def _head(review: Review) -> Iterator[str]:
         yield f"- void for {_counted(more, 'more reason')}"
     yield from (f"- {code(one)}" for side in (review.base, review.head) for one in side.announced)
     yield f"- decisions: {_parted(review)}"
-    yield f"- mends: {_named(review.mended)}"
-    yield f"- brings: {_named(review.brought)}"
+    yield f"- mends: {_named(review.told_mended)}"
+    yield f"- brings: {_named(review.told_brought)}"
     gained, lost = len(review.proofs.gained), len(review.proofs.lost)
     yield f"- proofs: {gained} gained, {lost} lost"
 
@@ -93,10 +96,15 @@ def _parted(review: Review) -> str:
     return f"{review.parted:,} of {traces:,} traces part, in {ways}"
 
 
-def _named(tallies: Sequence[Tally]) -> str:
-    """Listed faults by their names, what is not listed by its contract."""
-    names = dict.fromkeys(one.fault or f"{one.contract} (not listed)" for one in tallies)
+def _named(told: Sequence[Told]) -> str:
+    """Listed faults by their names, what is not listed by the contract that shows it best."""
+    names = dict.fromkeys(one.head.fault or _unlisted(one) for one in told)
     return ", ".join(names) or "nothing"
+
+
+def _unlisted(told: Told) -> str:
+    more = f" and {_counted(len(told.faces), 'other face')}" if told.faces else ""
+    return f"{told.head.contract}{more} (not listed)"
 
 
 # decisions
@@ -141,69 +149,91 @@ def _told(group: PartedGroup) -> str:
 def _faults(review: Review) -> Iterator[str]:
     yield "### Contracts that break on one side alone"
     yield ""
-    if not review.mended and not review.brought:
+    mended, brought = review.told_mended, review.told_brought
+    if not mended and not brought:
         yield "None."
-    if review.mended:
-        yield "| mended | contract | breaks on base | on head | kept traces that show it |"
+    if mended:
+        yield "| mended | contracts | breaks on base | on head | kept traces that show it |"
         yield "|---|---|--:|--:|---|"
-        yield from _rows(review.mended)
-        yield ""
-    for tally in review.brought[:SHOWN_MAX]:
-        yield from _brought(tally)
-    if more := review.brought[SHOWN_MAX:]:
-        yield f"Not shown: {_counted(len(more), 'more break')}."
+        yield from _rows(mended)
+        yield from ("", COUNTED, "")
+    for one in brought[:SHOWN_MAX]:
+        yield from _brought(one, review.head.nearest)
+    if more := brought[SHOWN_MAX:]:
+        yield f"Not shown: {_counted(len(more), 'more fault')}."
         yield ""
     yield from _kept(review)
 
 
-def _rows(tallies: Sequence[Tally]) -> Iterator[str]:
-    for one in tallies[:ROWS_MAX]:
-        names = ", ".join(map(code, one.names[:3])) + (" ..." if len(one.names) > 3 else "")
-        counts = f"{one.base:,} | {one.head:,}"
-        yield f"| {one.fault or 'not listed'} | {_what(one)} | {counts} | {names} |"
-    if (more := len(tallies) - ROWS_MAX) > 0:
+def _rows(several: Sequence[Told]) -> Iterator[str]:
+    for told in several[:ROWS_MAX]:
+        kept = list(dict.fromkeys(name for one in told.tallies for name in one.names))
+        names = ", ".join(map(code, kept[:3])) + (" ..." if len(kept) > 3 else "")
+        counts = f"{told.head.base:,} | {told.head.head:,}"
+        yield f"| {told.head.fault or 'not listed'} | {_whats(told)} | {counts} | {names} |"
+    if (more := len(several) - ROWS_MAX) > 0:
         yield f"| {more} more | | | | |"
+
+
+def _whats(told: Told) -> str:
+    """The contracts of a fault; the counts in its row are those of the first."""
+    return ", ".join(map(_what, told.tallies))
 
 
 def _what(one: Tally) -> str:
     return one.contract + (f" {code(one.kind)}" if one.kind else "")
 
 
-def _brought(one: Tally) -> Iterator[str]:
+def _brought(told: Told, nearest: str) -> Iterator[str]:
+    """A fault: its best trace, which changed function decided there, and its other faces."""
+    one, small = told.head, told.head.small
     listed = f"listed as {one.fault}" if one.fault else "not listed"
+    faces = f"; {_counted(len(told.faces), 'other face')}" if told.faces else ""
     summary = (
         f"Brought: {_what(one)} ({one.harm}; {listed}), on "
-        f"{_counted(one.head_alone, 'trace')} that base keeps"
+        f"{_counted(one.head_alone, 'trace')} that base keeps{faces}"
     )
-    shown: Iterable[str] = ()
-    if one.small is not None:
-        alike = f"{one.small.same} of {one.small.times} runs alike"
-        sentence = f"{code(one.small.sentence)} ({alike}; base keeps it)"
-        shown = _shown(sentence, one.small.trace)
+    shown: list[str] = []
+    if small is not None:
+        sentence = f"{code(small.sentence)} ({small.replays} runs alike; base keeps it)"
+        shown += _shown(sentence, small.trace)
+        if by := decided(small, nearest):
+            shown += ["", f"{code(by)}"]
+    if told.faces:
+        shown += ["", "Other faces of it:", "", *map(_face, told.faces)]
     yield from _details(summary, shown, is_open=True)
     yield ""
+
+
+def _face(one: Tally) -> str:
+    where = f", on {_counted(one.head_alone, 'trace')} that base keeps"
+    said = one.contract if one.small is None else sentence_of_face(one.small)
+    return f"- {code(said)}{where}"
 
 
 def _kept(review: Review) -> Iterator[str]:
     if not review.kept:
         return
+    kept = told_together(review.kept)
     summary = (
         f"Broken by both, or listed for the one that did not: "
-        f"{_counted(len(review.kept), 'contract')}, {_named_briefly(review.kept)}"
+        f"{_counted(len(kept), 'fault')}, {_named_briefly(review.kept)}"
     )
-    yield from _details(summary, _kept_rows(review.kept))
+    yield from _details(summary, _kept_rows(kept))
 
 
-def _kept_rows(kept: Sequence[Tally]) -> Iterator[str]:
-    yield "| fault | contract | breaks on base | on head | on base alone | on head alone |"
+def _kept_rows(kept: Sequence[Told]) -> Iterator[str]:
+    yield "| fault | contracts | breaks on base | on head | on base alone | on head alone |"
     yield "|---|---|--:|--:|--:|--:|"
-    for one in kept[:ROWS_MAX]:
+    for told in kept[:ROWS_MAX]:
+        one = told.head
         yield (
-            f"| {one.fault or 'not listed'} | {_what(one)} | {one.base:,} | {one.head:,} | "
+            f"| {one.fault or 'not listed'} | {_whats(told)} | {one.base:,} | {one.head:,} | "
             f"{one.base_alone:,} | {one.head_alone:,} |"
         )
     if (more := len(kept) - ROWS_MAX) > 0:
         yield f"| {more} more | | | | | |"
+    yield from ("", COUNTED)
 
 
 def _details(summary: str, lines: Iterable[str], *, is_open: bool = False) -> Iterator[str]:

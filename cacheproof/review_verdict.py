@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 
 from cacheproof.differential.search.verdict import FROM_MODEL, HOLDS, INTERRUPTED, UNLISTED, VOID
-from cacheproof.differential.search.weighing import PartedGroup, Tally
+from cacheproof.differential.search.weighing import PartedGroup, Tally, Told, told_together
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.review_proofs import ProofReview
 from cacheproof.review_run import Ran
@@ -20,17 +20,21 @@ WORSE = ("safety", "liveness")
 @dataclass(frozen=True)
 class Side:
     """A target as a review names it: by what the user wrote, whose contracts it is held to, whether
-    its text is that of the release, and what is to be said of it before."""
+    its text is that of the release, what is to be said of it before, and the release whose text is
+    nearest to its own."""
 
     name: str
     release: str | None
     is_release: bool
     announced: tuple[str, ...] = ()
+    nearest: str = "the nearest release"
 
 
 @dataclass
 class Review:
-    """All that a page says. `seeds` are in words; `skipped` says what was not looked at."""
+    """All that a page says. `seeds` are in words; `skipped` says what was not looked at;
+    `changed_once` are the definitions in which head differs from the nearest release in one place.
+    """
 
     base: Side
     head: Side
@@ -40,6 +44,7 @@ class Review:
     tallies: Sequence[Tally]
     proofs: ProofReview
     skipped: list[str] = field(default_factory=list)
+    changed_once: frozenset[str] = frozenset()
 
     @property
     def is_interrupted(self) -> bool:
@@ -74,6 +79,16 @@ class Review:
             for one in self.tallies
             if one.head_alone and not one.base and not (self.base.is_release and one.of_base)
         ]
+
+    @property
+    def told_mended(self) -> list[Told]:
+        """What head mended, by fault."""
+        return told_together(self.mended)
+
+    @property
+    def told_brought(self) -> list[Told]:
+        """What head brought, by fault and cause."""
+        return told_together(self.brought, self.changed_once)
 
     @property
     def kept(self) -> list[Tally]:
@@ -126,6 +141,7 @@ class Review:
             "decisions": [_parting(one) for one in self.groups],
             "mended": [_tally(one) for one in self.mended],
             "brought": [_tally(one) for one in self.brought],
+            "causes": _causes(self.brought, self.told_brought),
             "kept": [_tally(one) for one in self.kept],
             "proofs": asdict(self.proofs),
             "planted": self.ran.planted,
@@ -164,6 +180,23 @@ def _tally(one: Tally) -> dict[str, object]:
         "sentence": small and small.sentence,
         "trace": small and _trace(small.trace),
     }
+
+
+def _causes(brought: Sequence[Tally], told: Sequence[Told]) -> list[dict[str, object]]:
+    """What head brought by cause, with the numbers of its breaks among `brought`."""
+    number = {id(one): at for at, one in enumerate(brought)}
+    found = []
+    for one in told:
+        small = one.head.small
+        first = None if small is None else small.first_wrong
+        found.append(
+            {
+                "functions": () if first is None else first.functions,
+                "reads_otherwise": first is not None and first.changed,
+                "brought": [number[id(tally)] for tally in one.tallies],
+            }
+        )
+    return found
 
 
 def _trace(trace: Trace) -> dict[str, object]:

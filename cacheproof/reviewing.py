@@ -11,6 +11,7 @@ from cacheproof.differential.lanes.lane import Lane
 from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.search.weighing import parted_groups, tallies
 from cacheproof.differential.targets.base import Target
+from cacheproof.differential.targets.changes import changed_once_in
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import resolve, share_libraries
@@ -29,6 +30,8 @@ from cacheproof.workplace import Workplace
 SEEDS = range(20)
 """Of each lane, unless seeds or seconds are asked for: about two minutes on two cores."""
 SEEDS_BY_TIME = range(10**6)
+SMALL_MAX = 3 * SHOWN_MAX
+"""So many breaks are made small: what is not stands alone, whatever its cause."""
 KEPT_TRACES = Path(__file__).resolve().parents[1] / "docs" / "findings"
 """The traces of listed faults; they are in a checkout of cacheproof alone."""
 UNPROVED = "interrupted before anything was proved"
@@ -80,9 +83,10 @@ def review(
                 parted_groups(ran.pairs),
                 tallies(ran.pairs, known, base.release, head.release),
                 _proofs(output, base_text, head_text, place, ran),
+                changed_once=changed_once_in(head),
             )
             if not one.is_interrupted:
-                run.small(ran, one.groups[:SHOWN_MAX], one.brought[:SHOWN_MAX])
+                run.small(ran, one.groups[:SHOWN_MAX], one.brought[:SMALL_MAX])
             found.append(one)
 
         working(output, base, head, place, do)
@@ -134,7 +138,8 @@ def _side(target: Target) -> Side:
     is_release = not has_text_of_its_own(target) and not (
         isinstance(target, HostTarget) and target.plug_in_kind is not None
     )
-    return Side(target.name, target.release, is_release, tuple(target.announcement))
+    nearest = Side.nearest if target.reading is None else target.reading.nearest
+    return Side(target.name, target.release, is_release, tuple(target.announcement), nearest)
 
 
 def _seeds_told(seeds: range, seconds: float | None) -> str:

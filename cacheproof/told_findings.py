@@ -29,20 +29,25 @@ def print_causes(output: Output, verdict: Verdict, folder: Path) -> None:
 
 def print_faces(output: Output, verdict: Verdict, cause: Cause, folder: Path) -> None:
     """What decided a cause's first wrong step, where its text says, and its other faces."""
-    first = cause.head.first_wrong
-    if first is not None and first.changed:
-        told = f"decided by {first.place}, which reads otherwise than in {_nearest(verdict)}"
-        if others := first.functions[1:]:
-            told += (
-                f"; the trace calls {names(others)} by then, changed too: either may be the cause"
-            )
+    if told := decided(cause.head, _nearest(verdict)):
         output.line(told)
     if not cause.faces:
         return
     output.line(f"other faces of it, each a file in {folder}:")
     for face in cause.faces:
         lane = verdict.lanes_of.get(face.key, "")
-        output.command(f"  {_sentence(face)}; {lane}; {_file(face, folder).name}")
+        output.command(f"  {sentence_of(face)}; {lane}; {_file(face, folder).name}")
+
+
+def decided(finding: Finding, nearest: str) -> str:
+    """Which changed function decided the first wrong step; nothing where no text says."""
+    first = finding.first_wrong
+    if first is None or not first.changed:
+        return ""
+    told = f"decided by {first.place}, which reads otherwise than in {nearest}"
+    if others := first.functions[1:]:
+        told += f"; the trace calls {names(others)} by then, changed too: either may be the cause"
+    return told
 
 
 def _nearest(verdict: Verdict) -> str:
@@ -52,7 +57,7 @@ def _nearest(verdict: Verdict) -> str:
     return "the nearest release"
 
 
-def _sentence(face: Finding) -> str:
+def sentence_of(face: Finding) -> str:
     """What else goes wrong, and where: the contract's own words."""
     place = face.sentence.removesuffix(f": {face.why}")
     if face.contract == LOCKSTEP and face.parting is not None:

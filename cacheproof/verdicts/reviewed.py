@@ -1,8 +1,9 @@
 """What a review of a change concludes."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from cacheproof.differential.search.verdict import HOLDS, INTERRUPTED, UNLISTED, VOID
+from cacheproof.differential.search.weighing import Told
 from cacheproof.review_verdict import Review
 from cacheproof.verdicts.line import VerdictLine, amount, briefly, counted, names, rule_told
 
@@ -35,7 +36,7 @@ def _head(review: Review, quote: Callable[[str], str]) -> str:
 
 
 def _worse(review: Review) -> str:
-    broken = [one.contract for one in review.worse]
+    broken = [one.head.contract for one in review.told_brought if one.head in review.worse]
     rules = list(dict.fromkeys([*broken, *(one.contract for one in review.proofs.refuted)]))
     more = [counted(len(rules) - 2, "more rule")] if rules[2:] else []
     return names([*map(rule_told, rules[:2]), *more])
@@ -52,13 +53,16 @@ def _parts(review: Review) -> Iterator[str]:
         yield f"no decision differs on {counted(traces, 'trace')}"
     if review.ran.calls:
         yield f"{amount(review.ran.calls)} calls judged"
-        yield f"{_faults(len(review.mended))} mended, {_faults(len(review.brought))} brought"
+        yield f"{_faults(review.told_mended)} mended, {_faults(review.told_brought)} brought"
     if review.is_interrupted and review.worse:
         yield f"it breaks {_worse(review)}, which was kept before"
 
 
-def _faults(number: int) -> str:
-    return counted(number, "fault") if number else "no fault"
+def _faults(told: Sequence[Told]) -> str:
+    """How many faults, with their other faces in brackets."""
+    faces = sum(len(one.faces) for one in told)
+    more = f" ({counted(faces, 'other face')})" if faces else ""
+    return f"{counted(len(told), 'fault')}{more}" if told else "no fault"
 
 
 def _next(review: Review) -> tuple[str, str]:

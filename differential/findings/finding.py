@@ -284,6 +284,31 @@ def of_run(target: Target, trace: Trace, runs: Replay) -> list[Finding]:
     ]
 
 
+def of_small(
+    target: Target,
+    small: Trace,
+    contract: str,
+    kind: str,
+    reference: ReferenceTarget | None,
+    times: int = TIMES,
+    elsewhere: Target | None = None,
+) -> Finding:
+    """What a trace breaks that was made small by somebody else, with where it first goes wrong.
+
+    Raises:
+        HarnessError: the target broke.
+    """
+    small = _unsigned(small)
+    runs = replay(small, target, times, elsewhere=elsewhere)
+    broken = runs.examination.by_kind[contract, kind]
+    found = _written_down(target, small, small, contract, broken, runs, 0.0)
+    return msgspec.structs.replace(
+        found,
+        beside=tuple(_beside(runs.examination, contract, broken.event)),
+        first_wrong=_first_wrong(target, found, runs.result, reference),
+    )
+
+
 def digest(result: TraceResult) -> str:
     """SHA-256 of the records as JSON."""
     return digest_of(result.records)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from cacheproof.differential.errors import HarnessError
-from cacheproof.differential.findings.finding import digest
+from cacheproof.differential.findings.finding import Finding, of_small
 from cacheproof.differential.findings.shrinking.shrink import shrink
 from cacheproof.differential.judges.examination import Examination, examine
 from cacheproof.differential.judges.lockstep import Difference
@@ -19,6 +19,7 @@ from cacheproof.differential.search.campaign import BATCH_TRACES
 from cacheproof.differential.search.canary import Canary, plant
 from cacheproof.differential.search.diff import Comparison, compared, older_release
 from cacheproof.differential.targets.base import Target
+from cacheproof.differential.targets.resolve import reference_for
 from cacheproof.differential.traces.trace import Trace
 
 Broken = tuple[str, str]
@@ -69,18 +70,6 @@ class SmallParting:
     changes: frozenset[str]
 
 
-@dataclass(frozen=True)
-class SmallBreak:
-    """A trace made small on which head breaks a contract that base keeps; `same` of `times` runs
-    of it on head came out alike."""
-
-    trace: Trace
-    event: int
-    sentence: str
-    same: int
-    times: int = TIMES
-
-
 @dataclass
 class Both:
     """Base and head, side by side in a process."""
@@ -90,6 +79,7 @@ class Both:
 
     def __post_init__(self) -> None:
         self.comparison = Comparison(self.base, self.head)
+        self.reference = reference_for(self.head)
 
     def examined(self, traces: Sequence[Trace]) -> Iterator[tuple[Examination, Examination]]:
         """Each trace, judged on base and on head."""
@@ -102,6 +92,8 @@ class Both:
         """Give back their processes; the next job starts them anew."""
         self.base.close()
         self.head.close()
+        if self.reference is not None:
+            self.reference.close()
 
 
 @dataclass(frozen=True)
@@ -182,21 +174,19 @@ class ShrinkParting:
 
 @dataclass(frozen=True)
 class ShrinkBreak:
-    """A trace on which head breaks a contract that base keeps, to be made small."""
+    """A trace on which head breaks a contract that base keeps, to be made small: a finding, as a
+    search of head has them."""
 
     trace: Trace
     broken: Broken
 
-    def run(self, both: Both) -> SmallBreak:
+    def run(self, both: Both) -> Finding:
         def still(traces: list[Trace]) -> list[bool]:
             return [self._is_of_head_alone(*pair) for pair in both.examined(traces)]
 
         small = shrink(self.trace, still, batches=SHRINK_BATCHES)
-        results = [both.head.run([small])[0] for _ in range(TIMES)]
-        violation = examine(small, results[0], both.head).by_kind[self.broken]
-        digests = [digest(one) for one in results]
-        same = digests.count(digests[0])
-        return SmallBreak(small, violation.event, violation.sentence, same)
+        head = both.head
+        return of_small(head, small, *self.broken, both.reference, TIMES, elsewhere=head)
 
     def _is_of_head_alone(self, base: Examination, head: Examination) -> bool:
         return (

@@ -1,10 +1,13 @@
 """What the pairs of a review amount to: partings by what parted, breaks by contract and fault."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from cacheproof.differential.search.known import KnownFault, covering_anywhere
-from cacheproof.differential.search.paired import Broken, Pair, Parted, SmallBreak, SmallParting
+from cacheproof.differential.findings.faces import causes_of
+from cacheproof.differential.findings.finding import Finding
+from cacheproof.differential.search.known import HARMS, KnownFault, covering_anywhere
+from cacheproof.differential.search.paired import Broken, Pair, Parted, SmallParting
+from cacheproof.differential.search.verdict import is_unlisted
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.spec.registry import by_id
 
@@ -52,7 +55,7 @@ class Tally:
     head_alone: int = 0
     names: list[str] = field(default_factory=list)
     candidates: list[Trace] = field(default_factory=list)
-    small: SmallBreak | None = None
+    small: Finding | None = None
 
     @property
     def harm(self) -> str:
@@ -67,6 +70,47 @@ class Tally:
     def shortest(self) -> Trace:
         """What is made small."""
         return min(self.candidates, key=lambda one: len(one.events))
+
+
+@dataclass(frozen=True)
+class Told:
+    """What is told as one fault: the break that shows it best, and its other faces."""
+
+    head: Tally
+    faces: tuple[Tally, ...] = ()
+
+    @property
+    def tallies(self) -> tuple[Tally, ...]:
+        return self.head, *self.faces
+
+
+def told_together(several: Sequence[Tally], changed_once: Collection[str] = ()) -> list[Told]:
+    """Breaks that have one cause, in the order in which their first comes: those of a listed fault,
+    and those that no list covers and whose small traces have one, as the findings of a search do.
+    `changed_once` is that of `causes_of`. What was not made small stands alone."""
+    small = [one.small for one in several if one.fault is None and one.small is not None]
+    places = {
+        id(finding): (number, place)
+        for number, cause in enumerate(causes_of(small, is_unlisted, changed_once))
+        for place, finding in enumerate(cause.findings)
+    }
+    groups: dict[object, list[Tally]] = {}
+    for one in several:
+        number, _ = places.get(id(one.small), (None, 0))
+        alone = id(one) if number is None else ("cause", number)
+        groups.setdefault(one.fault or alone, []).append(one)
+    told = []
+    for group in groups.values():
+        head, *faces = sorted(
+            group,
+            key=lambda one: (
+                places.get(id(one.small), (0, 0)),
+                HARMS.index(one.harm),
+                -one.base - one.head,
+            ),
+        )
+        told.append(Told(head, tuple(faces)))
+    return told
 
 
 def parted_groups(pairs: Iterable[Pair]) -> list[PartedGroup]:

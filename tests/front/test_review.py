@@ -17,7 +17,7 @@ from cacheproof.differential.search.canary import canaries_in
 from cacheproof.differential.search.diff import Comparison
 from cacheproof.differential.search.paired import Both, PlantInHead
 from cacheproof.differential.search.verdict import HOLDS, INTERRUPTED, UNLISTED, VOID
-from cacheproof.differential.search.weighing import Tally
+from cacheproof.differential.search.weighing import Tally, told_together
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.reference.semantics import CHANGES, Semantics
 from cacheproof.review_page import LINE_MAX, block, code, markdown
@@ -25,7 +25,9 @@ from cacheproof.review_proofs import UNREAD, ProofReview, weighed
 from cacheproof.review_run import Ran
 from cacheproof.review_verdict import DIFFERS, Review, Side
 from cacheproof.spec.evidence import Evidence, Outcome, RedTwin
+from cacheproof.spec.registry import by_id
 from cacheproof.workplace import Workplace
+from tests.differential.findings.test_faces import face
 from tests.front.formats_read import complaints_about_junit, complaints_about_sarif
 
 OLD, NEW = "reference@0.28.0", "reference@0.33.0"
@@ -104,6 +106,10 @@ def test_what_a_change_brings_fails_with_its_smallest_trace(
     assert repeated["fault"] == "repeated-item"
     assert repeated["base"] == 0 < repeated["head_alone"]
     assert len(repeated["trace"]["events"]) <= 7
+    (cause,) = (one for one in said["causes"] if said["brought"].index(repeated) in one["brought"])
+    assert {said["brought"][at]["fault"] for at in cause["brought"]} == {"repeated-item"}
+    assert len(cause["brought"]) > 1
+    assert ended.out.count("<summary>Brought: ") == len(said["causes"]) < len(said["brought"])
 
 
 @pytest.mark.full
@@ -317,6 +323,58 @@ def test_what_head_alone_breaks_and_base_was_never_known_to_is_brought(
     done.tallies = [Tally("WM-1", "", None, **tally)]
     assert bool(done.brought) == (code == UNLISTED)
     assert done.exit_code == code
+
+
+# what has one cause is told as one
+
+
+def brought(contract: str, function: str = "", fault: str | None = None) -> Tally:
+    """A break that head brought; its small trace goes wrong in that function, which was changed."""
+    small = face(contract, [function], harm=by_id(contract).harm) if function else None
+    return Tally(contract, "", fault, head=1, head_alone=1, small=small)
+
+
+@pytest.mark.parametrize(
+    ("tallies", "causes"),
+    [
+        ([brought("EC-6", "a"), brought("EC-13", "a")], [["EC-6", "EC-13"]]),
+        ([brought("EC-6", "a"), brought("EC-13", "b")], [["EC-6"], ["EC-13"]]),
+        ([brought("EC-8b", "a"), brought("EC-6", "a")], [["EC-6", "EC-8b"]]),
+        ([brought("EC-6"), brought("EC-13")], [["EC-6"], ["EC-13"]]),
+        ([brought("EC-6", "a", "it"), brought("EC-13", "a")], [["EC-6"], ["EC-13"]]),
+        ([brought("EC-8b", "a", "it"), brought("LV-1", "b", "it")], [["LV-1", "EC-8b"]]),
+        ([brought("EC-6", "a", "it"), brought("EC-6a", "a", "that")], [["EC-6"], ["EC-6a"]]),
+    ],
+)
+def test_breaks_are_told_by_listed_fault_or_by_cause(
+    tallies: list[Tally], causes: list[list[str]]
+) -> None:
+    told = told_together(tallies)
+    assert [[tally.contract for tally in one.tallies] for one in told] == causes
+
+
+def test_a_page_has_one_fault_with_its_other_faces_and_counts_it_once() -> None:
+    done = review(Ran(pairs=[], planted={}))
+    done.tallies = [brought("EC-13", "a"), brought("EC-6", "a"), brought("EC-12", "b")]
+    page = markdown(done)
+    assert page.count("<summary>Brought: ") == 2
+    assert "Brought: EC-13 (safety; not listed), on 1 trace that base keeps; 1 other face<" in page
+    assert "decided by a, which reads otherwise than in the nearest release" in page
+    assert "Who needs a resident entry holds it</code>, on 1 trace that base keeps" in page
+    assert "- brings: EC-13 and 1 other face (not listed), EC-12 (not listed)" in page
+    assert [one["brought"] for one in done.to_json()["causes"]] == [[0, 1], [2]]
+    assert done.exit_code == UNLISTED
+
+
+def test_a_table_has_a_row_for_each_listed_fault() -> None:
+    done = review(Ran())
+    done.tallies = [
+        Tally("ED-1", "", "decoder-budget", base=3, head=3),
+        Tally("ED-2", "", "decoder-budget", base=9, head=9),
+        Tally("EC-8b", "", "idle-eviction", base=1, head=1),
+    ]
+    rows = re.findall(r"^\| (\S+) \| ([-\w, ]+) \| (\d+) \|", markdown(done), re.MULTILINE)
+    assert rows == [("decoder-budget", "ED-2, ED-1", "9"), ("idle-eviction", "EC-8b", "1")]
 
 
 # nothing of a trace is markup
