@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 
 from rich.table import Table
 
@@ -9,6 +10,8 @@ from cacheproof.console import Output
 from cacheproof.differential.findings.finding import Finding
 from cacheproof.differential.search.known import HARMS, KnownFault, covering
 from cacheproof.differential.search.verdict import Verdict
+
+FINDINGS = "findings/"
 
 
 @dataclass
@@ -23,9 +26,13 @@ class ShownFault:
 
     @property
     def page(self) -> str:
-        """Its page as a name in docs/findings/."""
-        file = (self.fault.page or "").partition("#")[0].removesuffix(".md")
-        return file.removeprefix("findings/") if file.startswith("findings/") else f"../{file}"
+        """Its page as the table names it: the file's name alone; empty where it has none."""
+        return PurePosixPath(self.file).stem
+
+    @property
+    def file(self) -> str:
+        """Its page's file, from docs/ on; empty where it has none."""
+        return (self.fault.page or "").partition("#")[0]
 
     def events(self, target: str) -> int | None:
         """Of the smallest trace that was written down for a target."""
@@ -98,7 +105,14 @@ def print_faults(output: Output, shown: Sequence[ShownFault], targets: Sequence[
             table.add_row(f"  {one.fault.name}", *events, " ".join(one.contracts), one.page)
     output.report.print(table)
     if any(one.findings for one in shown):
-        output.line("numbers are events of a trace; a page is docs/findings/PAGE.md")
+        where = dict.fromkeys(_place(one.file) for one in shown if one.file)
+        pages = f"; pages: {', '.join(sorted(where))}" if where else ""
+        output.line(f"numbers are events of a trace{pages}")
+
+
+def _place(file: str) -> str:
+    """Where a page of the table lies: those of findings in one folder."""
+    return f"docs/{FINDINGS}PAGE.md" if file.startswith(FINDINGS) else f"docs/{file}"
 
 
 def _cell(one: ShownFault, target: str) -> str:

@@ -1,0 +1,39 @@
+"""The table of listed faults, below which it says where their pages lie."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cacheproof.console import Output
+from cacheproof.differential.search.known import KnownFault
+from cacheproof.fault_table import ShownFault, print_faults
+
+
+def met(name: str, page: str | None) -> ShownFault:
+    """A fault that one search met, on a trace of two events."""
+    fault = KnownFault("EC-6", "all", "safety", "a note", name=name, page=page)
+    finding: Any = SimpleNamespace(target="vllm@0.28.0", events=("one", "other"))
+    return ShownFault(fault, "safety", ["EC-6"], ["vllm@0.28.0"], [finding])
+
+
+@pytest.mark.parametrize(
+    ("pages", "cells", "line"),
+    [
+        (["findings/a.md"], [["a"]], "; pages: docs/findings/PAGE.md"),
+        (
+            ["rediscovery.md#b", "findings/a.md#c"],
+            [["rediscovery"], ["a"]],
+            "; pages: docs/findings/PAGE.md, docs/rediscovery.md",
+        ),
+        ([None], [[]], ""),
+    ],
+)
+def test_the_page_of_each_fault_can_be_found(
+    capsys: pytest.CaptureFixture[str], pages: list[str | None], cells: list[list[str]], line: str
+) -> None:
+    shown = [met(f"fault-{place}", page) for place, page in enumerate(pages)]
+    print_faults(Output(None), shown, ["vllm@0.28.0"])
+    _, _, *rows, last = capsys.readouterr().out.splitlines()
+    assert [row.split()[3:] for row in rows] == cells
+    assert last == f"numbers are events of a trace{line}"
