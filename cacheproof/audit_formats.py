@@ -66,9 +66,9 @@ def _problem(one: Answered, broken: Broken) -> Problem:
         )
     return Problem(
         broken.harm,
-        f"{violation.contract.id} broken in step {found.at.step:,}: {violation.why}"
+        f"{violation.contract.id} broken in step {found.at.step:,}: {violation.contract.title}"
         f"{_listed_as(faults)}",
-        "\n".join(steps_before(found.events, violation)),
+        "\n".join([*steps_before(found.events, violation), violation.why]),
         violation.kind,
         "",
         way,

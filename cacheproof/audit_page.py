@@ -49,7 +49,7 @@ def drawn(answered: Sequence[Answered], where: str, window: int) -> Timeline:
 def _shown(broken: Broken, last: int) -> list[model.Broken]:
     """What is broken, at its event, or at the last that was judged."""
     at, violation = broken.shown.at, broken.shown.violation
-    sentence = f"{name_of(broken.shown)} in {moment(at)}: {violation.why}"
+    sentence = f"{name_of(broken.shown)} in {moment(at)}: {violation.contract.title}"
     return [
         structs.replace(one, event=min(at.event, last), sentence=visible_line(sentence))
         for one in model.broken_by([violation])

@@ -278,3 +278,8 @@ def test_whether_it_is_known_is_said_alike_everywhere(
         listed = "listed as stripped-item" in (failures[rule].get("message") or "")
         assert listed == is_known, rule
     assert unlisted == (0 if is_known else 2)
+    title = "What a step encodes, the workers have been given"
+    (broken,) = said["page"]["broken"]
+    assert broken["sentence"].endswith(f"): {title}")
+    assert f": {title}" in (failures["SC-9"].get("message") or "")
+    assert (failures["SC-9"].text or "").endswith(broken["why"])
