@@ -19,7 +19,7 @@ from cacheproof.differential.serving.traffic import FRAMES_PER_SECOND, ServedMod
 from cacheproof.differential.targets.releases import Release, host_command
 
 START_SECONDS = 240.0
-END_SECONDS = 20.0
+END_SECONDS, END_SECONDS_BROKEN_OFF = 20.0, 2.0
 _AS_A_SERVER = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "1",
     "VLLM_LOGGING_LEVEL": "WARNING",
@@ -51,7 +51,8 @@ _WRITTEN: Mapping[ServedModel, Mapping[str, str]] = {
 
 
 class Server:
-    """Started when it is entered; ended, with all of its processes, when it is left."""
+    """Started when it is entered; ended, with all of its processes, when it is left. Where that is
+    by an exception nobody waits for what it would still write."""
 
     def __init__(
         self,
@@ -67,7 +68,7 @@ class Server:
         """A server of a release with the model in `directory`.
 
         Args:
-            folder: its own; for its log and its template.
+            folder: its own; for its log, its template and its temporary files.
             variables: of its environment, beside those that a release is run with.
             search: where it looks for modules as well: its web framework, plug-ins.
         """
@@ -76,7 +77,7 @@ class Server:
         template = folder / "template.jinja"
         template.write_text(_template(model))
         command, environment = host_command(release)
-        environment |= _AS_A_SERVER | dict(variables or {})
+        environment |= _AS_A_SERVER | dict(variables or {}) | {"TMPDIR": str(folder)}
         environment["PYTHONPATH"] = os.pathsep.join((environment["PYTHONPATH"], *map(str, search)))
         self._environment = environment
         self._command = [*command, "-m", "vllm.entrypoints.openai.api_server"]
@@ -102,19 +103,20 @@ class Server:
             )
         try:
             self._wait_until_it_answers()
-        except BaseException:
-            self.__exit__()
+        except BaseException as error:
+            self.__exit__(type(error))
             raise
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, error: type[BaseException] | None = None, *_: object) -> None:
         process = self._process
         assert process is not None
+        patience = END_SECONDS if error is None else END_SECONDS_BROKEN_OFF
         for how in (signal.SIGTERM, signal.SIGKILL):
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, how)
             with suppress(subprocess.TimeoutExpired):
-                process.wait(END_SECONDS)
+                process.wait(patience)
 
     @property
     def is_alive(self) -> bool:
