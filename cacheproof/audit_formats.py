@@ -21,7 +21,7 @@ GOES_ON = Rule(
 )
 
 
-def result_of(one: Answered) -> Result:
+def result_of(one: Answered, *, is_interrupted: bool = False) -> Result:
     """For the formats that pipelines read. A listed fault fails them too: the engine did it, and
     does not only show that it could."""
     auditor = one.auditor
@@ -33,7 +33,8 @@ def result_of(one: Answered) -> Result:
     cases = [Case(rule_of(rule.id), scope, tuple(found.get(rule.id, ()))) for rule in auditor.rules]
     void = tuple(auditor.account.gaps) if auditor.account.gap_count else ()
     ended = Case(GOES_ON, scope, tuple(_death(one)))
-    return Result(one.stem, (Suite("engine", (ended,)), Suite("audit", tuple(cases))), void=void)
+    suites = Suite("engine", (ended,)), Suite("audit", tuple(cases))
+    return Result(one.stem, suites, void=void, is_interrupted=is_interrupted)
 
 
 def _death(one: Answered) -> list[Problem]:

@@ -14,22 +14,27 @@ from cacheproof.differential.findings.timeline import model
 from cacheproof.differential.findings.timeline.model import Numbering, Timeline, timeline
 from cacheproof.differential.traces.wording import visible_line
 
+AHEAD = 2
+"""So many times the events that are drawn are kept before the last of them: one part may have
+several, and until then steps that say nothing new are passed over."""
+
 
 def drawn(answered: Sequence[Answered], where: str, window: int) -> Timeline:
-    """The last events before what is to be looked at first, or before the end where nothing is
-    broken; they have the numbers of their records.
+    """The last events before what is to be looked at first, or where nothing is broken the last
+    that were judged; they have the numbers of their records.
 
     Raises:
         InputError: nothing was judged.
     """
     one = answered[0]
     broken = one.subject
-    end = None if broken is None else broken.shown.at.event
+    end = one.auditor.events - 1 if broken is None else broken.shown.at.event
     again = Auditor()
-    again.moments = deque(maxlen=window)
     for part in Audit(where).parts(one.stem):
+        if again.moments is None and again.events > end - AHEAD * window:
+            again.moments = deque(maxlen=window)
         again.feed(part)
-        if end is not None and again.events > end:
+        if again.events > end:
             break
     if one.auditor.trace is None or not again.moments:
         raise InputError(f"{where}: nothing was judged; expected a record with steps to draw")

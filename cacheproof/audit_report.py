@@ -12,7 +12,7 @@ from cacheproof.differential.audit.audit import Audit
 from cacheproof.differential.audit.ranking import Broken
 from cacheproof.differential.findings.leading import steps_before
 from cacheproof.differential.findings.short_names import ShortNames
-from cacheproof.differential.search.verdict import HOLDS, UNLISTED, VOID
+from cacheproof.differential.search.verdict import HOLDS, INTERRUPTED, UNLISTED, VOID
 from cacheproof.verdicts.line import VerdictLine
 
 LABEL = 13
@@ -28,6 +28,7 @@ class AuditReport:
         self._listing = listing
         self._where = where
         self._shown: set[tuple[str, str, str]] = set()
+        self._is_interrupted = False
 
     def show_new(self, audit_of: Audit) -> bool:
         """Print what was found since the last time; whether anything that counts was."""
@@ -40,8 +41,10 @@ class AuditReport:
                     counts = counts or broken.harm != "efficiency"
         return counts
 
-    def end(self, audit_of: Audit) -> int:
-        """Print all that was found, and the account. Returns the exit code."""
+    def end(self, audit_of: Audit, *, is_interrupted: bool = False) -> int:
+        """Print all that was found, and the account; of an audit that was interrupted, as far as
+        it came. Returns the exit code."""
+        self._is_interrupted = is_interrupted
         answered = self.answered(audit_of)
         for one in answered:
             self._show_all(one)
@@ -52,11 +55,13 @@ class AuditReport:
         for name in audit_of.without_scheduler:
             self._output.line(f"{name}: a worker's record without its scheduler's: not judged")
         for one in answered:
-            self._output.found(result_of(one))
+            self._output.found(result_of(one, is_interrupted=is_interrupted))
         self._conclude(answered)
         engines = [json_of(one, self._where) for one in answered]
-        self._output.write_json("audit", {"engines": engines})
-        return UNLISTED if UNLISTED in codes else max(codes, default=VOID)
+        code = UNLISTED if UNLISTED in codes else max(codes, default=VOID)
+        code = INTERRUPTED if is_interrupted else code
+        self._output.write_json("audit", {"engines": engines, "exit_code": code})
+        return code
 
     def answered(self, audit_of: Audit) -> list[Answered]:
         """What is to be said of each engine: those that died first, then those that did harm."""
@@ -79,7 +84,11 @@ class AuditReport:
         first = answered[0]
         more = f" ({len(answered) - 1} more below)" if len(answered) > 1 else ""
         step, command = first.next_step(self._where)
-        self._output.verdict(VerdictLine(f"{headline(first)}{more}.", step, command))
+        said = f"{headline(first)}{more}."
+        if self._is_interrupted:
+            said = f"The audit of {self._where} was interrupted, and until then {said}"
+            step, command = (step, command) if first.does_harm else ("run the command again", "")
+        self._output.verdict(VerdictLine(said, step, command))
 
     def _show_all(self, one: Answered) -> None:
         """Why it died, and all else that it broke and that was not shown yet."""
@@ -126,7 +135,11 @@ class AuditReport:
         if opened is None or account.steps == account.judged_steps == account.records == 0:
             line(f"{one.stem}: nothing is recorded yet: nothing was judged")
             return VOID
-        ends = "" if account.closed or one.died else "; the record has no end"
+        ends = "; the record has no end"
+        if self._is_interrupted:
+            ends = "; what comes after that was not read"
+        if account.closed or one.died:
+            ends = ""
         line(
             f"{one.stem}: vllm {opened.vllm}, {opened.manager_class.rpartition(':')[2]}, from "
             f"{clock(account.started)} on for {account.seconds:,.0f} s{ends}"

@@ -17,7 +17,6 @@ from cacheproof.differential.audit.auditor import Auditor
 from cacheproof.differential.audit.metrics import Metrics
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.search import known as known_faults
-from cacheproof.differential.search.verdict import INTERRUPTED
 from cacheproof.drawing import Drawings
 
 LOOK_EVERY_SECONDS = 0.2
@@ -52,10 +51,7 @@ def audit(
         if not audit_of.auditors:
             raise
         is_interrupted = True  # and no further record is judged: one may have been left half way
-    code = report.end(audit_of)
-    if is_interrupted:
-        output.line("interrupted: this is what was judged until then")
-        code = INTERRUPTED
+    code = report.end(audit_of, is_interrupted=is_interrupted)
     if drawings.are_asked_for:
         drawings.write(drawn(report.answered(audit_of), where, window))
     return code

@@ -5,12 +5,18 @@ import json
 import random
 import re
 import shutil
+from itertools import count
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
 
+from cacheproof import audit_page
+from cacheproof.audit_answer import Answered
+from cacheproof.audit_listing import Listing
+from cacheproof.differential.audit.audit import Audit
+from cacheproof.differential.audit.auditor import Auditor
 from cacheproof.differential.findings import leading
 from cacheproof.differential.traces.records import CallRecord
 from cacheproof.differential.traces.trace import Trace
@@ -74,6 +80,45 @@ def test_a_gap_is_named_and_voids(run: Run, driven: tuple[Driven, Driven], tmp_p
     ran = run("audit", file)
     assert (ran.code, ran.err) == (3, "")
     assert "missing: 8 records are missing" in ran.out
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_an_audit_that_is_interrupted_says_so_and_draws_no_more_than_it_judged(
+    run: Run, driven: tuple[Driven, Driven], tmp_path: Path, monkeypatch: Any, which: int
+) -> None:
+    fed, feed, last = count(), Auditor.feed, len(records_of(driven[which].folder)) - 5
+
+    def interrupted(auditor: Auditor, part: Any) -> None:
+        if next(fed) == last:
+            raise KeyboardInterrupt
+        feed(auditor, part)
+
+    monkeypatch.setattr(Auditor, "feed", interrupted)
+    files = {name: tmp_path / f"out.{name}" for name in ("json", "junit", "html")}
+    folder = driven[which].folder
+    ran = run("audit", folder, *(f"--{name}={file}" for name, file in files.items()))
+    assert (ran.code, ran.err) == (130, "cacheproof: interrupted\n")
+    what = "broke no contract" if which == 0 else "broke SC-9 in step"
+    assert ran.out.startswith(
+        f"The audit of {folder} was interrupted, and until then vllm {NEWEST} {what} "
+    )
+    assert "what comes after that was not read" in ran.out
+    assert json.loads(files["json"].read_text())["exit_code"] == 130
+    assert "interrupted" in files["junit"].read_text()
+    assert max(one["number"] for one in drawn_on(files["html"])["events"]) <= last
+
+
+@pytest.mark.parametrize("window", [1, 20, 500])
+def test_what_is_drawn_does_not_hang_on_steps_that_were_passed_over(
+    driven: tuple[Driven, Driven], monkeypatch: Any, window: int
+) -> None:
+    audit_of = Audit(str(driven[0].folder))
+    audit_of.look(last=True)
+    ((stem, auditor),) = audit_of.auditors.items()
+    answered = [Answered.of(stem, auditor, Listing([], {}))]
+    some = audit_page.drawn(answered, str(driven[0].folder), window)
+    monkeypatch.setattr(audit_page, "AHEAD", 10**9)
+    assert audit_page.drawn(answered, str(driven[0].folder), window) == some
 
 
 @pytest.mark.sample(4)
@@ -162,18 +207,24 @@ def labelled(out: str) -> dict[str, str]:
     return found
 
 
+def drawn_on(page: Path) -> dict[str, Any]:
+    """What a page draws."""
+    data = page.read_text().partition('id="data">')[2].partition("</script>")[0]
+    drawn: dict[str, Any] = json.loads(data)
+    return drawn
+
+
 def audited_in_every_format(run: Run, folder: Path, *more: Any) -> dict[str, Any]:
     """What an audit says: on screen, in JSON, as JUnit, as SARIF, and on its page."""
     files = {name: folder.parent / f"audit.{name}" for name in ("json", "junit", "sarif", "html")}
     ran = run("audit", folder, *(f"--{name}={file}" for name, file in files.items()), *more)
     assert (ran.code, ran.err) == (1, "")
-    page = files["html"].read_text().partition('id="data">')[2].partition("</script>")[0]
     return {
         "screen": ran.out,
         "json": json.loads(files["json"].read_text()),
         "junit": ET.fromstring(files["junit"].read_bytes()),
         "sarif": json.loads(files["sarif"].read_text()),
-        "page": json.loads(page),
+        "page": drawn_on(files["html"]),
     }
 
 
