@@ -21,7 +21,7 @@ from cacheproof.differential.search.campaigns.merging import merge_stores
 from cacheproof.differential.search.campaigns.reporting import Reported
 from cacheproof.differential.search.campaigns.store import About, Beating, Store
 from cacheproof.differential.search.known import KnownFault
-from cacheproof.differential.search.verdict import is_unlisted
+from cacheproof.differential.search.verdict import exit_code_of, is_unlisted
 from cacheproof.differential.targets.resolve import tree_here
 from cacheproof.fault_table import shown_faults
 from cacheproof.folders import findings_folder, folder_of
@@ -69,29 +69,37 @@ def report(
 
 
 def print_report(
-    output: Output, store: Store, known: Sequence[KnownFault], folder: Path, register: Register
+    output: Output,
+    store: Store,
+    known: Sequence[KnownFault],
+    folder: Path,
+    register: Register,
+    *,
+    is_interrupted: bool = False,
 ) -> int:
     """Write the findings into the folder and what is known of their faults into the register, and
-    print the report. Returns the exit code."""
+    print the report; the digest does not hang on what was interrupted. Returns the exit code."""
     targets = reporting.reported(store, known)
+    faults = reporting.faults_in(store, targets)
+    content = reporting.document(store, targets, faults)
+    for one in targets:
+        one.verdict.interrupted = is_interrupted and bool(one.verdict.unfinished)
     for one in targets:
         for found in one.verdict.findings:
             finding_file.save(found, folder)
-    faults = reporting.faults_in(store, targets)
     _print_faults(output, faults, [one.about.name for one in targets])
     for one in targets:
         _print_target(output, one, folder)
     for one in targets:
         output.found(searched.result_of(one.verdict, _subject(one.about), known, folder))
     register.add(output, [record for one in targets for record in one.records])
-    content = reporting.document(store, targets, faults)
     output.line(f"digest {content['digest']}")
     verdicts = [one.verdict for one in targets]
     resume = f"cacheproof campaign resume --store {shlex.quote(store.where)}"
     line = searches.line_of(verdicts, shown_faults(verdicts, known), folder, resume)
     output.verdict(line)
-    output.write_json("campaign report", {**content, "folder": str(folder)})
-    code: int = content["exit_code"]
+    code = exit_code_of(verdicts)
+    output.write_json("campaign report", {**content, "exit_code": code, "folder": str(folder)})
     return code
 
 

@@ -21,7 +21,6 @@ from cacheproof.differential.search.campaigns.runners import Who
 from cacheproof.differential.search.campaigns.running import Running, plants_in, replays_in
 from cacheproof.differential.search.campaigns.store import About, MadeBy, Store
 from cacheproof.differential.search.known import KnownFault
-from cacheproof.differential.search.verdict import INTERRUPTED
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.resolve import resolve, semantics_beside
 from cacheproof.folders import folder_of
@@ -178,19 +177,20 @@ def _run(
     known = known_faults.parse(store.known, store.where)
     clock = SystemClock()
     runner = store.enlist(Who.here(), place.number(max(map(mib_of, targets))), clock.now())
-    code = None
+    is_interrupted = False
     try:
         for which, target in enumerate(targets):
             if Reported(store, which, known).verdict.unfinished:
                 _run_target(output, store, which, target, known, runner, place)
                 target.close()
     except KeyboardInterrupt:
-        output.line(f"interrupted; what has ended is kept in {store.where}: resume the campaign")
-        code = INTERRUPTED
+        output.line(f"interrupted; what has ended is kept in {store.where}")
+        is_interrupted = True
     finally:
         store.leave(runner, clock.now())
-    reported = campaign_report.print_report(output, store, known, folder, register)
-    return reported if code is None else code
+    return campaign_report.print_report(
+        output, store, known, folder, register, is_interrupted=is_interrupted
+    )
 
 
 def _run_target(

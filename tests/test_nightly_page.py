@@ -218,7 +218,7 @@ def test_what_a_killed_night_found_is_kept_by_the_next(place: Place) -> None:
         pass  # processes of it are still going
     assert ran[0] == 0
     assert (killed / "code").read_text() == "3\n"
-    assert "void: not finished" in (killed / "report.txt").read_text()
+    assert "void: only " in (killed / "report.txt").read_text()
     assert records(place)
 
 

@@ -1,10 +1,12 @@
 """The commands of campaigns that outlive their process: start, resume, status, merge, report,
 serve."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -92,14 +94,20 @@ class RunOptions(ReportOptions):
         return Workplace(self.workers, self.cluster)
 
 
-@campaign_app.callback(help=SUMMARY)
-def campaign() -> None:
-    """Refuse what needs a database where the libraries of one are missing."""
-    if missing := [name for name in ("sqlalchemy", "psycopg") if find_spec(name) is None]:
-        raise InputError(
-            f"campaigns need {' and '.join(missing)}, which this Python has not; expected what "
-            f"{install_line('campaign')} brings"
-        )
+def _with_database(command: Callable[..., None]) -> Callable[..., None]:
+    """The command, refused when it is run where the libraries of a database are missing; its help
+    needs none."""
+
+    @wraps(command)
+    def call(**given: Any) -> None:
+        if missing := [name for name in ("sqlalchemy", "psycopg") if find_spec(name) is None]:
+            raise InputError(
+                f"campaigns need {' and '.join(missing)}, which this Python has not; expected what "
+                f"{install_line('campaign')} brings"
+            )
+        command(**given)
+
+    return call
 
 
 @example("cacheproof campaign start plan.toml --store nightly")
@@ -204,4 +212,4 @@ def serve(
 
 
 for _command in (start, resume, status, report, merge, serve):
-    add(campaign_app, _command)
+    add(campaign_app, _with_database(_command))

@@ -27,6 +27,10 @@ shard_seeds = 5
 ONE_WORKER = "--workers", "1"
 KILLED = Path(__file__).parent / "killed_campaign.py"
 SHARDS = 8
+THIS_PROVES_NOTHING = (
+    "This search of reference proves nothing, since only 0 of 8 shards are done, and for 1 more "
+    "reason"
+)
 
 
 @pytest.fixture
@@ -92,7 +96,7 @@ def test_a_campaign_that_is_killed_several_times_comes_to_the_same_digest(
         command = ("resume",)
     left = run("campaign", "report", "--store", store)
     assert left.code == 3
-    assert "void: not finished" in left.out
+    assert "void: only " in left.out
     assert digest_of(run, store) != digest_of(run, whole)
     run("campaign", "resume", "--store", store, *ONE_WORKER)
     assert digest_of(run, store) == digest_of(run, whole)
@@ -196,6 +200,39 @@ def test_without_its_libraries_the_extra_is_named(run, monkeypatch: pytest.Monke
     ran = run("campaign", "status")
     assert "campaigns need sqlalchemy and psycopg" in ran.refusal
     assert "-m pip install 'psycopg[binary]>=3.2' 'sqlalchemy>=" in ran.refusal
+
+
+@pytest.mark.parametrize("command", [(), ("start",), ("status",), ("serve",)])
+def test_help_needs_no_database(run, monkeypatch, command: tuple[str, ...]) -> None:
+    monkeypatch.setattr(campaign_commands, "find_spec", lambda name: None)
+    ran = run("campaign", *command, "--help")
+    assert (ran.code, ran.err) == (0, "")
+    assert " ".join(("Usage: cacheproof campaign", *command)) in ran.out
+
+
+def test_an_interrupted_campaign_says_so_and_can_be_gone_on_with(
+    run, plan: Path, tmp_path: Path, monkeypatch
+) -> None:
+    store, file = tmp_path / "store", tmp_path / "out.json"
+
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(campaign_run.Running, "run", stopped)
+        ran = run("campaign", "start", plan, "--store", store, "--json", file, *ONE_WORKER)
+    assert ran.code == 130
+    sentence, *_ = ran.out.splitlines()
+    assert sentence.startswith("The search of reference was interrupted and shows nothing new")
+    assert "proves nothing" not in sentence
+    assert "void: only 0 of 8 shards are done" in ran.out
+    assert ran.out.splitlines()[-1] == f"  cacheproof campaign resume --store {store}"
+    document = json.loads(file.read_text())
+    assert document["exit_code"] == 130
+    assert document["digest"] == digest_of(run, store)
+    report = run("campaign", "report", "--store", store)
+    assert (report.code, report.out.split(":")[0]) == (3, THIS_PROVES_NOTHING)
+    assert run("campaign", "resume", "--store", store, *ONE_WORKER).code == 0
 
 
 @pytest.mark.full

@@ -84,11 +84,11 @@ class Reported:
         """What is left to do; empty where nothing is."""
         if not self._totals.is_over:
             of = "" if self.shards_total is None else f" of {self.shards_total:,}"
-            return f"not finished: {self.shards_done:,}{of} shards are done; resume the campaign"
+            return f"only {self.shards_done:,}{of} shards are done"
         counts = self._store.counts(self._number)
         for kind, what in ((PLANT, "planting faults"), (WRITE, "writing down what was found")):
             if any(counts.get((kind, state)) for state in _LEFT):
-                return f"not finished: {what} is left; resume the campaign"
+                return f"{what} is left to be done"
         return ""
 
     def _plant(self) -> None:

@@ -294,7 +294,7 @@ def test_a_campaign_that_is_not_finished_is_void_or_says_what_it_found(rig) -> N
     rig.run(store, killed_at=3)
     document = rig.document(store)
     assert document["exit_code"] == verdict.VOID
-    assert "not finished" in document["targets"][0]["void_because"][0]
+    assert "shards are done" in document["targets"][0]["void_because"][0]
 
 
 class Deaf(ReferenceTarget):
