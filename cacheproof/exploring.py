@@ -78,9 +78,10 @@ def explore(
     _annotate(reports, known)
     for one in reports:
         _print_report(output, one, folder)
-    _print_evidence(output, reports)
+    if reports:
+        _print_evidence(output, reports)
+        output.line(_closing_line(reports))
     code = INTERRUPTED if is_interrupted else _exit_code(reports)
-    output.line(_closing_line(reports))
     wanted = tuple(dict.fromkeys(targets))
     output.verdict(_explored(wanted, code, reports, len(tasks) - len(reports)).line)
     output.write_json("explore", {"models": models, **_json(reports), "exit_code": code})
@@ -319,7 +320,7 @@ def _closing_line(reports: Sequence[AnyReport]) -> str:
 def _explored(
     targets: tuple[str, ...], code: int, reports: Sequence[AnyReport], left: int
 ) -> Explored:
-    """What the exploration amounts to, but for the tables that are `left`."""
+    """What the exploration amounts to, but for the components that are `left`."""
     explorations = [each for one in reports for each in one.explorations]
     findings = [each for one in reports for each in _findings(one)]
     return Explored(

@@ -53,13 +53,15 @@ def simulate(
         raise InputError(f"simulate: {reason}") from None
     for line in dict.fromkeys(_raised(settings)):
         output.line(line)
-    output.report.print(_outcomes(points))
-    output.line("")
-    output.report.print(_costs(points))
+    if points:
+        output.report.print(_outcomes(points))
+        output.line("")
+        output.report.print(_costs(points))
     found = Simulation(
         release, requests, seed, row_bytes, {kind.name: kind.says for kind in kinds}, points
     )
-    verdict = ran.of_simulated(release, requests, points, len(settings) - len(points), html)
+    left = len(settings) - len(points)
+    verdict = ran.of_simulated(release, requests, points, left, html, sizes=len(sizes))
     output.verdict(verdict)
     if html is not None:
         write_file("--html", html, page(found, verdict.sentence))

@@ -16,7 +16,7 @@ class Explored:
         new: of each finding that is not listed and does harm the contract.
         known, harmless: how many findings are listed, and how many others cost only wasted work.
         blind: contracts whose green says nothing, since no red twin was refuted by them.
-        left: how many tables an interruption has left.
+        left: how many components of targets, each with scopes of its own, an interruption has left.
     """
 
     targets: tuple[str, ...]
@@ -75,7 +75,8 @@ class Explored:
             yield f"{whole}, {amount}"
             yield self._met()
         if self.left:
-            yield f"{counted(self.left, 'table')} {'was' if self.left == 1 else 'were'} left out"
+            were = "was" if self.left == 1 else "were"
+            yield f"{counted(self.left, 'component')} of targets {were} not reached"
 
     def _met(self) -> str:
         told = [f"{counted(self.known, 'known fault')} met again"] if self.known else []

@@ -2,7 +2,7 @@
 the gallery of faulty variants."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,6 +62,8 @@ class Served:
         if self.new:
             again = f"cacheproof http --target {self.target} --records records"
             return "keep the records of the servers, and audit them", again
+        if self.code == INTERRUPTED:
+            return "run the command again", ""
         if self.code != HOLDS:
             return "run it again; docs/serving.md says what a record lacks", ""
         return "docs/serving.md says what each server was asked", ""
@@ -88,18 +90,28 @@ def of_generated(
 
 
 def of_simulated(
-    release: str, requests: int, points: Sequence[Point], left: int, page: str | None
+    release: str,
+    requests: int,
+    points: Sequence[Point],
+    left: int,
+    page: str | None,
+    *,
+    sizes: int,
 ) -> VerdictLine:
     """Which size of the encoder cache is enough, by kind of traffic: the smallest of those tried
-    that hits as often as the best, and lets requests wait as rarely. `left` runs were not begun;
-    `page` is the file that draws those that were."""
-    if not points:
-        return VerdictLine(
-            "The simulation was interrupted before a size was tried.", "run the command again"
-        )
+    that hits as often as the best, and lets requests wait as rarely. An interruption has left
+    `left` runs; of a kind of which not all `sizes` were tried nothing is concluded. `page` is the
+    file that draws the runs that ended."""
     enough = [
-        f"{size:,} rows for {kind} (hit rate {rate:.2f})" for kind, size, rate in _enough(points)
+        f"{size:,} rows for {kind} (hit rate {rate:.2f})"
+        for kind, size, rate in _enough(points, sizes)
     ]
+    stopped = f"The simulation was interrupted, with {counted(left, 'run')} left"
+    if not enough:
+        return VerdictLine(
+            f"{stopped}, before all sizes were tried of one kind of traffic.",
+            "run the command again",
+        )
     runs = f"in {counted(len(points), 'run')} of {counted(requests, 'request')} that are decided "
     runs += f"as by vLLM {release}, "
     if len({(one.traffic, one.encoder_cache) for one in points}) > len(enough):
@@ -107,28 +119,30 @@ def of_simulated(
         said += "lets requests wait as rarely, is "
     else:
         said = f"One cache size was tried, {runs}and compared with no other: "
-    was = f"; interrupted, {counted(left, 'run')} left out" if left else ""
+    said += "; ".join(enough)
+    if left:
+        said = f"{stopped}: {said[0].lower()}{said[1:]}"
+        return VerdictLine(f"{said}.", "run the command again")
     drawn = f"open {page}" if page else "run it again with --html FILE"
-    return VerdictLine(
-        f"{said}{'; '.join(enough)}{was}.", f"{drawn}, which draws what each size costs"
-    )
+    return VerdictLine(f"{said}.", f"{drawn}, which draws what each size costs")
 
 
-def _enough(points: Iterable[Point]) -> list[tuple[str, int, float]]:
-    """Of each kind of traffic the smallest size that is as good as the best, and its hit rate."""
+def _enough(points: Iterable[Point], sizes: int) -> Iterator[tuple[str, int, float]]:
+    """Of each kind of traffic of which all sizes were tried the smallest that is as good as the
+    best, and its hit rate."""
     by_kind: dict[str, list[Point]] = {}
     for one in points:
         by_kind.setdefault(one.traffic, []).append(one)
-    found = []
     for kind, several in by_kind.items():
+        if len(several) < sizes:
+            continue
         best = max(one.hit_rate for one in several)
         least = min(map(_stalls, several))
         near = [
             one for one in several if best - one.hit_rate <= NEAR and _stalls(one) - least <= NEAR
         ] or several[-1:]
         smallest = min(near, key=lambda one: one.encoder_cache)
-        found.append((kind, smallest.encoder_cache, smallest.hit_rate))
-    return found
+        yield kind, smallest.encoder_cache, smallest.hit_rate
 
 
 def _stalls(one: Point) -> float:

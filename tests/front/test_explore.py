@@ -166,3 +166,18 @@ def test_an_interrupted_exploration_prints_what_was_explored_until_then(
     assert ran.code == 130
     assert "EncoderDecoderCacheManager" in ran.out
     assert "interrupted" in ran.out
+
+
+def test_an_exploration_that_is_interrupted_at_once_prints_no_empty_table(
+    run: Run, monkeypatch: pytest.MonkeyPatch, decoders_only: None, tmp_path: Path
+) -> None:
+    def interrupted(*_: object) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(exploring, "_reports", interrupted)
+    ran = run("explore", "--target", "reference", "--findings", tmp_path)
+    assert ran.code == 130
+    sentence, step = ran.out.splitlines()
+    assert sentence.startswith("The exploration of reference was interrupted and shows nothing new")
+    assert sentence.endswith(": no state was visited; 1 component of targets was not reached.")
+    assert step == "Next: run the command again for the whole"

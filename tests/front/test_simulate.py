@@ -341,6 +341,25 @@ def test_an_interrupted_simulation_prints_the_sizes_that_were_run(
     sizes = "--encoder-cache", 8192, "--encoder-cache", 16384
     ran = run("simulate", "--traffic", "chat", "--requests", 20, *sizes)
     assert ran.code == 130
+    assert "before all sizes were tried of one kind of traffic" in ran.out
     assert "8,192" in ran.out
     assert "16,384" not in ran.out
     assert ran.err.splitlines()[-1] == "cacheproof: interrupted"
+
+
+def test_a_simulation_that_is_interrupted_at_once_prints_no_empty_table(
+    run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def interrupted(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(simulating, "run", interrupted)
+    page = tmp_path / "page.html"
+    ran = run("simulate", "--traffic", "chat", "--encoder-cache", 8192, "--html", page)
+    assert ran.code == 130
+    assert ran.out.splitlines() == [
+        "The simulation was interrupted, with 1 run left, before all sizes were tried of one kind "
+        "of traffic.",
+        "Next: run the command again",
+    ]
+    assert "was interrupted, with 1 run left" in page.read_text()

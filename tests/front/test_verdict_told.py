@@ -171,7 +171,7 @@ def test_a_simulation_names_the_smallest_size_that_is_enough() -> None:
         return point("chat", size, 64, figures, 2)
 
     def said(*points: object, page: str | None = None) -> VerdictLine:
-        return ran.of_simulated("0.33.0", 100, points, 0, page)  # type: ignore[arg-type]
+        return ran.of_simulated("0.33.0", 100, points, 0, page, sizes=len(points))  # type: ignore[arg-type]
 
     points = [of(1024, 10, 0), of(2048, 40, 90), of(4096, 40, 0), of(8192, 40, 0)]
     line = said(*points)
@@ -181,7 +181,22 @@ def test_a_simulation_names_the_smallest_size_that_is_enough() -> None:
     assert said(*points, page="sizes.html").step.startswith("open sizes.html")
     alone = said(of(1024, 10, 0), of(1024, 10, 0)).sentence  # as asked for, and as raised to
     assert "compared with no other: 1,024 rows for chat (hit rate 0.10)." in alone
-    assert "interrupted" in ran.of_simulated("0.33.0", 100, [], 2, None).sentence
+
+
+def test_an_interrupted_simulation_concludes_of_kinds_that_were_tried_whole_alone() -> None:
+    def after(*runs: tuple[str, int]) -> str:
+        points = [point(kind, size, 64, Figures(requests=9, encodes=1), 2) for kind, size in runs]
+        left = 4 - len(points)
+        return ran.of_simulated("0.33.0", 9, points, left, "page.html", sizes=2).sentence
+
+    none = "The simulation was interrupted, with {} left, before all sizes were tried of one kind "
+    assert after().startswith(none.format("4 runs"))
+    assert after(("chat", 1024)).startswith(none.format("3 runs"))
+    chat = ("chat", 1024), ("chat", 2048)
+    told = after(*chat, ("video", 1024))
+    assert told.startswith("The simulation was interrupted, with 1 run left: of the cache sizes ")
+    assert told.endswith(" is 1,024 rows for chat (hit rate 0.00).")
+    assert "video" in after(*chat, ("video", 1024), ("video", 2048))
 
 
 def test_what_a_model_answered_is_counted() -> None:
