@@ -27,6 +27,7 @@ from cacheproof.verdicts.line import VerdictLine, of_trouble
 JSON_SCHEMA = 1
 TO_STDOUT = "-"
 OR_STDOUT = ", or - for standard output"
+NOTHING_YET = "interrupted before it concluded anything"
 FILLING = re.compile(r" +(?=\n)")
 
 
@@ -59,9 +60,10 @@ class Output:
 
     In a `with` block the report is held back until the command ends, whichever way, so that it can
     begin with the `verdict` that it ends with; then the other `formats` are written from what was
-    `found`, unless the command is refused before anything was. `streams` says that nothing is held
-    back: the verdict stands at the end alone. `is_page` says that the report is a page to be kept,
-    in which nothing else belongs: the verdict goes to standard error.
+    `found`, unless the command is refused before anything was. One that is interrupted before it
+    has concluded anything says that, as text or page and as JSON. `streams` says that nothing is
+    held back: the verdict stands at the end alone. `is_page` says that the report is a page to be
+    kept, in which nothing else belongs: the verdict goes to standard error.
 
     Raises:
         InputError: the JSON cannot go there. Said now, not after a long search.
@@ -106,6 +108,8 @@ class Output:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, KeyboardInterrupt) and self._command and self._verdict is None:
+            self._conclude_nothing()
         self._print_report(self.report.end_capture() if self._holds else "")
         match error:
             case None:
@@ -116,8 +120,16 @@ class Output:
                 self._write_formats(code, str(error))
             case KeyboardInterrupt():
                 is_told = any(one.is_interrupted for one in self._found)
-                trouble = "" if is_told else "interrupted before anything was found"
+                trouble = "" if is_told else NOTHING_YET
                 self._write_formats(INTERRUPTED, trouble)
+
+    def _conclude_nothing(self) -> None:
+        """What an interruption leaves of a command that had not come to a verdict."""
+        sentence = of_trouble(self._command, INTERRUPTED, NOTHING_YET)
+        self.verdict(VerdictLine(sentence, "run the command again"))
+        if self._is_page:
+            self.line(sentence)
+        self.write_json(self._command, {"interrupted": True, "exit_code": INTERRUPTED})
 
     def _write_formats(self, code: int, trouble: str = "") -> None:
         if self._formats is not None:

@@ -172,7 +172,9 @@ def _print_evidence(output: Output, verdicts: Sequence[Verdict]) -> None:
 def _closing_lines(verdicts: Sequence[Verdict]) -> Iterator[str]:
     evidence = [one for verdict in verdicts for one in verdict.evidence()]
     held = sum(one.verdict == "tested" for one in evidence)
-    yield f"{held} of {len(evidence)} contracts of targets were not broken"
+    idle = sum(one.verdict == "vacuous" for one in evidence)
+    without = f"; {idle} were not judged" if idle else ""
+    yield f"{held} of {len(evidence) - idle} judged contracts of targets were not broken{without}"
     for verdict in verdicts:
         for reason in verdict.void_because:
             yield f"void: {verdict.campaign.target}: {reason}"

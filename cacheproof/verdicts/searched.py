@@ -11,6 +11,7 @@ from cacheproof.differential.search.verdict import (
     FROM_MODEL,
     HOLDS,
     INTERRUPTED,
+    NOTHING_JUDGED,
     UNLISTED,
     Verdict,
     exit_code_of,
@@ -19,6 +20,7 @@ from cacheproof.differential.search.verdict import (
 )
 from cacheproof.fault_table import ShownFault
 from cacheproof.folders import findings_folder
+from cacheproof.formats.result import rule_of
 from cacheproof.verdicts.line import VerdictLine, amount, briefly, counted, names, rule_told
 
 RULES_TOLD = 2
@@ -34,8 +36,9 @@ class Searched:
     Attributes:
         kinds: of workload, of which traces were run; `unreached` those of which none was.
         is_compared: whether the reference ran beside the target in any.
-        new: of each finding that is not listed the contract, findings of one cause counted once;
-            `unwritten` of each break that is none yet.
+        new: of each finding that is not listed the contract, findings of one cause counted once.
+        unsmall: contracts that broke on traces that were not made small: only then is it known
+            whether the break is listed. Those that cost only wasted work are left out.
         faces: how many other faces those have.
         from_model: how many differences from the model there are that are no faces of those.
         harmless: findings that cost only wasted work, are not listed, and no faces either.
@@ -54,7 +57,7 @@ class Searched:
     new: tuple[str, ...] = ()
     faces: int = 0
     from_model: int = 0
-    unwritten: tuple[str, ...] = ()
+    unsmall: tuple[str, ...] = ()
     harmless: int = 0
     known: tuple[str, ...] = ()
     void: tuple[str, ...] = ()
@@ -80,10 +83,10 @@ class Searched:
             new=tuple(one.head.contract for one in new),
             faces=sum(len(one.faces) for one in new),
             from_model=sum(is_from_model(one.head) for one in causes),
-            unwritten=tuple(_unwritten(verdicts)),
+            unsmall=tuple(_unsmall(verdicts)),
             harmless=sum(_is_harmless(one.head) for one in causes),
             known=tuple(one.fault.name for one in shown),
-            void=tuple(briefly(why) for verdict in verdicts for why in verdict.void_because),
+            void=tuple(briefly(why) for verdict in verdicts for why in _doubts(verdict)),
             left_out=tuple((one, programs.count(one)) for one in dict.fromkeys(programs)),
         )
 
@@ -106,8 +109,7 @@ class Searched:
                     f"{who} {decides} otherwise than the reference in {ways}, without a new fault"
                 )
             case code if code == INTERRUPTED:
-                what = self._new() if self.new or self.unwritten else "nothing new so far"
-                return f"The search of {who} was interrupted and shows {what}"
+                return f"The search of {who} was interrupted and shows {self._so_far()}"
             case _:
                 more = f", and for {counted(len(self.void) - 1, 'more reason')}"
                 first = self.void[0] if self.void else "nothing was searched"
@@ -117,14 +119,17 @@ class Searched:
 
     def _new(self) -> str:
         """The rules that broke and are not listed, the first of them by their titles."""
-        faults = len(self.new) or len(set(self.unwritten))
-        rules = list(dict.fromkeys((*self.new, *self.unwritten)))
-        told = [rule_told(one) for one in rules[:RULES_TOLD]]
-        if more := len(rules) - RULES_TOLD:
-            told += [counted(more, "more rule")] * (more > 0)
-        verb = "breaks" if faults == 1 else "break"
+        verb = "breaks" if len(self.new) == 1 else "break"
         faces = f" ({counted(self.faces, 'other face')})" if self.faces else ""
-        return f"{counted(faults, 'new fault')}{faces}, which {verb} {names(told)}"
+        return f"{counted(len(self.new), 'new fault')}{faces}, which {verb} {_rules(self.new)}"
+
+    def _so_far(self) -> str:
+        """What is new, and what may be."""
+        found, link = (self._new(), "and") if self.new else ("nothing new so far", "but")
+        if not self.unsmall:
+            return found
+        maybe = f"what breaks {_rules(self.unsmall)} may be new, and was not made small yet"
+        return f"{found}, {link} {maybe}"
 
     def _parts(self) -> Iterator[str]:
         yield self._work()
@@ -153,10 +158,17 @@ class Searched:
         wasteful = f"{counted(self.harmless, 'finding')} cost only wasted work"
         told = [f"{counted(len(self.known), 'known fault')} met again"] if self.known else []
         told += [wasteful] if self.harmless else []
-        is_all = not (self.new or self.unwritten or self.from_model)
+        is_all = not (self.new or self.unsmall or self.from_model)
         if not told:
             return "no rule broke" if is_all else "no known fault was met"
         return " and ".join(told) + (", and nothing else broke" if is_all else "")
+
+
+def _doubts(verdict: Verdict) -> list[str]:
+    """Why it proves nothing; that an interruption has left something is no reason to doubt the
+    rest."""
+    left = (verdict.unfinished, NOTHING_JUDGED) if verdict.interrupted else ()
+    return [why for why in verdict.void_because if why not in left]
 
 
 def _is_harmless(one: Finding) -> bool:
@@ -168,9 +180,19 @@ def _kinds(number: int) -> str:
     return f"{counted(number, 'kind')} of workload {'was' if number == 1 else 'were'}"
 
 
-def _unwritten(verdicts: Sequence[Verdict]) -> Iterator[str]:
+def _rules(contracts: Sequence[str]) -> str:
+    """Rules, each once, the first of them by their titles."""
+    rules = list(dict.fromkeys(contracts))
+    told = [rule_told(one) for one in rules[:RULES_TOLD]]
+    more = len(rules) - RULES_TOLD
+    return names([*told, counted(more, "more rule")] if more > 0 else told)
+
+
+def _unsmall(verdicts: Sequence[Verdict]) -> Iterator[str]:
     for verdict in verdicts:
-        yield from (broken.contract for fault, broken in verdict.not_written if fault is None)
+        for fault, broken in verdict.not_written:
+            if fault is None and rule_of(broken.contract).harm != "efficiency":
+                yield broken.contract
 
 
 def line_of(

@@ -15,6 +15,7 @@ from cacheproof.spec.registry import by_id
 
 HOLDS, UNLISTED, VOID, FROM_MODEL = 0, 1, 3, 4
 INTERRUPTED = 130
+NOTHING_JUDGED = "no trace was judged"
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ class Verdict:
             for fault in self.not_found_again
         ]
         if not any(report.calls for report in self.campaign.lanes):
-            reasons.append("no trace was judged")
+            reasons.append(NOTHING_JUDGED)
         return reasons
 
     def evidence(self) -> list[Evidence]:

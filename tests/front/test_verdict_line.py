@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from cacheproof.console import Output
+from cacheproof.console import NOTHING_YET, Output
 from cacheproof.differential.errors import HarnessError
 from cacheproof.verdicts.line import VerdictLine, amount, names, of_trouble
 
@@ -67,6 +67,45 @@ def test_nothing_of_a_report_is_lost_however_a_command_ends(ending: BaseExceptio
     assert said.getvalue() == "found before\n"
 
 
+def stopped(output: Output, verdict: VerdictLine | None = None) -> None:
+    """A command that is interrupted after it has said something."""
+    with output:
+        output.line("found before")
+        if verdict is not None:
+            output.verdict(verdict)
+        raise KeyboardInterrupt
+
+
+def test_an_interruption_before_any_verdict_is_the_verdict(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "out.json"
+    with pytest.raises(KeyboardInterrupt):
+        stopped(Output(str(file), command="fuzz"))
+    sentence = "cacheproof fuzz was interrupted before it concluded anything."
+    said = [sentence, "", "found before", "", sentence, "Next: run the command again"]
+    assert capsys.readouterr().out.splitlines() == said
+    document = json.loads(file.read_text())
+    assert (document["verdict"], document["exit_code"]) == (sentence, 130)
+
+
+def test_a_page_that_is_interrupted_early_says_so_itself(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        stopped(Output(None, command="review", is_page=True))
+    sentence = "cacheproof review was interrupted before it concluded anything."
+    assert capsys.readouterr() == (f"found before\n{sentence}\n", f"{sentence}\n")
+
+
+def test_an_interruption_leaves_a_verdict_that_was_reached(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        stopped(Output(None, command="fuzz"), HOLDS)
+    assert capsys.readouterr().out.splitlines()[0] == HOLDS.sentence
+
+
 def test_a_command_that_concludes_nothing_says_its_report_alone() -> None:
     assert printed(Output(None), "one", verdict=None) == ["one"]
 
@@ -96,13 +135,13 @@ def test_with_json_on_standard_output_nothing_else_is_there(
     [
         (2, "could not go on"),
         (3, "shows nothing, since it broke"),
-        (130, "was interrupted before anything was found"),
+        (130, "was interrupted before it concluded anything"),
     ],
 )
 def test_a_command_that_an_error_ends_says_which_kind_it_is(code: int, words: str) -> None:
-    sentence = of_trouble("fuzz", code, "interrupted before anything was found")
+    sentence = of_trouble("fuzz", code, NOTHING_YET)
     assert words in sentence
-    assert sentence.endswith("found.")
+    assert sentence.endswith("anything.")
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,13 @@ from dataclasses import replace
 
 import pytest
 
+from cacheproof.differential.findings.breaks import Break
 from cacheproof.differential.findings.finding import LOCKSTEP
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search.campaign import Campaign, LaneReport, Work
 from cacheproof.differential.search.verdict import Verdict
+from cacheproof.differential.traces.manager import ManagerConfig, ManagerHeader
+from cacheproof.differential.traces.trace import Trace
 from cacheproof.verdicts.searched import Searched
 
 HOLDS = Searched(("vllm@0.33.0",), 0, traces=5700, calls=4_123_000, kinds=19)
@@ -55,9 +58,16 @@ WHO_NEEDS = "EC-6a (Who needs a resident entry holds it)"
             f"{WORK}; no rule broke.",
         ),
         (
-            replace(STOPPED, unwritten=("EC-6a", "EC-6a"), known=("repeated-item",)),
-            f"The search of vllm@0.33.0 was interrupted and shows 1 new fault, which breaks "
-            f"{WHO_NEEDS}: {WORK}; 1 known fault met again.",
+            replace(STOPPED, unsmall=("EC-6a", "EC-6a"), known=("repeated-item",)),
+            "The search of vllm@0.33.0 was interrupted and shows nothing new so far, but what "
+            f"breaks {WHO_NEEDS} may be new, and was not made small yet: {WORK}; 1 known fault met "
+            "again.",
+        ),
+        (
+            replace(STOPPED, new=("EC-6a",), unsmall=("EC-6a",)),
+            "The search of vllm@0.33.0 was interrupted and shows 1 new fault, which breaks "
+            f"{WHO_NEEDS}, and what breaks {WHO_NEEDS} may be new, and was not made small yet: "
+            f"{WORK}; no known fault was met.",
         ),
     ],
 )
@@ -135,3 +145,30 @@ def test_a_search_that_judged_nothing_does_not_show_that_nothing_is_new() -> Non
     told = Searched.of([verdict_of(0)], [])
     assert (told.code, told.void) == (3, ("no trace was judged",))
     assert "proves nothing" in told.sentence
+
+
+def broken(contract: str) -> Break:
+    """A break whose trace was not made small."""
+    trace = Trace(ManagerHeader(1, "encoder_cache", ManagerConfig(1, 1)), ())
+    return Break(contract, "a kind", "encoder cache", trace, 0, "it broke", 0.5)
+
+
+def test_an_interrupted_search_calls_no_break_new_that_was_not_made_small() -> None:
+    stopped = verdict_of(3)
+    stopped.interrupted = True
+    stopped.unfinished = "only 3 of 4 shards are done"
+    assert "nothing new so far: " in Searched.of([stopped], []).sentence
+    assert "proves nothing" not in Searched.of([stopped], []).sentence
+    stopped.not_written = [(None, broken("MH-4"))]  # whose harm is efficiency
+    assert "nothing new so far: " in Searched.of([stopped], []).sentence
+    stopped.not_written += [(None, broken("MH-3"))]
+    assert "nothing new so far, but what breaks MH-3 (" in Searched.of([stopped], []).sentence
+
+
+def test_an_interruption_takes_no_doubt_away_but_that_something_is_left() -> None:
+    stopped = verdict_of(3)
+    stopped.interrupted, stopped.canaries = True, {"EC-1": False}
+    assert "the fault planted against EC-1 was not found" in Searched.of([stopped], []).sentence
+    nothing = verdict_of(0)
+    nothing.interrupted = True
+    assert Searched.of([nothing], []).void == ()
