@@ -68,6 +68,30 @@ def test_a_file_and_a_test_that_are_gone_are_found() -> None:
     assert gone("`spec/gone.py`, `test_that_was`") == ["spec/gone.py", "test_that_was"]
 
 
+def without_a_test(text: str) -> list[str]:
+    """The tests, as `file.py::test_name`, that a text names and that are not there."""
+    files = [*(ROOT / "tests").rglob("test_*.py")]
+    return [
+        f"{file}::{name}"
+        for file, name in re.findall(r"`(?:tests/)?((?:\w+/)*test_\w+\.py)::(test_\w+)", text)
+        if not any(
+            one.as_posix().endswith(f"/{file}") and f"def {name}(" in one.read_text()
+            for one in files
+        )
+    ]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda one: one.relative_to(ROOT).as_posix())
+def test_a_page_names_tests_that_are_there(page: Path) -> None:
+    assert without_a_test(page.read_text()) == []
+
+
+def test_a_test_that_is_gone_or_lies_elsewhere_is_found() -> None:
+    there = "test_a_test_that_is_gone_or_lies_elsewhere_is_found"
+    named = f"`tests/test_docs.py::{there}`, `test_house.py::{there}`, `test_docs.py::test_gone[a]`"
+    assert without_a_test(named) == [f"test_house.py::{there}", "test_docs.py::test_gone"]
+
+
 def test_a_dead_link_is_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("# A title: of two\n[a](gone.md) [b](#a-title-of-two) [c](page.md#other)\n")
