@@ -14,8 +14,7 @@ from cacheproof.differential.traces.wording import constructor, visible_line
 from cacheproof.reference.semantics import CHANGES
 from cacheproof.review_proofs import ProofChange
 from cacheproof.review_verdict import Review
-from cacheproof.told_findings import decided
-from cacheproof.told_findings import sentence_of as sentence_of_face
+from cacheproof.told_findings import decided, in_words
 from cacheproof.verdicts.reviewed import sentence_of
 
 SHOWN_MAX = 6
@@ -195,8 +194,8 @@ def _brought(told: Told, nearest: str) -> Iterator[str]:
     )
     shown: list[str] = []
     if small is not None:
-        sentence = f"{code(small.sentence)} ({small.replays} runs alike; base keeps it)"
-        shown += _shown(sentence, small.trace)
+        sentence = f"{code(in_words(small))} ({small.replays} runs alike; base keeps it)"
+        shown += [*_shown(sentence, small.trace), "", code(small.why)]
         if by := decided(small, nearest):
             shown += ["", f"{code(by)}"]
     if told.faces:
@@ -207,7 +206,7 @@ def _brought(told: Told, nearest: str) -> Iterator[str]:
 
 def _face(one: Tally) -> str:
     where = f", on {_counted(one.head_alone, 'trace')} that base keeps"
-    said = one.contract if one.small is None else sentence_of_face(one.small)
+    said = one.contract if one.small is None else in_words(one.small)
     return f"- {code(said)}{where}"
 
 

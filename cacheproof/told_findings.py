@@ -36,7 +36,7 @@ def print_faces(output: Output, verdict: Verdict, cause: Cause, folder: Path) ->
     output.line(f"other faces of it, each a file in {folder}:")
     for face in cause.faces:
         lane = verdict.lanes_of.get(face.key, "")
-        output.command(f"  {sentence_of(face)}; {lane}; {_file(face, folder).name}")
+        output.command(f"  {in_words(face)}; {lane}; {_file(face, folder).name}")
 
 
 def decided(finding: Finding, nearest: str) -> str:
@@ -57,8 +57,8 @@ def _nearest(verdict: Verdict) -> str:
     return "the nearest release"
 
 
-def sentence_of(face: Finding) -> str:
-    """What else goes wrong, and where: the contract's own words."""
+def in_words(face: Finding) -> str:
+    """What goes wrong, and where: the contract's own words."""
     place = face.sentence.removesuffix(f": {face.why}")
     if face.contract == LOCKSTEP and face.parting is not None:
         asked = f" ({face.parting.operation})" if face.parting.operation else ""

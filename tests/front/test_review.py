@@ -361,6 +361,7 @@ def test_a_page_has_one_fault_with_its_other_faces_and_counts_it_once() -> None:
     assert "Brought: EC-13 (safety; not listed), on 1 trace that base keeps; 1 other face<" in page
     assert "decided by a, which reads otherwise than in the nearest release" in page
     assert "Who needs a resident entry holds it</code>, on 1 trace that base keeps" in page
+    assert "Who needs a resident entry holds it</code> (2 of 2 runs alike; base" in page
     assert "- brings: EC-13 and 1 other face (not listed), EC-12 (not listed)" in page
     assert [one["brought"] for one in done.to_json()["causes"]] == [[0, 1], [2]]
     assert done.exit_code == UNLISTED
