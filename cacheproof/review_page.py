@@ -195,7 +195,7 @@ def _brought(told: Told, nearest: str) -> Iterator[str]:
     shown: list[str] = []
     if small is not None:
         sentence = f"{code(in_words(small))} ({small.replays} runs alike; base keeps it)"
-        shown += [*_shown(sentence, small.trace), "", code(small.why)]
+        shown += [*_shown(sentence, small.trace), "", f"Its formula there: {code(small.why)}"]
         if by := decided(small, nearest):
             shown += ["", f"{code(by)}"]
     if told.faces:
