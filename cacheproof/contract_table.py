@@ -1,11 +1,14 @@
 """The contract table, for the screen, for docs/contracts.md and as JSON."""
 
+from collections import Counter
 from typing import Any
 
 from rich.table import Table
 
 import cacheproof.differential.judges.rules  # noqa: F401  (registers all contracts)
+from cacheproof.differential.search.known import HARMS
 from cacheproof.spec.registry import Contract, contracts
+from cacheproof.verdicts.line import VerdictLine, counted
 
 _PREAMBLE = """# The contracts
 
@@ -39,6 +42,17 @@ def table() -> Table:
     return result
 
 
+def verdict() -> VerdictLine:
+    """How many contracts there are, and what breaking them does."""
+    of: Counter[str] = Counter(rule.harm for rule in rules())
+    harms = ", ".join(f"{of[harm]} of {harm}" for harm in HARMS)
+    return VerdictLine(
+        f"{counted(of.total(), 'contract')} are judged: {harms}.",
+        "read one in full",
+        "cacheproof contracts EC-6",
+    )
+
+
 def markdown() -> str:
     """The page docs/contracts.md."""
     lines = [_PREAMBLE]
@@ -47,7 +61,7 @@ def markdown() -> str:
         if rule.component != component:
             component = rule.component
             lines.append(f"## {component}\n")
-        lines.append(f"**{rule.id}** {rule.title}.  ")
+        lines.append(f"**{rule.id}** {rule.title}.\\")
         lines.append(f"{rule.kind}, {rule.harm}; vLLM {rule.versions.text}; from: {rule.source}\n")
         lines.append(f"```python\n{rule.expression.text}\n```\n")
     return "\n".join(lines).rstrip()

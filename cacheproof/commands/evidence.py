@@ -141,12 +141,13 @@ def contracts(
         with Output(json, command="contracts") as told:
             show_contract(told, contract)
             raise typer.Exit
-    output = Output(json)
-    if markdown:
-        output.line(contract_table.markdown())
-    else:
-        output.report.print(contract_table.table())
-    output.write_json("contracts", {"contracts": contract_table.as_json()})
+    with Output(json, command="contracts", is_page=markdown) as output:
+        if markdown:
+            output.line(contract_table.markdown())
+        else:
+            output.report.print(contract_table.table())
+        output.verdict(contract_table.verdict())
+        output.write_json("contracts", {"contracts": contract_table.as_json()})
 
 
 @example("cacheproof explain uncomputed-hit", "cacheproof explain")
@@ -181,5 +182,5 @@ def gallery(
     from cacheproof.console import Output
     from cacheproof.workplace import Workplace
 
-    with Output(json, command="gallery") as output:
+    with Output(json, command="gallery", is_page=True) as output:
         raise typer.Exit(main_job.gallery(output, Workplace(workers, cluster)))
