@@ -19,9 +19,9 @@ AHEAD = 2
 several, and until then steps that say nothing new are passed over."""
 
 
-def drawn(answered: Sequence[Answered], where: str, window: int) -> Timeline:
+def drawn(answered: Sequence[Answered], where: str, window: int, *, ends: str = "") -> Timeline:
     """The last events before what is to be looked at first, or where nothing is broken the last
-    that were judged; they have the numbers of their records.
+    that were judged; they have the numbers of their records. With `ends` the title ends.
 
     Raises:
         InputError: nothing was judged.
@@ -45,7 +45,7 @@ def drawn(answered: Sequence[Answered], where: str, window: int) -> Timeline:
         [] if broken is None else _shown(broken, again.events - 1),
         target=one.stem,
         first=again.events - len(moments),
-        title=headline(one),
+        title=f"{headline(one)}{ends}",
         answer=[*one.death(), *([] if broken is None else one.advice(broken, where))],
         numbering=Numbering("record", records),
     )

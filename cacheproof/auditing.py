@@ -53,7 +53,8 @@ def audit(
         is_interrupted = True  # and no further record is judged: one may have been left half way
     code = report.end(audit_of, is_interrupted=is_interrupted)
     if drawings.are_asked_for:
-        drawings.write(drawn(report.answered(audit_of), where, window))
+        ends = ", until the audit was interrupted" if is_interrupted else ""
+        drawings.write(drawn(report.answered(audit_of), where, window, ends=ends))
     return code
 
 

@@ -17,6 +17,7 @@ from cacheproof.review_verdict import Review
 from cacheproof.told_findings import decided, in_words
 from cacheproof.verdicts.reviewed import sentence_of
 
+NONE_COMPARED = "none was compared"
 SHOWN_MAX = 6
 """So many traces of each section are shown."""
 EVENTS_SHOWN = 10
@@ -83,8 +84,11 @@ def _head(review: Review) -> Iterator[str]:
     yield f"- decisions: {_parted(review)}"
     yield f"- mends: {_named(review.told_mended)}"
     yield f"- brings: {_named(review.told_brought)}"
-    gained, lost = len(review.proofs.gained), len(review.proofs.lost)
-    yield f"- proofs: {gained} gained, {lost} lost"
+    proofs = review.proofs
+    if proofs.unread and not proofs.classes:
+        yield f"- proofs: {NONE_COMPARED}"
+    else:
+        yield f"- proofs: {len(proofs.gained)} gained, {len(proofs.lost)} lost"
 
 
 def _parted(review: Review) -> str:
@@ -265,7 +269,8 @@ def _proofs(review: Review) -> Iterator[str]:
     yield "### Proofs"
     yield ""
     if not proofs.classes:
-        yield "The classes that are proved read alike." if not proofs.unread else "None was made."
+        none = f"{NONE_COMPARED.capitalize()}."
+        yield none if proofs.unread else "The classes that are proved read alike."
         return
     classes = ", ".join(map(code, proofs.classes))
     yield (

@@ -64,7 +64,7 @@ def simulate(
     verdict = ran.of_simulated(release, requests, points, left, html, sizes=len(sizes))
     output.verdict(verdict)
     if html is not None:
-        write_file("--html", html, page(found, verdict.sentence))
+        write_file("--html", html, page(found, verdict.sentence, is_whole=not left))
     output.write_json(
         "simulate", {"setting": asdict(asked), **asdict(found), "interrupted": is_interrupted}
     )

@@ -61,7 +61,7 @@ function megabytes(bytes) {
 
 document.getElementById("head").append(
   html("h1", {}, `Which size of the encoder cache? By the decisions of vLLM ${found.release}`),
-  html("p", { class: "verdict good" }, found.answer),
+  html("p", { class: `verdict ${found.tone}` }, found.answer),
   html("p", {}, `${counted(found.requests, "request")} of synthetic traffic in each run, ` +
     `seed ${found.seed}, ${counted(found.row_bytes, "byte")} a row.`),
   html("ul", { class: "legend" }, kinds.map((kind, which) => html("li", {},
@@ -77,11 +77,13 @@ const COLUMNS = ["run", ["hit rate", "number"], ["covered", "number"], ["hits", 
   ["stalls: cache", "number"], ["steps", "number"], ["rows, mean", "number"],
   ["rows, peak", "number"], ["held, peak", "number"], ["peak memory", "number"]];
 
+const rows = found.points.map((one) => [
+  `${one.traffic}, ${count(one.encoder_cache)} rows`, share(one.hit_rate),
+  ...[one.figures.covered, one.figures.hits, one.figures.encodes, one.figures.re_encodes,
+    one.figures.budget_stalls, one.figures.space_stalls, one.figures.steps, one.resident_mean,
+    one.figures.resident_peak, one.figures.held_peak].map(count),
+  megabytes(one.peak_bytes)]);
+
 document.getElementById("figures").append(
   html("h2", { id: "figures-title" }, "The figures"),
-  table("Every run", COLUMNS, found.points.map((one) => [
-    `${one.traffic}, ${count(one.encoder_cache)} rows`, share(one.hit_rate),
-    ...[one.figures.covered, one.figures.hits, one.figures.encodes, one.figures.re_encodes,
-      one.figures.budget_stalls, one.figures.space_stalls, one.figures.steps, one.resident_mean,
-      one.figures.resident_peak, one.figures.held_peak].map(count),
-    megabytes(one.peak_bytes)])));
+  rows.length ? table("Every run", COLUMNS, rows) : "There are none.");

@@ -12,15 +12,21 @@ _FILES = resources.files("cacheproof.simulation")
 _BOARD = resources.files("cacheproof.board")
 
 
-def page(found: Simulation, answer: str) -> bytes:
-    """The HTML file, which begins with the `answer`: a sentence that says which size is enough."""
+def page(found: Simulation, answer: str, *, is_whole: bool = True) -> bytes:
+    """The HTML file, which begins with the `answer`: a sentence that says which size is enough, or
+    that not all of it was run."""
     sizes = [one.encoder_cache for one in found.points]
     axes = {
         "left": LEFT,
         "right": RIGHT,
         "widths": [{"width": width, "ticks": axis(sizes, width)} for width in (WIDE, NARROW)],
     }
-    shown = {**msgspec.to_builtins(found), "answer": answer, "axes": msgspec.to_builtins(axes)}
+    shown = {
+        **msgspec.to_builtins(found),
+        "answer": answer,
+        "tone": "good" if is_whole else "warn",
+        "axes": msgspec.to_builtins(axes),
+    }
     return self_contained(
         _FILES / "page.html.jinja",
         _BOARD / "page.css",

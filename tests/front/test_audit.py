@@ -105,7 +105,9 @@ def test_an_audit_that_is_interrupted_says_so_and_draws_no_more_than_it_judged(
     assert "what comes after that was not read" in ran.out
     assert json.loads(files["json"].read_text())["exit_code"] == 130
     assert "interrupted" in files["junit"].read_text()
-    assert max(one["number"] for one in drawn_on(files["html"])["events"]) <= last
+    page = drawn_on(files["html"])
+    assert page["title"].endswith(" steps were judged, until the audit was interrupted")
+    assert max(one["number"] for one in page["events"]) <= last
 
 
 @pytest.mark.parametrize("window", [1, 20, 500])

@@ -423,6 +423,15 @@ def test_an_interrupted_review_is_a_page_that_says_so(ran: Ran, proofs: ProofRev
     assert review(Ran()).to_json()["interrupted"] is False
 
 
+def test_proofs_that_were_not_compared_are_not_counted() -> None:
+    unread = markdown(review(Ran(interrupted=True), proofs=ProofReview(unread=("interrupted",))))
+    assert "- proofs: none was compared" in unread
+    assert "\n\nNone was compared.\n\n" in unread
+    alike = markdown(review(Ran()))
+    assert "- proofs: 0 gained, 0 lost" in alike
+    assert "read alike" in alike
+
+
 def test_nothing_is_proved_after_an_interruption(monkeypatch: pytest.MonkeyPatch) -> None:
     def proves(*_: object) -> ProofReview:
         raise KeyboardInterrupt

@@ -362,4 +362,6 @@ def test_a_simulation_that_is_interrupted_at_once_prints_no_empty_table(
         "of traffic.",
         "Next: run the command again",
     ]
-    assert "was interrupted, with 1 run left" in page.read_text()
+    data = json.loads(page.read_text().partition('id="data">')[2].partition("</script>")[0])
+    assert "was interrupted, with 1 run left" in data["answer"]
+    assert data["tone"] == "warn"
