@@ -79,7 +79,8 @@ def prove(
         output.line(evidence_page.markdown(rows, _tools()))
     else:
         _print(output, rows, listed)
-        output.line(_closing_line(rows, before))
+        if rows:
+            output.line(_closing_line(rows, before))
     if is_interrupted:
         say(left_out(jobs, found))
     unproved = sum(piece not in found for job in jobs for piece in job.pieces)

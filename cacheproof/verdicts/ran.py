@@ -18,7 +18,8 @@ NEAR = 0.01
 class Served:
     """Servers that were asked: tokens that were compared with the runner's, and how many were
     equal; `new` servers did what no listed fault does, `known` are the listed faults that were met,
-    `unjudged` says of how many the record was not judged whole, `left` how many were not asked."""
+    `unjudged` says of how many the record was not judged whole, `left` how many were not asked to
+    their end."""
 
     target: str
     code: int
@@ -41,7 +42,7 @@ class Served:
         if self.unjudged:
             parts.append(f"{counted(self.unjudged, 'record')} not judged whole")
         if self.left:
-            parts.append(f"{counted(self.left, 'server')} not asked")
+            parts.append(f"{counted(self.left, 'server')} not finished")
         return VerdictLine(f"{self._head()}: {'; '.join(parts)}.", *self._next())
 
     def _head(self) -> str:

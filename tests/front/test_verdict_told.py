@@ -90,6 +90,12 @@ def test_each_exit_code_has_a_sentence_of_its_own(told: dict[int, tuple[Explored
     assert len({one.line.sentence for one, _ in told.values()}) == len(told)
 
 
+def test_a_server_that_is_interrupted_is_not_said_to_have_been_left_alone() -> None:
+    line = SERVERS[130][0].line
+    assert line.sentence.endswith("; 1 server not finished.")
+    assert line.step == "run the command again"
+
+
 def test_an_exploration_says_no_more_than_was_visited() -> None:
     assert "every state of 2 scopes was visited" in EXPLORED.line.sentence
     partly = replace(EXPLORED, closed=1).line.sentence

@@ -1,6 +1,6 @@
 """Tables of faults: each goes by the name of its function."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 Fault = TypeVar("Fault", bound=Callable[..., Any])
@@ -11,7 +11,7 @@ def by_name(*faults: Fault) -> dict[str, Fault]:
     return {fault.__name__: fault for fault in faults}
 
 
-def joined(*tables: dict[str, Fault]) -> dict[str, Fault]:
+def joined(*tables: Mapping[str, Fault]) -> dict[str, Fault]:
     """These tables as one.
 
     Raises:
