@@ -1,5 +1,6 @@
-"""Which tests run: by default those that are not `full`; with `--slice K/N` one part in N, and with
-`--seconds S` no further one after so long. And hosts of releases for all tests."""
+"""Which tests run: by default those that are not `full`; with `--slice K/N` one part in N, with
+`--seconds S` no further one after so long, and with `--begin K` the K-th first. And hosts of
+releases for all tests."""
 
 import re
 import signal
@@ -35,6 +36,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=float,
         help="begin no test after S seconds; each one that is left is skipped, and says so",
     )
+    parser.addoption(
+        "--begin",
+        metavar="K",
+        type=int,
+        default=0,
+        help="the K-th test comes first, counted round; those before it come last",
+    )
 
 
 BEGAN = pytest.StashKey[float]()
@@ -54,6 +62,19 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     seconds = item.config.getoption("--seconds")
     if seconds is not None and time.monotonic() - item.config.stash[BEGAN] > seconds:
         pytest.skip(f"not begun: the {seconds:g} seconds of --seconds are up")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Tests of which the clock let none end are no success. Where there are workers, they do not
+    know, and the session that reports does."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if session.config.getoption("--seconds") is None or reporter is None:
+        return
+    nothing_failed = session.exitstatus == pytest.ExitCode.OK
+    if nothing_failed and not hasattr(session.config, "workerinput"):
+        if not any(map(reporter.stats.get, ("passed", "xfailed"))):
+            session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
 
 
 def which_slice(config: pytest.Config) -> tuple[int, int]:
@@ -92,7 +113,8 @@ def pytest_collection_modifyitems(
         (kept if group % count == which - 1 else dropped).append(item)
     if dropped:
         config.hook.pytest_deselected(items=dropped)
-        items[:] = kept
+    first = config.getoption("--begin") % len(kept) if kept else 0
+    items[:] = kept[first:] + kept[:first]
 
 
 @pytest.fixture(scope="session")

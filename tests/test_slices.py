@@ -94,6 +94,14 @@ def test_no_test_begins_after_the_seconds(pytester: pytest.Pytester, workers: st
     ran = pytester.runpytest_inprocess("--seconds", "0", "-rs", "--numprocesses", workers)
     ran.assert_outcomes(skipped=len(DEFAULT))
     ran.stdout.fnmatch_lines("*not begun: the 0 seconds of --seconds are up")
+    assert ran.ret == NO_TESTS
+
+
+def test_the_test_that_comes_first_is_counted_round(pytester: pytest.Pytester) -> None:
+    in_order = passed(pytester)
+    assert len(in_order) == 14
+    for begin in (5, 14 + 5):
+        assert passed(pytester, "--begin", str(begin)) == in_order[5:] + in_order[:5]
 
 
 def test_every_test_begins_within_the_seconds(pytester: pytest.Pytester) -> None:
