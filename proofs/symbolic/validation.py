@@ -63,19 +63,17 @@ class Paths:
     def __init__(self, play: Play) -> None:
         self.play = play
         self._told: dict[tuple[int, tuple[str, str], str], list[Formula]] = {}
+        self._paths: dict[frozenset[str], list[list[Fact]]] = {}
 
     def models(
         self, without: Collection[str] = (), through: Collection[Place] | None = None
     ) -> Iterator[tuple[End, z3.ModelRef]]:
         """The ends that can be reached at all, `without` what some rules say, each with one way to
         reach it; of those `through` some places, if any are named."""
-        for end in self.play.ends:
+        for end, path in zip(self.play.ends, self._paths_without(without), strict=True):
             if through is not None and end.after.ran.isdisjoint(through):
                 continue
-            found = next(
-                models([one for one in end.after.path if one.rules.isdisjoint(without)], False, ()),
-                None,
-            )
+            found = next(models(path, False, ()), None)
             if found is not None:
                 yield end, found
 
@@ -100,8 +98,8 @@ class Paths:
         if begins != z3.sat:
             return found if begins == z3.unsat else [Refused.UNDECIDED] * len(afters)
         gone = _Gone(solver)
-        for end in play.ends:
-            if not gone.to([one for one in end.after.path if one.rules.isdisjoint(without)]):
+        for end, path in zip(play.ends, self._paths_without(without), strict=True):
+            if not gone.to(path):
                 continue
             for number, after in enumerate(afters):
                 if isinstance(found[number], Refused):
@@ -112,6 +110,16 @@ class Paths:
                     elif is_there == z3.unknown:
                         found[number] = Refused.UNDECIDED
         return found
+
+    def _paths_without(self, rules: Collection[str]) -> list[list[Fact]]:
+        """To each end the facts of its path, but for what these rules say."""
+        asked = frozenset(rules)
+        if asked not in self._paths:
+            self._paths[asked] = [
+                [one for one in end.after.path if one.rules.isdisjoint(asked)]
+                for end in self.play.ends
+            ]
+        return self._paths[asked]
 
     @cached_property
     def _first(self) -> State:
@@ -132,17 +140,37 @@ class Paths:
 
 class _Gone:
     """Goes the paths of a call from one state, which the solver was told of; what paths have in
-    common once."""
+    common once, and what cannot be gone no further than to where that shows."""
 
     def __init__(self, solver: z3.Solver) -> None:
         self._told = Told(solver, lambda fact: fact.formula)
         self._begun = solver.model()
         self._is_false: dict[int, bool] = {}
+        self._dead: Sequence[Fact] = ()
+        self._open: Sequence[Fact] = ()
+        self._closed: Sequence[Fact] = ()
 
     def to(self, path: Sequence[Fact]) -> bool:
         """Whether a path can be gone; one of which a solver cannot tell may be."""
-        if any(map(self._cannot_hold, path)):
+        if self._dead and _shared(self._dead, path) == len(self._dead):
             return False
+        for number, fact in enumerate(path, start=1):
+            if self._cannot_hold(fact):
+                self._dead = path[:number]
+                return False
+        shared = _shared(self._closed, path)
+        if shared > _shared(self._open, path):
+            if not self._may_be_gone(path[:shared]):
+                self._dead = path[:shared]
+                return False
+            self._open = path[:shared]
+        if not self._may_be_gone(path):
+            self._closed = path
+            return False
+        self._open = path
+        return True
+
+    def _may_be_gone(self, path: Sequence[Fact]) -> bool:
         self._told.tell(path)
         return bool(self._told.solver.check() != z3.unsat)
 
@@ -153,6 +181,12 @@ class _Gone:
             decided = formula if isinstance(formula, bool) else self._begun.eval(formula)
             self._is_false[id(fact)] = decided is False or z3.is_false(decided)
         return self._is_false[id(fact)]
+
+
+def _shared(one: Sequence[Fact], other: Sequence[Fact]) -> int:
+    """How many facts two paths begin with that are the same."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((number for number, (a, b) in pairs if a is not b), min(len(one), len(other)))
 
 
 def _is_there(solver: z3.Solver, facts: Sequence[Formula]) -> z3.CheckSatResult:
