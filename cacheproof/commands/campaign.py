@@ -2,34 +2,26 @@
 serve."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import wraps
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from cacheproof.commands.helping import add, example, group
 from cacheproof.commands.options import (
     OUTPUT,
-    ClusterOption,
     FindingsOption,
     JsonOption,
-    JunitOption,
     KnownOption,
     RegisterOption,
-    SarifOption,
-    VerboseOption,
-    WorkersOption,
+    ReportOptions,
+    WorkOptions,
     with_shared,
 )
 from cacheproof.differential.errors import InputError
 from cacheproof.extras import install_line
-
-if TYPE_CHECKING:
-    from cacheproof.console import Output
-    from cacheproof.workplace import Workplace
 
 SUMMARY = "Run searches that are kept in a store, and can be stopped, resumed, shared and merged."
 campaign_app = group(SUMMARY)
@@ -54,44 +46,8 @@ BoardOption = Annotated[
         rich_help_panel=OUTPUT,
     ),
 ]
-STORE = "campaign"
+NAME = STORE = "campaign"
 LOOPBACK, PORT = "127.0.0.1", 8723
-
-
-@dataclass(frozen=True)
-class ReportOptions:
-    """What commands that end with a report are told."""
-
-    store: StoreOption = STORE
-    findings: FindingsOption = None
-    verbose: VerboseOption = False
-    json: JsonOption = None
-    junit: JunitOption = None
-    sarif: SarifOption = None
-
-    @property
-    def output(self) -> "Output":
-        """Where they write: the same, for pipelines, whichever it is."""
-        from cacheproof.console import Output
-        from cacheproof.formats.writing import Formats
-
-        formats = Formats(self.junit, self.sarif)
-        return Output(self.json, verbose=self.verbose, command="campaign", formats=formats)
-
-
-@dataclass(frozen=True)
-class RunOptions(ReportOptions):
-    """What start and resume are both told."""
-
-    workers: WorkersOption = None
-    cluster: ClusterOption = None
-
-    @property
-    def place(self) -> "Workplace":
-        """Where the work is done."""
-        from cacheproof.workplace import Workplace
-
-        return Workplace(self.workers, self.cluster)
 
 
 def _with_database(command: Callable[..., None]) -> Callable[..., None]:
@@ -118,31 +74,39 @@ def start(
     ],
     known: KnownOption = None,
     register: RegisterOption = None,
+    store: StoreOption = STORE,
+    findings: FindingsOption = None,
     *,
-    shared: RunOptions,
+    work: WorkOptions,
+    writing: ReportOptions,
 ) -> None:
     """Begin the campaign of a plan, and run it until it ends or is stopped."""
     from cacheproof import campaign_run
     from cacheproof.registering import Register
 
-    with shared.output as output:
+    with writing.output(NAME) as output:
         code = campaign_run.start(
-            output, plan, shared.store, known, shared.findings, shared.place, Register(register)
+            output, plan, store, known, findings, work.place, Register(register)
         )
         raise typer.Exit(code)
 
 
 @example("cacheproof campaign resume --store nightly")
 @with_shared
-def resume(register: ToRegisterOption = None, *, shared: RunOptions) -> None:
+def resume(
+    register: ToRegisterOption = None,
+    store: StoreOption = STORE,
+    findings: FindingsOption = None,
+    *,
+    work: WorkOptions,
+    writing: ReportOptions,
+) -> None:
     """Go on with a campaign that was stopped, or beside those who run it."""
     from cacheproof import campaign_run
     from cacheproof.registering import Register
 
-    with shared.output as output:
-        code = campaign_run.resume(
-            output, shared.store, shared.findings, shared.place, Register(register)
-        )
+    with writing.output(NAME) as output:
+        code = campaign_run.resume(output, store, findings, work.place, Register(register))
         raise typer.Exit(code)
 
 
@@ -177,15 +141,19 @@ def merge(
 @example("cacheproof campaign report --store nightly --html p.html")
 @with_shared
 def report(
-    register: ToRegisterOption = None, html: BoardOption = None, *, shared: ReportOptions
+    register: ToRegisterOption = None,
+    html: BoardOption = None,
+    store: StoreOption = STORE,
+    findings: FindingsOption = None,
+    *,
+    writing: ReportOptions,
 ) -> None:
     """Report what a campaign ran, what it never met and what it found."""
     from cacheproof import campaign_report
     from cacheproof.registering import Register
 
-    with shared.output as output:
-        kept = Register(register)
-        code = campaign_report.report(output, shared.store, shared.findings, kept, html)
+    with writing.output(NAME) as output:
+        code = campaign_report.report(output, store, findings, Register(register), html)
         raise typer.Exit(code)
 
 

@@ -13,12 +13,12 @@ from cacheproof.commands.completing import one_of, targets
 from cacheproof.commands.helping import example
 from cacheproof.commands.options import (
     OUTPUT,
+    FormatOptions,
     HtmlOption,
     JsonOption,
-    JunitOption,
     KnownOption,
     PerfettoOption,
-    SarifOption,
+    with_shared,
 )
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.serving.traffic import ServedModel
@@ -75,6 +75,7 @@ def record(
 
 
 @example("cacheproof audit records", "cacheproof audit records --html page.html")
+@with_shared
 def audit(
     where: RecordArgument,
     follow: Annotated[
@@ -106,15 +107,12 @@ def audit(
     known: KnownOption = None,
     html: HtmlOption = None,
     perfetto: PerfettoOption = None,
-    junit: JunitOption = None,
-    sarif: SarifOption = None,
-    json: JsonOption = None,
+    *,
+    writing: FormatOptions,
 ) -> None:
     """Judge what an engine recorded, by every contract that speaks of it."""
     from cacheproof import auditing
-    from cacheproof.console import Output
     from cacheproof.drawing import Drawings
-    from cacheproof.formats.writing import Formats
 
     for option, is_given in (("--until-finding", until_finding), ("--metrics-port", metrics_port)):
         if is_given not in (None, False) and not follow:
@@ -122,8 +120,7 @@ def audit(
     drawings = Drawings(html, perfetto)
     if drawings.are_asked_for and where == "-":
         raise InputError("what is drawn is read twice; expected a file or a folder, not -")
-    formats = Formats(junit, sarif)
-    with Output(json, command="audit", formats=formats, streams=follow) as output:
+    with writing.output("audit", streams=follow) as output:
         code = auditing.audit(
             output,
             where,

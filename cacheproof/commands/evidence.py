@@ -14,13 +14,11 @@ from cacheproof.commands.completing import (
 from cacheproof.commands.helping import example
 from cacheproof.commands.options import (
     OUTPUT,
-    ClusterOption,
     JsonOption,
-    JunitOption,
     KnownOption,
-    SarifOption,
-    VerboseOption,
-    WorkersOption,
+    ReportOptions,
+    WorkOptions,
+    with_shared,
 )
 
 
@@ -57,6 +55,7 @@ def assess(
     "cacheproof prove --target reference --target vllm@0.33.0",
     "cacheproof prove --target path:vllm --fresh",
 )
+@with_shared
 def prove(
     target: Annotated[
         list[str] | None,
@@ -81,26 +80,17 @@ def prove(
         bool, typer.Option("--fresh", help="Prove everything again, also what was proved before.")
     ] = False,
     known: KnownOption = None,
-    workers: WorkersOption = None,
-    cluster: ClusterOption = None,
-    verbose: VerboseOption = False,
-    json: JsonOption = None,
-    junit: JunitOption = None,
-    sarif: SarifOption = None,
+    *,
+    work: WorkOptions,
+    writing: ReportOptions,
 ) -> None:
     """Prove contracts from the text of the reference, of releases, forks and plug-ins."""
     from cacheproof import proving
-    from cacheproof.console import Output
     from cacheproof.differential.search import known as known_faults
-    from cacheproof.formats.writing import Formats
-    from cacheproof.workplace import Workplace
 
-    formats = Formats(junit, sarif)
-    with Output(
-        json, verbose=verbose, command="prove", formats=formats, is_page=markdown
-    ) as output:
-        faults, place = known_faults.load(known), Workplace(workers, cluster)
-        with place.joined():
+    with writing.output("prove", is_page=markdown) as output:
+        faults = known_faults.load(known)
+        with work.place.joined():
             code = proving.prove(
                 output,
                 target or None,
@@ -108,7 +98,7 @@ def prove(
                 seed=seed,
                 markdown=markdown,
                 fresh=fresh,
-                place=place,
+                place=work.place,
             )
         raise typer.Exit(code)
 
@@ -174,13 +164,11 @@ def explain(
 
 
 @example("cacheproof gallery")
-def gallery(
-    workers: WorkersOption = None, cluster: ClusterOption = None, json: JsonOption = None
-) -> None:
+@with_shared
+def gallery(json: JsonOption = None, *, work: WorkOptions) -> None:
     """Run every faulty variant of the reference, and print which contract catches it."""
     from cacheproof import main_job
     from cacheproof.console import Output
-    from cacheproof.workplace import Workplace
 
     with Output(json, command="gallery", is_page=True) as output:
-        raise typer.Exit(main_job.gallery(output, Workplace(workers, cluster)))
+        raise typer.Exit(main_job.gallery(output, work.place))

@@ -2,9 +2,10 @@
 
 import inspect
 from collections.abc import Callable
+from dataclasses import dataclass, is_dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,6 +16,10 @@ from cacheproof.commands.completing import (
     what_to_replay,
 )
 from cacheproof.differential.depths import DEPTHS
+
+if TYPE_CHECKING:
+    from cacheproof.console import Output
+    from cacheproof.workplace import Workplace
 
 SEARCH, OUTPUT, WORK = "What is searched", "What is written", "Where the work is done"
 
@@ -155,19 +160,73 @@ ReleaseOption = Annotated[
 ]
 
 
+@dataclass(frozen=True)
+class WorkOptions:
+    """What commands are told whose work is shared by processes."""
+
+    workers: WorkersOption = None
+    cluster: ClusterOption = None
+
+    @property
+    def place(self) -> "Workplace":
+        """Where the work is done."""
+        from cacheproof.workplace import Workplace
+
+        return Workplace(self.workers, self.cluster)
+
+
+@dataclass(frozen=True)
+class FormatOptions:
+    """What commands are told that write for pipelines too."""
+
+    json: JsonOption = None
+    junit: JunitOption = None
+    sarif: SarifOption = None
+
+    def output(self, command: str, **settings: bool) -> "Output":
+        """Where the command of that name writes; `settings` are those of `Output`."""
+        from cacheproof.console import Output
+        from cacheproof.formats.writing import Formats
+
+        return Output(
+            self.json, command=command, formats=Formats(self.junit, self.sarif), **settings
+        )
+
+
+@dataclass(frozen=True)
+class ReportOptions(FormatOptions):
+    """The same where the report can be long."""
+
+    verbose: VerboseOption = False
+
+    def output(self, command: str, **settings: bool) -> "Output":
+        """Where the command of that name writes."""
+        return super().output(command, verbose=self.verbose, **settings)
+
+
 def with_shared(command: Callable[..., None]) -> Callable[..., None]:
-    """The command as Typer is to read it: in the place of its parameter `shared` the fields of that
-    parameter's class, which several commands share."""
+    """The command as Typer is to read it: in the place of each parameter that is a dataclass the
+    fields of that class, which several commands share."""
     own = inspect.signature(command, eval_str=True).parameters
-    kind = own["shared"].annotation
-    fields = inspect.signature(kind, eval_str=True).parameters
+    shared: dict[str, type[Any]] = {
+        name: one.annotation
+        for name, one in own.items()
+        if isinstance(one.annotation, type) and is_dataclass(one.annotation)
+    }
+    fields = {
+        name: inspect.signature(kind, eval_str=True).parameters for name, kind in shared.items()
+    }
 
     @wraps(command)
     def call(**given: Any) -> None:
-        command(shared=kind(**{name: given.pop(name) for name in fields}), **given)
+        for name, kind in shared.items():
+            given[name] = kind(**{field: given.pop(field) for field in fields[name]})
+        command(**given)
 
-    together = [one for name, one in own.items() if name != "shared"]
-    together += [one.replace(kind=one.KEYWORD_ONLY) for one in fields.values()]
+    together = [one for name, one in own.items() if name not in shared]
+    together += [
+        one.replace(kind=one.KEYWORD_ONLY) for some in fields.values() for one in some.values()
+    ]
     call.__signature__ = inspect.Signature(together)  # type: ignore[attr-defined]
     call.__annotations__ = {one.name: one.annotation for one in together}
     return call

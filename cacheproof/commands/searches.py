@@ -9,18 +9,17 @@ from cacheproof.commands.helping import example
 from cacheproof.commands.options import (
     A_WEEK,
     TARGET_HELP,
-    ClusterOption,
     DepthOption,
     FindingsOption,
+    FormatOptions,
     JsonOption,
-    JunitOption,
     KnownOption,
     RegisterOption,
-    SarifOption,
+    ReportOptions,
     ShrinkListedOption,
     TargetOption,
-    VerboseOption,
-    WorkersOption,
+    WorkOptions,
+    with_shared,
 )
 
 
@@ -28,6 +27,7 @@ from cacheproof.commands.options import (
     "cacheproof check",
     "cacheproof check --budget full --release 0.33.0",
 )
+@with_shared
 def check(
     budget: Annotated[
         str,
@@ -66,31 +66,23 @@ def check(
     known: KnownOption = None,
     findings: FindingsOption = None,
     register: RegisterOption = None,
-    workers: WorkersOption = None,
-    cluster: ClusterOption = None,
-    verbose: VerboseOption = False,
-    json: JsonOption = None,
-    junit: JunitOption = None,
-    sarif: SarifOption = None,
+    *,
+    work: WorkOptions,
+    writing: ReportOptions,
 ) -> None:
     """Search two real releases over fixed seeds, and print which faults were met."""
     from cacheproof import main_job
-    from cacheproof.console import Output
     from cacheproof.differential.search import known as known_faults
     from cacheproof.folders import folder_of
-    from cacheproof.formats.writing import Formats
     from cacheproof.registering import Register
-    from cacheproof.workplace import Workplace
 
-    formats = Formats(junit, sarif)
-    with Output(json, verbose=verbose, command="check", formats=formats) as output:
+    with writing.output("check") as output:
         faults = known_faults.load(known)
         folder = folder_of(findings)
         kept = Register(register)
-        place = Workplace(workers, cluster)
-        with place.joined():
+        with work.place.joined():
             code = main_job.run(
-                output, budget, release, faults, folder, kept, place, slice_, seconds
+                output, budget, release, faults, folder, kept, work.place, slice_, seconds
             )
         raise typer.Exit(code)
 
@@ -100,6 +92,7 @@ def check(
     "cacheproof fuzz --target path:vllm --seeds 0:100 --json -",
     "cacheproof fuzz --target my_plugin:MyManager@0.33.0",
 )
+@with_shared
 def fuzz(
     target: TargetOption,
     against: Annotated[
@@ -133,25 +126,18 @@ def fuzz(
     known: KnownOption = None,
     findings: FindingsOption = None,
     register: RegisterOption = None,
-    workers: WorkersOption = None,
-    cluster: ClusterOption = None,
-    verbose: VerboseOption = False,
-    json: JsonOption = None,
-    junit: JunitOption = None,
-    sarif: SarifOption = None,
+    *,
+    work: WorkOptions,
+    writing: ReportOptions,
 ) -> None:
     """Search one target: judge every call by every contract, in lockstep with the reference."""
     from cacheproof import searching
-    from cacheproof.console import Output
     from cacheproof.differential.search import known as known_faults
     from cacheproof.folders import folder_of
-    from cacheproof.formats.writing import Formats
     from cacheproof.plan import Plan
     from cacheproof.registering import Register
-    from cacheproof.workplace import Workplace
 
-    formats = Formats(junit, sarif)
-    with Output(json, verbose=verbose, command="fuzz", formats=formats) as output:
+    with writing.output("fuzz") as output:
         faults = known_faults.load(known)
         kept = Register(register)
         plan = Plan.parse(
@@ -160,7 +146,7 @@ def fuzz(
             seconds,
             seeds,
             shrinks_listed=shrink_listed or bool(kept),
-            place=Workplace(workers, cluster),
+            place=work.place,
         )
         folder = folder_of(findings)
         with plan.place.joined():
@@ -196,6 +182,7 @@ def diff(
     "cacheproof review --base path:vllm --head path:vllm-fork \\",
     "  --seeds 0:20 > review.md",
 )
+@with_shared
 def review(
     base: Annotated[
         str,
@@ -222,24 +209,17 @@ def review(
         typer.Option(metavar="A:B", help="Seeds A to B - 1 of every lane.", show_default="0:20"),
     ] = None,
     known: KnownOption = None,
-    workers: WorkersOption = None,
-    cluster: ClusterOption = None,
-    junit: JunitOption = None,
-    sarif: SarifOption = None,
-    json: JsonOption = None,
+    *,
+    work: WorkOptions,
+    writing: FormatOptions,
 ) -> None:
     """Review a change: what it decides otherwise, what it mends and what it breaks."""
     from cacheproof import reviewing
-    from cacheproof.console import Output
     from cacheproof.differential.search import known as known_faults
-    from cacheproof.formats.writing import Formats
-    from cacheproof.workplace import Workplace
 
     faults = known_faults.load(known)
-    formats = Formats(junit, sarif)
-    with Output(json, command="review", formats=formats, is_page=True) as output:
-        place = Workplace(workers, cluster)
-        with place.joined():
+    with writing.output("review", is_page=True) as output:
+        with work.place.joined():
             code = reviewing.review(
                 output,
                 base,
@@ -248,7 +228,7 @@ def review(
                 seeds=seeds,
                 seconds=seconds,
                 known=faults,
-                place=place,
+                place=work.place,
             )
         raise typer.Exit(code)
 
@@ -257,6 +237,7 @@ def review(
     "cacheproof explore",
     "cacheproof explore --target vllm@0.33.0 --scope full",
 )
+@with_shared
 def explore(
     target: Annotated[
         list[str] | None,
@@ -284,16 +265,15 @@ def explore(
     ] = False,
     known: KnownOption = None,
     findings: FindingsOption = None,
-    workers: WorkersOption = None,
-    cluster: ClusterOption = None,
     json: JsonOption = None,
+    *,
+    work: WorkOptions,
 ) -> None:
     """Visit every state of small scopes, and judge every call from each."""
     from cacheproof import exploring
     from cacheproof.console import Output
     from cacheproof.differential.search import known as known_faults
     from cacheproof.folders import folder_of
-    from cacheproof.workplace import Workplace
 
     wanted = target or exploring.TARGETS
     with Output(json, command="explore", is_page=markdown) as output:
@@ -301,7 +281,6 @@ def explore(
             output.line(exploring.scopes_markdown())
             raise typer.Exit
         faults, folder = known_faults.load(known), folder_of(findings)
-        place = Workplace(workers, cluster)
-        with place.joined():
-            code = exploring.explore(output, wanted, scope, faults, folder, place)
+        with work.place.joined():
+            code = exploring.explore(output, wanted, scope, faults, folder, work.place)
         raise typer.Exit(code)
