@@ -71,10 +71,10 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if session.config.getoption("--seconds") is None or reporter is None:
         return
-    nothing_failed = session.exitstatus == pytest.ExitCode.OK
-    if nothing_failed and not hasattr(session.config, "workerinput"):
-        if not any(map(reporter.stats.get, ("passed", "xfailed"))):
-            session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
+    reports = not hasattr(session.config, "workerinput")
+    nothing_ended = not any(map(reporter.stats.get, ("passed", "xfailed")))
+    if reports and nothing_ended and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
 
 
 def which_slice(config: pytest.Config) -> tuple[int, int]:

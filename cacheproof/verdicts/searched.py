@@ -126,9 +126,10 @@ class Searched:
     def _so_far(self) -> str:
         """What is new, and what may be."""
         found, link = (self._new(), "and") if self.new else ("nothing new so far", "but")
-        if not self.unsmall:
+        rules = [one for one in self.unsmall if one not in self.new]
+        if not rules:
             return found
-        maybe = f"what breaks {_rules(self.unsmall)} may be new, and was not made small yet"
+        maybe = f"what breaks {_rules(rules)} may be new, and was not made small yet"
         return f"{found}, {link} {maybe}"
 
     def _parts(self) -> Iterator[str]:

@@ -66,7 +66,7 @@ from cacheproof.interruptions import heed
 from cacheproof.workers import Crew, done_among
 
 def begin(): pass
-def wait_for(reply): print("at work", flush=True); time.sleep(600)
+def wait_for(reply): os.write(1, b"at work\\n"); time.sleep(600)
 
 if __name__ == "__main__":
     signal.alarm(600)  # where the tests were killed

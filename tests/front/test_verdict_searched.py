@@ -11,6 +11,7 @@ from cacheproof.differential.search.campaign import Campaign, LaneReport, Work
 from cacheproof.differential.search.verdict import Verdict
 from cacheproof.differential.traces.manager import ManagerConfig, ManagerHeader
 from cacheproof.differential.traces.trace import Trace
+from cacheproof.verdicts.line import rule_told
 from cacheproof.verdicts.searched import Searched
 
 HOLDS = Searched(("vllm@0.33.0",), 0, traces=5700, calls=4_123_000, kinds=19)
@@ -64,10 +65,10 @@ WHO_NEEDS = "EC-6a (Who needs a resident entry holds it)"
             "again.",
         ),
         (
-            replace(STOPPED, new=("EC-6a",), unsmall=("EC-6a",)),
+            replace(STOPPED, new=("EC-6a",), unsmall=("EC-6a", "LV-1")),
             "The search of vllm@0.33.0 was interrupted and shows 1 new fault, which breaks "
-            f"{WHO_NEEDS}, and what breaks {WHO_NEEDS} may be new, and was not made small yet: "
-            f"{WORK}; no known fault was met.",
+            f"{WHO_NEEDS}, and what breaks {rule_told('LV-1')} may be new, and was not made small "
+            f"yet: {WORK}; no known fault was met.",
         ),
     ],
 )
