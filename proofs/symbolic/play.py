@@ -51,6 +51,7 @@ class Play:
             subject.variables,
             subject.unrolls and universe.elements is not None,
         )
+        self._named: dict[tuple[int, int], tuple[State | Snapshot, dict[str, Any]]] = {}
         self.arguments: list[z3.ExprRef] = []
         self.given: dict[str, Any] = {}
         self.ends = list(operation.run(self, self._start()))
@@ -58,10 +59,14 @@ class Play:
     # reading rules
 
     def names(self, state: State | Snapshot) -> dict[str, Any]:
-        """The records that predicates look at, of a state."""
-        if isinstance(state, Snapshot):
-            state = State(state.attributes, state.cells, {})
-        return self.subject.records(state.attribute)
+        """The records that predicates look at, of a state; those of states that differ in what is
+        known of them alone are made once."""
+        held = id(state.attributes), id(state.cells)
+        if held not in self._named:
+            alone = State(state.attributes, state.cells, {})
+            # with the state, whose attributes no others take the place of while it is there
+            self._named[held] = state, self.subject.records(alone.attribute)
+        return self._named[held][1]
 
     def read(self, rule: Predicate, names: Names, *, taken: bool = False) -> Formula:
         """A predicate over these records: to be proved, or taken to hold."""

@@ -3,7 +3,9 @@ for each operation, a change of what it runs that shows at that very operation."
 
 import ast
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 
 from cacheproof.proofs.symbolic.language import NotTranslated
 from cacheproof.proofs.symbolic.mutants import EVERY, FOR_TWINS, Mutant, mutants
@@ -17,6 +19,9 @@ from cacheproof.proofs.symbolic.values import Universe
 FAILS = "'assert False' first"
 SIZE = 2
 """Elements of the universe in which twins are refuted."""
+CHANGES_AT_ONCE = 2
+"""Of so many changes the soonest broken rule is asked before the others of any: most that break an
+operation break it, and one that breaks nothing costs a look for every rule."""
 
 
 def red_twins(
@@ -58,23 +63,40 @@ def twins_of_operations(
 def _twin_of(
     subject: Subject, operation: Operation, without: Collection[str], library: Library
 ) -> Mutant | None:
-    for mutant, owner in _changes_within(subject, operation):
-        broken = replace(subject, sources={**subject.sources, owner: mutant.source}, replay=None)
-        # What is found of ghosts is not to be taken for what is found of the ghost.
-        of_class = owner in subject.under_proof
-        refuter = (
-            library.refuter_of_change(broken) if of_class else Refuter(broken, library.few[:1])
-        )
-        rules = [one for one in broken.judged_at(operation) if one not in without]
-        if mutant.name.endswith(FAILS):  # which nothing but the failing of it could break
-            rules = [broken.safety]
-        rules.sort(key=lambda rule: rule != broken.safety)  # the soonest
-        try:
-            if any(refuter.is_soon_refuted(operation, rule, without) for rule in rules):
-                return mutant
-        except Exception:  # the change led out of what can be read
-            continue
+    changes = _changes_within(subject, operation)
+    while several := list(islice(changes, CHANGES_AT_ONCE)):
+        asked = [
+            (mutant, *_asked_of(subject, operation, mutant, owner, without, library))
+            for mutant, owner in several
+        ]
+        for among in (slice(1), slice(1, None)):
+            for mutant, refuter, rules in asked:
+                # an exception: the change led out of what can be read
+                with suppress(Exception):
+                    if any(refuter.is_soon_refuted(operation, r, without) for r in rules[among]):
+                        return mutant
     return None
+
+
+def _asked_of(
+    subject: Subject,
+    operation: Operation,
+    mutant: Mutant,
+    owner: str,
+    without: Collection[str],
+    library: Library,
+) -> tuple[Refuter, list[str]]:
+    """Who looks for a rule that an operation breaks with a change, and the rules, the soonest
+    broken one first."""
+    broken = replace(subject, sources={**subject.sources, owner: mutant.source}, replay=None)
+    # What is found of ghosts is not to be taken for what is found of the ghost.
+    of_class = owner in subject.under_proof
+    refuter = library.refuter_of_change(broken) if of_class else Refuter(broken, library.few[:1])
+    rules = [one for one in broken.judged_at(operation) if one not in without]
+    if mutant.name.endswith(FAILS):  # which nothing but the failing of it could break
+        rules = [broken.safety]
+    rules.sort(key=lambda rule: rule != broken.safety)
+    return refuter, rules
 
 
 def _changes_within(subject: Subject, operation: Operation) -> Iterator[tuple[Mutant, str]]:
