@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from cacheproof.differential.errors import HarnessError
+from cacheproof.differential.targets.host_server import SERVERS
 from cacheproof.interruptions import between_interruptions, leave_to_parent, left_to_parent
 
 Task = TypeVar("Task")
@@ -180,14 +181,15 @@ def done_among(begun: Collection["Future[Result]"]) -> "set[Future[Result]]":
 
 
 def _end_with_parent(followed: Connection, scratch: str | None = None) -> None:
-    """End when the parent lets go of its end of the pipe: it has ended, or wants no more. The
-    folder for temporary files, if there is one, goes as well."""
+    """End when the parent lets go of its end of the pipe: it has ended, or wants no more. What was
+    started here and the folder for temporary files, if there is one, go as well."""
     leave_to_parent()
 
     def follow() -> None:
         followed.poll(None)
         if scratch is not None:
             shutil.rmtree(scratch, ignore_errors=True)
+        SERVERS.abandon()
         os._exit(1)
 
     threading.Thread(target=follow, daemon=True).start()

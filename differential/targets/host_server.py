@@ -60,12 +60,14 @@ class ForkedHost:
 @dataclass
 class HostServer:
     """One server: `control` is where it is asked, `process` itself where it was started here.
-    `scratch` is for its temporary files and its hosts'."""
+    `scratch` is for its temporary files and its hosts'. `has_imported` says that a host of it was
+    begun here."""
 
     control: socket.socket
     scratch: str
     process: "subprocess.Popen[bytes] | None" = None
     hosts: int = 0
+    has_imported: bool = False
 
     @classmethod
     def start(
@@ -124,6 +126,7 @@ class HostServer:
                 raise TimeoutError
             return None
         self.hosts += 1
+        self.has_imported = True
         return host
 
     def status(self, host: int, what: str) -> int | None:
@@ -154,9 +157,11 @@ class HostServer:
         if self.process is not None:
             assert self.process.stdin is not None
             self.process.stdin.close()
+            if not self.has_imported:  # it sees nothing of that before it has
+                self.process.kill()
             try:
                 self.process.wait(END_SECONDS)
-            except subprocess.TimeoutExpired:  # it still imports, and has no host yet
+            except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
             shutil.rmtree(self.scratch, ignore_errors=True)  # where it could not by itself
@@ -193,6 +198,19 @@ class HostServers:
         for old in idle[: max(0, len(idle) - IDLE_SERVERS)]:
             self.servers.pop(old).close()
         return server
+
+    def abandon(self) -> None:
+        """The last thing that this process does, whose end servers see by themselves: end those
+        that still import, and would not see it before they have."""
+        importing = [
+            (one.process.pid, one.scratch)
+            for one in list(self.servers.values())
+            if one.process is not None and one.process.returncode is None and not one.has_imported
+        ]
+        for _, scratch in importing:
+            shutil.rmtree(scratch, ignore_errors=True)
+        for process, _ in importing:
+            os.kill(process, signal.SIGKILL)
 
     def close(self) -> None:
         """End all servers."""
