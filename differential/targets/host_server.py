@@ -157,11 +157,9 @@ class HostServer:
         if self.process is not None:
             assert self.process.stdin is not None
             self.process.stdin.close()
-            if not self.has_imported:  # it sees nothing of that before it has
-                self.process.kill()
             try:
                 self.process.wait(END_SECONDS)
-            except subprocess.TimeoutExpired:
+            except subprocess.TimeoutExpired:  # it still imports, and has no host yet
                 self.process.kill()
                 self.process.wait()
             shutil.rmtree(self.scratch, ignore_errors=True)  # where it could not by itself

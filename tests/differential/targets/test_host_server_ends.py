@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from cacheproof.differential.targets import host_server
 from cacheproof.differential.targets.host_server import FORKS, HostServer, HostServers
 
 pytestmark = pytest.mark.skipif(not FORKS, reason="nothing is forked on this system")
@@ -42,13 +41,3 @@ def test_a_server_that_has_imported_is_left_to_see_it_by_itself(servers: HostSer
     assert server.process.poll() is None
     server.has_imported = False
     servers.close()
-
-
-def test_nobody_waits_for_a_server_that_imports(
-    servers: HostServers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    server = only(servers)
-    monkeypatch.setattr(host_server, "END_SECONDS", None)  # as long as it takes
-    servers.close()
-    assert server.process is not None
-    assert server.process.returncode == -9
