@@ -108,6 +108,7 @@ class CampaignRun:
         self._parts: dict[int, Campaign] = {}
         self._numbers = itertools.count()
         seeds = itertools.count() if self.plan.seeds is None else self.plan.seeds
+        self._shown: dict[str, tuple[int, ...]] = {}
         self._all_seeds: Iterator[int] = iter(seeds)
         self._next_part = 0
         self._searching = True
@@ -203,11 +204,14 @@ class CampaignRun:
         self._searching = False
 
     def _turns(self, lanes: Sequence[Lane]) -> Iterator[tuple[Lane, Sequence[int]]]:
-        """The lanes in turns, a few seeds at a time, up to `seeds_at_once` of each."""
+        """The lanes in turns, a few seeds at a time, up to `seeds_at_once` of each; but for those
+        that were shown before."""
         seeds = itertools.islice(self._all_seeds, self.plan.seeds_at_once)
         while some := tuple(itertools.islice(seeds, self._part_size())):
             for lane in lanes:
-                yield lane, some
+                shown = self._shown.get(lane.name, ())
+                if due := tuple(one for one in some if one not in shown):
+                    yield lane, due
 
     def _lanes_to_go_on(self) -> list[Lane]:
         """The lanes that go on with further seeds, if there are any: those in which a listed fault
@@ -230,11 +234,13 @@ class CampaignRun:
         """The first turns of all lanes; behind them the seeds that show listed faults."""
         yield from self._turns(self.lanes)
         if self.plan.shows_listed:
+            searched = (self.plan.seeds or range(0))[: self.plan.seeds_at_once]
             further = showing_seeds(self.known, self.target.release)
             for lane in self.lanes:
-                own = [s for s in further.get(lane.name, ()) if s not in (self.plan.seeds or ())]
+                own = tuple(one for one in further.get(lane.name, ()) if one not in searched)
                 if own:
-                    yield lane, tuple(own)
+                    self._shown[lane.name] = own
+                    yield lane, own
 
     def _part_size(self) -> int:
         """Seeds of a part: fewer where a seed takes long on this machine."""

@@ -73,5 +73,24 @@ def test_the_lane_of_a_fault_that_was_not_met_goes_on_until_its_seeds_are_up(
     assert run._lanes_to_go_on() == []
 
 
+SHOWN = NEVER_MET + "seeds = [3, 7]\n"
+
+
+def test_a_seed_that_shows_a_fault_is_run_with_the_first_ones_and_once(target: Target) -> None:
+    lanes = tuple(LANES[name] for name in LANE_NAMES)
+    known = parse(MET + SHOWN, "here")
+    plan = Plan(lanes, range(5), None, with_reference=False, seeds_at_once=2, shows_listed=True)
+    run = CampaignRun(Output(None), target, lanes, plan, known, Path("unused"))
+    first = list(run._seeds())
+    assert first[-1] == (LANES["reused media ids"], (3, 7))
+    assert [(lane.name, part) for lane, part in first[:-1]] == [(one, (0, 1)) for one in LANE_NAMES]
+    later = [list(run._turns(lanes)) for _ in range(2)]
+    assert [(lane.name, part) for lane, part in later[0]] == [
+        ("encoder cache", (2, 3)),
+        ("reused media ids", (2,)),
+    ]
+    assert [part for _, part in later[1]] == [(4,), (4,)]
+
+
 def test_without_turns_no_lane_goes_on(target: Target) -> None:
     assert begun(target, parse(MET + NEVER_MET, "here"), None)._lanes_to_go_on() == []
