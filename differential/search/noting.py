@@ -13,6 +13,9 @@ from cacheproof.differential.search.work import WriteDown
 BATCHES_OF_LISTED = 60
 """Tries to make a listed fault's trace small: somebody has looked at such traces already."""
 TIMES_OF_LISTED = 2
+TIMES_AS_IT_IS = 1
+"""A listed fault's trace that stays as it is runs once more where it was found: it is there to be
+looked at, and to start another process of the target for it takes longer than to find it."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +52,9 @@ class Noting:
         if listed in self._seen:
             return None
         self._seen.add(listed)
-        tries = BATCHES_OF_LISTED if self._shrinks_listed else 0
-        return Noted(broken, listed, tries, TIMES_OF_LISTED)
+        if not self._shrinks_listed:
+            return Noted(broken, listed, 0, TIMES_AS_IT_IS)
+        return Noted(broken, listed, BATCHES_OF_LISTED, TIMES_OF_LISTED)
 
     def annotated(self, noted: Noted, found: Finding) -> Finding:
         """The finding with what is listed of it, which may hang on how small it is."""

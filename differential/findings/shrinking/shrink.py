@@ -87,7 +87,10 @@ class _Search:
     def _failing(
         self, candidates: Iterable[Trace | None], *, every: bool
     ) -> list[tuple[Any, Trace]]:
-        """Candidates that are cheaper and fail, cheapest first: every one, or the first batch's."""
+        """Candidates that are cheaper and fail, cheapest first: every one, or the first batch's.
+        None are made where none can be asked about: they cost more than the run of a trace."""
+        if self._is_over():
+            return []
         ranked = sorted(
             ((cost(c), number, c) for number, c in enumerate(candidates) if c is not None),
             key=lambda entry: entry[:2],
@@ -95,15 +98,18 @@ class _Search:
         cheaper = [(price, c) for price, _, c in ranked if price < self.cost]
         failing: list[tuple[Any, Trace]] = []
         for start in range(0, len(cheaper), self._batch):
-            if time.monotonic() >= self._until:
-                self._batches_left = 0
-            if self._batches_left == 0 or (failing and not every):
+            if self._is_over() or (failing and not every):
                 break
             self._batches_left -= 1
             part = cheaper[start : start + self._batch]
             answers = self._still_fails([candidate for _, candidate in part])
             failing += [entry for entry, fails in zip(part, answers, strict=True) if fails]
         return failing
+
+    def _is_over(self) -> bool:
+        if time.monotonic() >= self._until:
+            self._batches_left = 0
+        return self._batches_left == 0
 
     def _try(self, candidates: Iterable[Trace | None]) -> bool:
         """Take the cheapest candidate that still fails."""
@@ -114,7 +120,8 @@ class _Search:
 
     def _try_without(self, groups: Sequence[frozenset[int]]) -> bool:
         """Take out as many of the groups of events, given by position, as can go together."""
-        kept = [(candidate, group) for group in groups if (candidate := without(self.trace, group))]
+        pairs = ((without(self.trace, group), group) for group in groups)
+        kept = [] if self._is_over() else [(one, group) for one, group in pairs if one]
         failing = self._failing((candidate for candidate, _ in kept), every=True)
         if not failing:
             return False

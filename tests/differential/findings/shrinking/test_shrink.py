@@ -1,11 +1,13 @@
 """A failing trace becomes small, stays legal, fails as before, and does so every time alike."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
+from typing import NoReturn
 
 import pytest
 from msgspec.structs import replace
 
+from cacheproof.differential.findings.shrinking import shrink as shrinking
 from cacheproof.differential.findings.shrinking.edits import cost, merged_requests, shape
 from cacheproof.differential.findings.shrinking.shrink import BATCHES_MAX, shrink
 from cacheproof.differential.generators.manager import manager_trace
@@ -203,3 +205,18 @@ def test_requests_of_decoders_that_have_several_items_are_merged() -> None:
         for one in merged_requests(LANES["encoder-decoder of several items"].trace(seed, None))
     ]
     assert any(one is not None for one in merged)
+
+
+def test_without_tries_nothing_is_made_to_be_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: object) -> NoReturn:
+        raise AssertionError("a candidate was made")
+
+    def none_of(*_: object) -> Iterator[Trace]:
+        yield never()
+
+    trace = manager_trace(3)
+    monkeypatch.setattr(shrinking, "without", never)
+    monkeypatch.setattr(shrinking.edits, "simpler_items", none_of)
+    assert shrink(trace, never, batches=0) == trace
+    with pytest.raises(AssertionError, match="a candidate was made"):
+        shrink(trace, lambda candidates: [False] * len(candidates), batches=1)
