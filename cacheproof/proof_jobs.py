@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 SECONDS_OF_TEXT = {
-    "EncoderCacheManager": 30,
-    "EncoderDecoderCacheManager": 5,
-    "BlockPool": 45,
-    "EntryTable": 10,
+    "EncoderCacheManager": 40,
+    "EncoderDecoderCacheManager": 12,
+    "BlockPool": 90,
+    "EntryTable": 8,
 }
 
 
@@ -90,17 +90,17 @@ def jobs_for(wanted: Sequence[Tree | None], seed: int) -> Iterator[Job]:
             yield Job(about, SECONDS_OF_TEXT[name], partial(prove_texts, seed=seed), pieces)
     if None in wanted:
         piece = Piece(digest_of("keys", str(seed)))
-        yield Job("keys of the reference", 40, partial(_prove_keys, seed), (piece,))
+        yield Job("keys of the reference", 22, partial(_prove_keys, seed), (piece,))
     for one in wanted:
         if one is not None and one.is_release and one.release.version in KEYED_RELEASES:
             piece = Piece(_digest_of_keys(one.release, seed))
             prove_keys = partial(_prove_keys_of, one.release.version, seed)
-            yield Job(f"keys of {one.name}", 15, prove_keys, (piece,))
+            yield Job(f"keys of {one.name}", 7, prove_keys, (piece,))
     yield Job("lemmas", 1, partial(_prove_lemmas, seed), (Piece(digest_of("lemmas", str(seed))),))
     if None in wanted:
         for name in (text.ENCODER_CACHE, text.ENCODER_DECODER_CACHE):
             piece = Piece(digest_of("crosshair", name))
-            yield Job(f"{name} searched by CrossHair", 20, partial(_search, name), (piece,))
+            yield Job(f"{name} searched by CrossHair", 8, partial(_search, name), (piece,))
 
 
 def _few(names: Sequence[str]) -> str:

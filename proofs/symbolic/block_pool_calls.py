@@ -50,7 +50,7 @@ def end_of(
     then, now = (play.names(state)["s"].fields for state in (before, after))
     nothing = play.universe.empty(SequenceOf(BLOCK))
     nobody = play.universe.empty(SetOf(BLOCK))
-    lost, defined = _lost(play, then["hashes"], now["hashes"])
+    lost, defined = play.once(_lost, then["hashes"], now["hashes"])
     seen = {
         "before": then["queue"],
         "after": now["queue"],
@@ -248,8 +248,14 @@ def _follows(play: Play, state: State, events: Value) -> dict[str, Value]:
     """What a follower knows when it has replayed these events too, and how many blocks each key
     finds. Where nothing is told nobody follows."""
     names = play.names(state)
-    found, tells = names["s"].fields["found"], names["m"].fields["enable_kv_cache_events"]
-    replayed = _replayed(play, names["g"].fields["replayed"], events)
+    told = names["g"].fields["replayed"], events, names["m"].fields["enable_kv_cache_events"]
+    return play.once(_followed, names["s"].fields["found"], *told)
+
+
+def _followed(
+    play: Play, found: Value, replayed: Value, events: Value, tells: z3.BoolRef
+) -> dict[str, Value]:
+    replayed = _replayed(play, replayed, events)
     key = play.universe.constant(KEY, "key")
     counts = z3.Lambda([key], play.words.number(found.at(key)))
     there = Value(play.universe, replayed.kind, (found.keys.term, counts))

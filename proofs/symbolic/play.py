@@ -1,9 +1,9 @@
 """Runs an operation of a subject, and gives the conditions under which it keeps the rules."""
 
 import itertools
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import z3
 
@@ -13,6 +13,14 @@ from cacheproof.proofs.symbolic.rules import Predicate
 from cacheproof.proofs.symbolic.solver import Verdict
 from cacheproof.proofs.symbolic.state import Fact, Snapshot, State
 from cacheproof.proofs.symbolic.subject import Aggregate, Names, Operation, Subject
+from cacheproof.proofs.symbolic.values import Value
+
+Made = TypeVar("Made")
+
+
+def _numbered(one: Value | Formula) -> Iterator[Hashable]:
+    for term in one.terms if isinstance(one, Value) else (one,):
+        yield term.get_id() if isinstance(term, z3.ExprRef) else term
 
 
 @dataclass(frozen=True)
@@ -52,6 +60,7 @@ class Play:
             subject.unrolls and universe.elements is not None,
         )
         self._named: dict[tuple[int, int], tuple[State | Snapshot, dict[str, Any]]] = {}
+        self._made: dict[tuple[Any, ...], tuple[tuple[Any, ...], Any]] = {}
         self.arguments: list[z3.ExprRef] = []
         self.given: dict[str, Any] = {}
         self.ends = list(operation.run(self, self._start()))
@@ -67,6 +76,16 @@ class Play:
             # with the state, whose attributes no others take the place of while it is there
             self._named[held] = state, self.subject.records(alone.attribute)
         return self._named[held][1]
+
+    def once(self, make: Callable[..., Made], *of: Value | Formula) -> Made:
+        """What a function makes of this play and of values: of the same terms once, since many
+        paths end with the same ones."""
+        asked = make, *(term for one in of for term in _numbered(one))
+        if asked not in self._made:
+            # with the values, whose terms have their numbers while they are there
+            self._made[asked] = of, make(self, *of)
+        made: Made = self._made[asked][1]
+        return made
 
     def read(self, rule: Predicate, names: Names, *, taken: bool = False) -> Formula:
         """A predicate over these records: to be proved, or taken to hold."""
