@@ -208,6 +208,9 @@ def test_requests_of_decoders_that_have_several_items_are_merged() -> None:
 
 
 def test_without_tries_nothing_is_made_to_be_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_fails(candidates: list[Trace]) -> list[bool]:
+        return [False] * len(candidates)
+
     def never(*_: object) -> NoReturn:
         raise AssertionError("a candidate was made")
 
@@ -217,6 +220,6 @@ def test_without_tries_nothing_is_made_to_be_tried(monkeypatch: pytest.MonkeyPat
     trace = manager_trace(3)
     monkeypatch.setattr(shrinking, "without", never)
     monkeypatch.setattr(shrinking.edits, "simpler_items", none_of)
-    assert shrink(trace, never, batches=0) == trace
+    assert shrink(trace, none_fails, batches=0) == trace
     with pytest.raises(AssertionError, match="a candidate was made"):
-        shrink(trace, lambda candidates: [False] * len(candidates), batches=1)
+        shrink(trace, none_fails)
