@@ -95,7 +95,7 @@ def jobs_for(wanted: Sequence[Tree | None], seed: int) -> Iterator[Job]:
         if one is not None and one.is_release and one.release.version in KEYED_RELEASES:
             piece = Piece(_digest_of_keys(one.release, seed))
             prove_keys = partial(_prove_keys_of, one.release.version, seed)
-            yield Job(f"keys of {one.name}", 7, prove_keys, (piece,))
+            yield Job(f"keys of {one.name}", 14, prove_keys, (piece,))
     yield Job("lemmas", 1, partial(_prove_lemmas, seed), (Piece(digest_of("lemmas", str(seed))),))
     if None in wanted:
         for name in (text.ENCODER_CACHE, text.ENCODER_DECODER_CACHE):
