@@ -125,7 +125,7 @@ def _next(
     listed: Mapping[Evidence, KnownFault],
 ) -> tuple[str, str]:
     if code == INTERRUPTED:
-        return "run the command again; it goes on with what is left", ""
+        return "run the command again, without --fresh: it goes on with what is left", ""
     if new:
         what = f"find a trace that shows {briefly(new[0].contract)}"
         return what, f"cacheproof fuzz --target {new[0].target} --seconds 60"
