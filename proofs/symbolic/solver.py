@@ -92,6 +92,12 @@ class Verdict:
     work: float = 0.0
 
 
+def shared_by(one: Sequence[Fact], other: Sequence[Fact]) -> int:
+    """How many facts two paths begin with that are the same."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((number for number, (a, b) in pairs if a is not b), min(len(one), len(other)))
+
+
 class Told:
     """What a solver was told of paths, in scopes that begin where paths part; of a fact what it
     `says`. So what paths have in common it takes in once."""
@@ -104,9 +110,7 @@ class Told:
 
     def tell(self, path: Sequence[Fact]) -> None:
         """From here on it knows the facts of this path, and no others."""
-        pairs = enumerate(zip(self._path, path, strict=False))
-        least = min(len(self._path), len(path))
-        shared = next((number for number, (a, b) in pairs if a is not b), least)
+        shared = shared_by(self._path, path)
         while len(self._path) > shared:
             self.solver.pop()
             del self._path[self._begins.pop() :]

@@ -18,7 +18,7 @@ import z3
 
 from cacheproof.proofs.logic import Formula
 from cacheproof.proofs.symbolic.play import Play
-from cacheproof.proofs.symbolic.solver import Told, models
+from cacheproof.proofs.symbolic.solver import Told, models, shared_by
 from cacheproof.proofs.symbolic.state import Fact, Place, State
 from cacheproof.proofs.symbolic.subject import End
 from cacheproof.proofs.symbolic.values import (
@@ -152,14 +152,14 @@ class _Gone:
 
     def to(self, path: Sequence[Fact]) -> bool:
         """Whether a path can be gone; one of which a solver cannot tell may be."""
-        if self._dead and _shared(self._dead, path) == len(self._dead):
+        if self._dead and shared_by(self._dead, path) == len(self._dead):
             return False
         for number, fact in enumerate(path, start=1):
             if self._cannot_hold(fact):
                 self._dead = path[:number]
                 return False
-        shared = _shared(self._closed, path)
-        if shared > _shared(self._open, path):
+        shared = shared_by(self._closed, path)
+        if shared > shared_by(self._open, path):
             if not self._may_be_gone(path[:shared]):
                 self._dead = path[:shared]
                 return False
@@ -181,12 +181,6 @@ class _Gone:
             decided = formula if isinstance(formula, bool) else self._begun.eval(formula)
             self._is_false[id(fact)] = decided is False or z3.is_false(decided)
         return self._is_false[id(fact)]
-
-
-def _shared(one: Sequence[Fact], other: Sequence[Fact]) -> int:
-    """How many facts two paths begin with that are the same."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((number for number, (a, b) in pairs if a is not b), min(len(one), len(other)))
 
 
 def _is_there(solver: z3.Solver, facts: Sequence[Formula]) -> z3.CheckSatResult:
