@@ -1,6 +1,8 @@
 """Faults of an engine's worker in prompts of embeddings; the last three are the release's own,
-which the host puts right (`engine_embedded.py`)."""
+which the host puts right where steps run ahead with drafts (`engine_embedded.py`), and change
+nothing elsewhere."""
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -65,14 +67,14 @@ def ends_at_an_embedding(runner: Any) -> Change:
     """A drafter asks for the token of an embedding, and the engine ends."""
     from vllm.v1.worker.gpu_input_batch import CachedRequestState  # names are read where it is not
 
-    return CachedRequestState, "get_token_id", CachedRequestState.get_token_id.__wrapped__
+    return CachedRequestState, "get_token_id", inspect.unwrap(CachedRequestState.get_token_id)
 
 
 def looks_up_what_lay_there(runner: Any) -> Change:
     """Prompt lookup finds, in the place of embeddings, the tokens that another request has left."""
     from vllm.v1.worker.gpu_input_batch import InputBatch  # names are read where it is not
 
-    return InputBatch, "add_request", InputBatch.add_request.__wrapped__
+    return InputBatch, "add_request", inspect.unwrap(InputBatch.add_request)
 
 
 def forgets_what_was_sampled(runner: Any) -> Change:
