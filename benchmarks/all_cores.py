@@ -8,6 +8,7 @@ from typing import Any
 from cacheproof.differential.lanes.lane import Lane
 from cacheproof.differential.search import work
 from cacheproof.differential.search.campaign import Campaign
+from cacheproof.differential.search.known import load
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.resolve import reference_for
 from cacheproof.workers import Crew, count
@@ -29,7 +30,7 @@ class LockstepOnAllCores:
             for lane in lanes
         ]
         target.prepare()
-        self._crew = Crew(count(None), work.begin, target, self._elsewhere, True)
+        self._crew = Crew(count(None), work.begin, target, self._elsewhere, True, load())
         self.round()  # workers and hosts start with their first parts
 
     def round(self) -> Campaign:

@@ -101,7 +101,7 @@ def shard() -> tuple[Search, Any, float]:
     job = Search(lane_called(LANE), range(SHARD_SEEDS), 3)
     target = ReferenceTarget()
     began = time.process_time()
-    outcome = job.run(Worker(target, target.another(), None))
+    outcome = job.run(Worker.of(target, target.another(), []))
     return job, outcome, time.process_time() - began
 
 

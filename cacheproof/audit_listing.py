@@ -35,23 +35,18 @@ class Listing:
         for face in faults:
             told = self.told[face.name]
             yield "known", f"yes, {face.name}: {told.title or face.note}"
-            for one in self._telling(told):
-                yield from fault_rows(one)
+            yield from fault_rows(told)
             if face.thread and not told.upstream:
                 yield "public", face.thread
 
     def remedy(self, faults: Sequence[KnownFault], release: str | None) -> str:
         """What to do about these faults, as a clause; empty where the list does not say. Of several
         that it may be, where to read what to do about each."""
-        several = [one for face in faults for one in self._telling(self.told[face.name])]
+        several = [self.told[face.name] for face in faults]
         remedies = list(dict.fromkeys(filter(None, (remedy(one, release) for one in several))))
         return (
             remedies[0] if len(remedies) == 1 else "do what avoids each, as above" * bool(remedies)
         )
-
-    def _telling(self, fault: Fault) -> list[Fault]:
-        """The faults that say what is known of one: itself, as a rule."""
-        return [self.told[name] for name in fault.told_by] or [fault]
 
 
 def listed(faults: Sequence[KnownFault], auditor: Auditor, found: Found) -> list[KnownFault]:

@@ -207,7 +207,7 @@ def _run_target(
     start_host(output, target)
     store.add(plants_in(which, target, about.lanes))
     elsewhere = target.another()
-    crew = crew_for(place, target, elsewhere, about.compared)
+    crew = crew_for(place, target, elsewhere, about.compared, known)
     with closing(elsewhere), closing(crew), output.live(f"searching {about.name}") as live:
 
         def tell(words: str, share: float | None) -> None:

@@ -412,7 +412,7 @@ def run_campaign(
     """
     elsewhere = target.another()
     with closing(elsewhere), plan.place.joined():
-        crew = crew_for(plan.place, target, elsewhere, plan.with_reference)
+        crew = crew_for(plan.place, target, elsewhere, plan.with_reference, known)
         with closing(crew), output.live(f"searching {target.name}") as live:
             run = CampaignRun(output, target, lanes, plan, known, folder, corpus)
             return run.run(crew, live)

@@ -14,7 +14,7 @@ from cacheproof.differential.traces.wording import visible, visible_line
 from cacheproof.fault_facts import fault_called, fault_rows, listed_by_name, showing
 from cacheproof.fault_pages import paragraphs_of
 from cacheproof.spec.registry import by_id
-from cacheproof.verdicts.line import VerdictLine, names
+from cacheproof.verdicts.line import VerdictLine
 
 Rows = Sequence[tuple[str, str]]
 
@@ -65,12 +65,12 @@ def list_faults(output: Output) -> None:
 
 
 def _title(fault: Fault) -> str:
-    return fault.title or f"told as {names(fault.told_by)}"
+    return fault.title
 
 
 def _why(fault: Fault) -> list[str]:
     """How it comes about: as its page says, else as each face of it is noted."""
-    told = [] if fault.told_by else paragraphs_of(fault.page or "")
+    told = paragraphs_of(fault.page or "")
     if told:
         return told
     notes = dict.fromkeys(face.note for face in fault.face)
@@ -79,8 +79,6 @@ def _why(fault: Fault) -> list[str]:
 
 def _verdict_of(fault: Fault, commands: Sequence[str]) -> VerdictLine:
     step = ("see it", commands[0]) if commands else ("", "")
-    if fault.told_by:
-        return VerdictLine(f"{fault.name} is told as {names(fault.told_by)}.", *step)
     whose = f"{fault.product} beside vLLM" if fault.product else "vLLM"
     where = f"was seen in {whose} {fault.seen}" if fault.seen else f"is a fault of {whose}"
     mended = f"{fault.mended_in} mends it" if fault.mended_in else "no release is known to mend it"

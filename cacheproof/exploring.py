@@ -75,8 +75,8 @@ def explore(
     except KeyboardInterrupt:
         is_interrupted = True
     reports.sort(key=lambda one: tasks.index(one.task))
-    _annotate(reports, known)
     for one in reports:
+        one.annotate(known)
         _print_report(output, one, folder)
     if reports:
         _print_evidence(output, reports)
@@ -215,17 +215,6 @@ def _run(tasks: Sequence[Task | TableTask]) -> Sequence[AnyReport]:
     """What comes of the tasks of a group."""
     of_tables = [run_table(one) for one in tasks if isinstance(one, TableTask)]
     return of_tables or run([one for one in tasks if isinstance(one, Task)])
-
-
-def _annotate(reports: Sequence[AnyReport], known: Sequence[KnownFault]) -> None:
-    """Say of each finding which listed fault it is."""
-    for one in reports:
-        if isinstance(one, TableReport):
-            one.annotate(known)
-            continue
-        for number, finding in enumerate(one.findings):
-            if (fault := one.known(finding.contract, known)) is not None:
-                one.findings[number] = finding.annotated(fault.thread, fault.note)
 
 
 def _print_report(output: Output, one: AnyReport, folder: Path) -> None:

@@ -141,5 +141,3 @@ def showing(fault: Fault) -> Iterator[str]:
         yield f"cacheproof fuzz --target vllm@{within(fault.seen)[-1]} {fault.search}"
     if fault.command:
         yield fault.command_on(within(fault.seen)[-1])
-    for name in fault.told_by:
-        yield f"cacheproof explain {name}"

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from cacheproof.console import Output
 from cacheproof.differential.findings.finding import Finding
-from cacheproof.differential.search.known import HARMS, KnownFault, covering
+from cacheproof.differential.search.known import HARMS, KnownFault, listed_as
 from cacheproof.differential.search.verdict import Verdict
 
 FINDINGS = "findings/"
@@ -70,8 +70,8 @@ def _met(verdict: Verdict, known: Sequence[KnownFault]) -> Iterator[tuple[KnownF
     """Listed faults and the contracts by which they showed, in the order of the breaks."""
     campaign = verdict.campaign
     for one in campaign.breaks:
-        where = campaign.release, one.lane, one.kind, one.trace.runner
-        if (fault := covering(known, one.contract, *where)) is not None:
+        fault = listed_as(known, one.attributed.fault, one, campaign.release)
+        if fault is not None:
             yield fault, one.contract
 
 

@@ -15,9 +15,11 @@ from cacheproof.differential.errors import HarnessError, InputError
 from cacheproof.differential.findings import finding_file, report
 from cacheproof.differential.findings.finding import Finding, found_in
 from cacheproof.differential.search import known as known_faults
-from cacheproof.differential.search.known import KnownFault, covering
+from cacheproof.differential.search.attribution import Attribution
+from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.search.verdict import UNLISTED, VOID
-from cacheproof.differential.targets.resolve import resolve
+from cacheproof.differential.targets.base import Target
+from cacheproof.differential.targets.resolve import reference_for, resolve
 from cacheproof.folders import folder_of
 from cacheproof.lane_choice import require_lanes
 from cacheproof.plan import lanes_at
@@ -66,7 +68,7 @@ def minimise(
                 output.say(f"{rule}: {error}")
                 continue
             if small is not None:
-                small = _annotated(small, faults)
+                small = _annotated(small, ran, faults)
                 finding_file.save(small, folder)
                 file = finding_file.path_of(small, folder)
                 report.print_finding(small, output.report, str(file))
@@ -80,14 +82,10 @@ def minimise(
     return VOID
 
 
-def _annotated(found: Finding, faults: list[KnownFault]) -> Finding:
+def _annotated(found: Finding, target: Target, faults: list[KnownFault]) -> Finding:
     """The finding with what is listed of it."""
-    fault = covering(
-        faults, found.contract, found.release, "scheduler", found.kind, found.trace.runner
-    )
-    if fault is None:
-        return found
-    return found.annotated(fault.thread, fault.note, fault.name)
+    attribution = Attribution(faults, target.release, reference_for(target), target.projects)
+    return attribution.annotated(found, attribution.of_finding(found, "scheduler"))
 
 
 def _chosen(audit_of: Audit, where: str, contract: str | None) -> tuple[str, Auditor, Found]:

@@ -126,7 +126,7 @@ def _signature(rule: Contract) -> str:
 
 def _told(fault: Fault) -> str:
     where = fault.product or fault.seen
-    return f"{fault.title} ({where})" if fault.title else f"told as {names(fault.told_by)}"
+    return f"{fault.title} ({where})"
 
 
 def _commands(rule: Contract, faults: list[Fault]) -> Iterator[str]:

@@ -9,10 +9,11 @@ from pathlib import Path
 from cacheproof.console import Output, require_writable
 from cacheproof.differential.findings import register_file
 from cacheproof.differential.findings.register import Record, of_run, record_of
-from cacheproof.differential.judges.examination import LOCKSTEP
 from cacheproof.differential.lanes.lane import Lane
 from cacheproof.differential.search import corpus
+from cacheproof.differential.search.attribution import Attribution
 from cacheproof.differential.search.corpus import Corpus
+from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.search.verdict import Verdict
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.resolve import reference_for
@@ -40,20 +41,23 @@ class Register:
         """Those that the file had at first, in its order."""
         return list(self._records.values())
 
-    def replay(self, output: Output, target: Target, lanes: Sequence[Lane]) -> Corpus:
-        """Run its traces on a target. Raises HarnessError when the target does not start."""
+    def replay(
+        self, output: Output, target: Target, lanes: Sequence[Lane], known: Sequence[KnownFault]
+    ) -> Corpus:
+        """Run its traces on a target, and tell listed faults. Raises HarnessError when the target
+        does not start."""
         records = self.records
         if not records:
             return Corpus()
-        needed = any(one.contract == LOCKSTEP for one in records)
-        wanted = reference_for(target) if needed else None
+        model = reference_for(target)
+        attribution = Attribution(known, target.release, model, target.projects)
         with (
-            closing(wanted) if wanted is not None else nullcontext() as reference,
+            closing(model) if model is not None else nullcontext() as reference,
             output.live(f"{target.name}: traces of the register") as live,
         ):
             day = register_file.day_of(time.time())
             advance = live.counter(len(records))
-            return corpus.run(target, lanes, records, reference, day, advance)
+            return corpus.run(target, lanes, records, reference, day, attribution, advance)
 
     def take(self, output: Output, verdict: Verdict, ran: Corpus) -> None:
         """Write down what a search has found, and what its corpus has said. A finding that is not

@@ -10,22 +10,20 @@ from cacheproof.console import Output
 from cacheproof.differential.depths import DEPTHS
 from cacheproof.differential.findings import finding as findings_of
 from cacheproof.differential.findings import report
+from cacheproof.differential.findings.breaks import Attributed
 from cacheproof.differential.findings.finding import LOCKSTEP, Finding, Replay
 from cacheproof.differential.judges.retrace import Retrace
 from cacheproof.differential.media.differences import parts
-from cacheproof.differential.search.known import (
-    HARMS,
-    Fault,
-    KnownFault,
-    covering_anywhere,
-)
+from cacheproof.differential.search.attribution import Attribution
+from cacheproof.differential.search.known import HARMS, Fault, KnownFault
 from cacheproof.differential.targets.base import Target
+from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.explaining import Part, print_parts, rows_part
 from cacheproof.fault_facts import fault_rows, listed_by_name, newest_showing
 from cacheproof.fault_pages import is_brought
 from cacheproof.reference.releases import within
-from cacheproof.verdicts.line import VerdictLine, names
+from cacheproof.verdicts.line import VerdictLine
 from cacheproof.verdicts.replayed import Broken, Replayed, of_replay
 
 EVENTS_SHOWN = 24
@@ -111,14 +109,27 @@ class Story:
 
 
 def story_of(
-    file: Path, what: Finding | Trace, target: Target, runs: Replay, known: Sequence[KnownFault]
+    file: Path,
+    what: Finding | Trace,
+    target: Target,
+    runs: Replay,
+    known: Sequence[KnownFault],
+    model: ReferenceTarget | None,
 ) -> Story:
-    """The story of runs that were judged."""
+    """The story of runs that were judged; the `model` is that of the target's release."""
     trace = what.trace if isinstance(what, Finding) else what
     faults = listed_by_name()
     of_file = _of_file(file, what, faults)
+    attribution = Attribution(known, target.release, model, target.projects)
+    is_known = of_file is not None and (
+        not of_file.face or any(one.name == of_file.name for one in known)
+    )
+    shown = of_file if is_known else None
+    name = file.stem if of_file is None else of_file.name
+    told = attribution.of(trace, runs.result, runs.examination, None, name)
     found = [
-        _annotated(one, target, known, of_file) for one in findings_of.of_run(target, trace, runs)
+        _annotated(one, attribution, told.get((one.contract, one.kind), Attributed()), shown)
+        for one in findings_of.of_run(target, trace, runs)
     ]
     found.sort(key=lambda one: (_is_not_asked(one, what, of_file), *_weight(one)))
     first = next((one.fault for one in found if one.fault), None)
@@ -148,37 +159,18 @@ def _weight(found: Finding) -> tuple[bool, int, int]:
 
 
 def _annotated(
-    found: Finding, target: Target, known: Sequence[KnownFault], of_file: Fault | None
+    found: Finding, attribution: Attribution, told: Attributed, shown: Fault | None
 ) -> Finding:
-    """The finding with what is listed of it: the fault that its file shows, where that was seen on
-    this release; of several others that it may be the first of the list."""
-    faults = covering_anywhere(
-        known, found.trace, found.contract, found.release, found.kind, target.projects
-    )
-    if of_file is not None and _shows(found, of_file, known):
-        face = next((one for one in of_file.face if one.contract == found.contract), None)
-        note = of_file.title if face is None else face.note
-        return found.annotated(None if face is None else face.thread, note, of_file.name)
-    if not faults:
-        return found
-    its_own = (one for one in faults if of_file is not None and _is_told(one, of_file))
-    fault = next(its_own, faults[0])
-    others = [one.name for one in faults if one is not fault]
-    name = of_file.name if of_file is not None and _is_told(fault, of_file) else fault.name
-    told = found.annotated(fault.thread, fault.note, name)
-    return told.told_akin(f"may be {names(others)} as well, in another lane" if others else "")
+    """The finding with what is listed of it; where nothing is, the fault that its file shows, if
+    that was seen on this release and breaks the contract in some way that no list tells."""
+    if told.fault is None and not told.why and shown is not None and _shows(found, shown):
+        return found.annotated(None, shown.title, shown.name)
+    return attribution.annotated(found, told)
 
 
-def _shows(found: Finding, fault: Fault, known: Sequence[KnownFault]) -> bool:
+def _shows(found: Finding, fault: Fault) -> bool:
     """Whether a break of a trace that shows a fault is that fault: on this release it was seen."""
-    is_known = not fault.face or any(one.name == fault.name for one in known)
-    is_there = found.release in within(fault.seen)
-    return is_known and is_there and found.contract in fault.contracts
-
-
-def _is_told(face: KnownFault, fault: Fault) -> bool:
-    """Whether a face is that fault's, or of one that leaves the telling to it."""
-    return face.name == fault.name or fault.name in listed_by_name()[face.name].told_by
+    return found.release in within(fault.seen) and found.contract in fault.contracts
 
 
 def print_story(output: Output, story: Story) -> None:

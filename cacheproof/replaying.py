@@ -78,9 +78,9 @@ def replay(
         told = announce(output, target, compared=reference is not None)
         with output.live(f"running {file.name} {times} times on {target.name}"):
             runs = findings_of.replay(what, target, times, reference)
-    if runs.examination.illegal is not None:
-        raise InputError(f"{file}: {runs.sentence}; {_instead(file, 'a trace that it takes')}")
-    story = story_of(file, what, target, runs, known)
+        if runs.examination.illegal is not None:
+            raise InputError(f"{file}: {runs.sentence}; {_instead(file, 'a trace that it takes')}")
+        story = story_of(file, what, target, runs, known, reference)
     drawings.write_replay(trace, runs, target, story.answer)
     print_story(output, story)
     output.verdict(story.verdict)

@@ -209,11 +209,16 @@ class ReviewRun:
 
 
 def working(
-    output: Output, base: Target, head: Target, place: Workplace, do: Callable[[ReviewRun], None]
+    output: Output,
+    base: Target,
+    head: Target,
+    known: Sequence[KnownFault],
+    place: Workplace,
+    do: Callable[[ReviewRun], None],
 ) -> None:
     """Do something with the workers of a review."""
     with place.joined():
-        crew = crew_for_both(place, base, head)
+        crew = crew_for_both(place, base, head, known)
         with closing(crew), output.live(f"reviewing {base.name} and {head.name}") as live:
             do(ReviewRun(base, head, crew, live))
 

@@ -89,7 +89,7 @@ def review(
                 run.small(ran, one.groups[:SHOWN_MAX], one.brought[:SMALL_MAX])
             found.append(one)
 
-        working(output, base, head, place, do)
+        working(output, base, head, known, place, do)
     (done,) = found
     done.skipped = list(_skipped(done, lanes, left_out, unread))
     output.found(result_of(done, head))

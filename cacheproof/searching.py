@@ -53,7 +53,7 @@ def judge_target(
     start(output, target)
     lanes = in_order(output, target, lanes_for(plan.lanes, target, output))
     told = announce(output, target, compared=plan.with_reference)
-    corpus = register.replay(output, target, lanes)
+    corpus = register.replay(output, target, lanes, known)
     verdict = run_campaign(output, target, lanes, plan, known, folder, corpus)
     verdict.told = told
     verdict.left_out = left_out(plan.lanes, target)

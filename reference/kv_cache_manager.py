@@ -326,6 +326,16 @@ class KVCacheManager:
         """Give the request's blocks back: it ended or was preempted."""
         self.coordinator.free(request.request_id)
 
+    def forget_uncomputed(self, request: ScheduledRequest) -> None:
+        """Let no block of the request be found that has tokens behind the computed ones."""
+        for manager, blocks in zip(
+            self.coordinator.single_type_managers,
+            self.coordinator.get_blocks(request.request_id),
+            strict=True,
+        ):
+            behind = blocks[request.num_computed_tokens // manager.block_size :]
+            self.block_pool.evict_blocks(block.block_id for block in behind if block.keys)
+
     def pop_blocks_for_free(self, request: ScheduledRequest) -> list[KVCacheBlock]:
         """End the request's tables; its blocks, to be given back later, the last of them first."""
         return self.coordinator.pop_blocks_for_free(request.request_id)

@@ -117,9 +117,7 @@ def _linked(fault: Fault, text: str) -> str:
 def described(faults: Sequence[Fault]) -> list[Fault]:
     """The faults that have a page in docs/findings: the worst first, else as they are listed."""
     of_findings = [
-        one
-        for one in faults
-        if (one.page or "").startswith(OF_FINDINGS) and one.page != REST and not one.told_by
+        one for one in faults if (one.page or "").startswith(OF_FINDINGS) and one.page != REST
     ]
     return sorted(of_findings, key=lambda one: min(map(_HARMS.index, _kinds(one))))
 

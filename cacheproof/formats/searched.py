@@ -16,7 +16,7 @@ from cacheproof.differential.findings.finding import (
     Finding,
 )
 from cacheproof.differential.search.campaign import LaneReport
-from cacheproof.differential.search.known import KnownFault, covering
+from cacheproof.differential.search.known import KnownFault, listed_as
 from cacheproof.differential.search.verdict import Verdict, judged
 from cacheproof.differential.targets import places
 from cacheproof.differential.targets.base import Target
@@ -150,14 +150,13 @@ class _Search:
         for one in self._campaign.breaks:
             if one.contract != contract or one.lane not in names:
                 continue
-            listed = self._covering(one)
+            listed = self._listed_as(one)
             if (key := (one.kind, listed.name if listed else None)) not in told:
                 told.add(key)
                 yield self._of_break(one, listed)
 
-    def _covering(self, one: Break) -> KnownFault | None:
-        release, runner = self._campaign.release, one.trace.runner
-        return covering(self._known, one.contract, release, one.lane, one.kind, runner)
+    def _listed_as(self, one: Break) -> KnownFault | None:
+        return listed_as(self._known, one.attributed.fault, one, self._campaign.release)
 
     def _of_break(self, one: Break, listed: KnownFault | None) -> Problem:
         way = way_of(one.contract, one.trace, one.event, one.operation)

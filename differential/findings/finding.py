@@ -6,13 +6,14 @@ import hashlib
 import math
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import Any
 
 import msgspec
 
+from cacheproof.differential.findings.breaks import Attributed
 from cacheproof.differential.findings.first_wrong import FirstWrong, first_wrong, tells_itself
 from cacheproof.differential.findings.shrinking.edits import shape
 from cacheproof.differential.findings.shrinking.shrink import BATCH, BATCHES_MAX, shrink
@@ -37,6 +38,8 @@ MODEL_DIFFERENCE = "difference from the model"
 """The harm of a lockstep finding on a target whose modelled text is not that of a release: what it
 does otherwise may be its own decision."""
 TIMES = 10
+Parts = Callable[[Trace, TraceResult, int], bool]
+"""Whether a target decided otherwise than the model of its release up to an event of a trace."""
 
 
 class Parting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -108,6 +111,11 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         name of the listed fault."""
         return msgspec.structs.replace(self, known=known, known_note=note, fault=fault)
 
+    def attributed(self, listed: Attributed) -> "Finding":
+        """The finding with the listed fault that it is; or the reason why it is none of those that
+        are listed to break the same."""
+        return msgspec.structs.replace(self, fault=listed.fault, akin=listed.why)
+
     def told_akin(self, reason: str) -> "Finding":
         """The finding with the reason why it may be a new face of a listed fault."""
         return msgspec.structs.replace(self, akin=reason)
@@ -174,6 +182,7 @@ def found_in(
     batches: int = BATCHES_MAX,
     until: float = math.inf,
     elsewhere: Target | None = None,
+    parts: Parts | None = None,
 ) -> Finding | None:
     """Run the trace, and when it breaks the contract, shrink it, replay it and write it down.
 
@@ -181,12 +190,14 @@ def found_in(
     the same contract, by nothing but parts of that `kind`, and no other one before it that `trace`
     keeps; or differ in the same field. `seconds` is how long the search took, `batches` how many
     tries shrinking has, and `until` which moment of the monotonic clock. No batch of the target's
-    may be in flight. Half of the replays run `elsewhere`, in another process (see `replay`).
+    may be in flight. Half of the replays run `elsewhere`, in another process (see `replay`). With
+    `parts` a smaller trace must still part from the model before it breaks the contract: else it
+    may be a listed fault's.
 
     Raises:
         HarnessError: the target broke.
     """
-    fault = _Fault(target, contract, kind, reference if contract == LOCKSTEP else None)
+    fault = _Fault(target, contract, kind, reference if contract == LOCKSTEP else None, parts)
     first = fault.first(trace)
     if first is None:
         return None
@@ -323,8 +334,11 @@ class _Fault:
     """What a smaller trace must still do: break a contract in a kind, or differ in a field. What it
     breaks before that, the trace that was found breaks too: else it may have another cause."""
 
-    def __init__(self, target: Target, contract: str, kind: str, reference: Any) -> None:
+    def __init__(
+        self, target: Target, contract: str, kind: str, reference: Any, must_part: Parts | None
+    ) -> None:
         self.reference = reference
+        self._must_part = must_part
         self.field: str | None = None
         self._target = target
         self._contract = contract
@@ -333,17 +347,14 @@ class _Fault:
 
     def first(self, trace: Trace) -> Violation | Difference | None:
         """What the trace that was found breaks, or how it differs."""
-        (examination,) = self._examined([trace])
+        examination = self._examined(trace, self._target.run([trace])[0])
         broken = self.broken(examination)
         self._beside = frozenset(examination.violations)
         self.field = getattr(broken, "field", None)
         return broken
 
-    def _examined(self, traces: list[Trace]) -> list[Examination]:
-        return [
-            examine(trace, result, self._target, self.reference)
-            for trace, result in zip(traces, self._target.run(traces), strict=True)
-        ]
+    def _examined(self, trace: Trace, result: TraceResult) -> Examination:
+        return examine(trace, result, self._target, self.reference)
 
     def broken(self, examination: Examination) -> Violation | Difference | None:
         if self._contract != LOCKSTEP:
@@ -364,7 +375,16 @@ class _Fault:
         )
 
     def still_in(self, traces: list[Trace]) -> list[bool]:
-        return [self.broken(one) is not None for one in self._examined(traces)]
+        return [
+            self._is_in(trace, result)
+            for trace, result in zip(traces, self._target.run(traces), strict=True)
+        ]
+
+    def _is_in(self, trace: Trace, result: TraceResult) -> bool:
+        broken = self.broken(self._examined(trace, result))
+        if broken is None:
+            return False
+        return self._must_part is None or self._must_part(trace, result, broken.event)
 
 
 def _verdict(examination: Examination) -> tuple[str, ...]:

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from cacheproof.differential.errors import HarnessError
-from cacheproof.differential.findings.breaks import Break
+from cacheproof.differential.findings.breaks import Attributed, Break
 from cacheproof.differential.judges.examination import Examination, examine
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.lanes.lane import Lane
+from cacheproof.differential.search.attribution import Attribution
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
@@ -147,20 +148,21 @@ def search(
     seconds: float | None = None,
     further: Mapping[str, Sequence[int]] = _NO_FURTHER,
     kept_per_break: int = 3,
+    attribution: Attribution | None = None,
     progress: Progress = lambda lane, done: None,
 ) -> Campaign:
     """Search `target` over `seeds` of every lane (None: all, from 0), for about `seconds` at most.
 
     Behind them come those `further` seeds, by the name of their lane, that are not among `seeds`.
-    Of each contract broken in a lane the first `kept_per_break` traces of each kind and each model
-    runner are kept.
+    Of each contract broken in a lane the first `kept_per_break` traces of each kind, each model
+    runner and each listed fault, as the `attribution` tells them apart, are kept.
     A host that breaks is restarted and its batch counted as a harness error; after a few of those
     the search gives up.
     """
     started = time.monotonic()
     outcome = Campaign.begun(target, lanes, against)
     reports = outcome.lanes
-    kept: Counter[tuple[str, str, str, str | None]] = Counter()
+    kept: Counter[tuple[str, str, str, str | None, str | None]] = Counter()
 
     def out_of_time() -> bool:
         return seconds is not None and time.monotonic() - started > seconds
@@ -176,11 +178,22 @@ def search(
                 seen = examine(trace, result, target, against, reach)
                 report.reach.add_trace(reach)
                 _tally(report, seen, trace.events[: len(result.records)])
+                lane = report.lane.name
+                listed = {} if attribution is None else attribution.of(trace, result, seen, lane)
                 for contract, kind, event, sentence in seen.breaks():
                     elapsed = time.monotonic() - started
                     asked = seen.operation(contract, kind)
-                    lane = report.lane.name
-                    found = Break(contract, kind, lane, trace, event, sentence, elapsed, asked)
+                    found = Break(
+                        contract,
+                        kind,
+                        lane,
+                        trace,
+                        event,
+                        sentence,
+                        elapsed,
+                        asked,
+                        listed.get((contract, kind), Attributed()),
+                    )
                     outcome.kinds[contract, report.lane.name, kind] += 1
                     kept[found.place] += 1
                     if kept[found.place] <= kept_per_break:

@@ -1,16 +1,17 @@
 """The smallest traces of a register, run on a target before any seed is searched."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
 
 from cacheproof.differential.errors import HarnessError
-from cacheproof.differential.findings.breaks import Break
+from cacheproof.differential.findings.breaks import Attributed, Break
 from cacheproof.differential.findings.question import Question
 from cacheproof.differential.findings.register import Record, broke, held
 from cacheproof.differential.judges.examination import LOCKSTEP, Examination, examine
 from cacheproof.differential.lanes.lane import Lane
+from cacheproof.differential.search.attribution import Attribution
 from cacheproof.differential.search.bisection import tellings
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.reference import ReferenceTarget
@@ -52,16 +53,18 @@ def run(
     records: Iterable[Record],
     reference: ReferenceTarget | None,
     date: str,
+    attribution: Attribution,
     advance: Callable[[], None] = lambda: None,
 ) -> Corpus:
-    """Run the traces whose lanes are among `lanes`; `date` is the day."""
+    """Run the traces whose lanes are among `lanes`; `date` is the day. The `attribution` says of
+    what breaks which listed fault it is."""
     corpus, names = Corpus(), {lane.name for lane in lanes}
     for record in records:
         advance()
         if record.lane not in names:
             continue
         try:
-            reply = ask(target, record, reference)
+            reply = ask(target, record, reference, attribution)
         except HarnessError as error:
             corpus.errors.append(refusal(record, error))
             continue
@@ -70,7 +73,12 @@ def run(
     return corpus
 
 
-def ask(target: Target, record: Record, reference: ReferenceTarget | None) -> Reply:
+def ask(
+    target: Target,
+    record: Record,
+    reference: ReferenceTarget | None,
+    attribution: Attribution,
+) -> Reply:
     """Run the trace of a record. A release that lacks a setting of it is asked without it.
 
     Raises:
@@ -81,11 +89,13 @@ def ask(target: Target, record: Record, reference: ReferenceTarget | None) -> Re
     if record.contract == LOCKSTEP and judged_by is None:
         return Reply()
     for without, trace in tellings(record.trace):
-        seen = examine(trace, target.run([trace])[0], target, judged_by)
+        (result,) = target.run([trace])
+        seen = examine(trace, result, target, judged_by)
         if seen.illegal is not None:
             continue
         if question.broken(seen):
-            return Reply(_break(question, seen, record, trace))
+            listed = attribution.of(trace, result, seen, record.lane)
+            return Reply(_break(question, seen, record, trace, listed))
         return Reply(holds=not without)
     return Reply()
 
@@ -95,10 +105,17 @@ def refusal(record: Record, error: HarnessError) -> str:
     return f"trace of {record.name}: {error}"
 
 
-def _break(question: Question, seen: Examination, record: Record, trace: Trace) -> Break:
+def _break(
+    question: Question,
+    seen: Examination,
+    record: Record,
+    trace: Trace,
+    listed: Mapping[tuple[str, str], Attributed],
+) -> Break:
     """What the search is told of a trace that breaks what its record says."""
     for contract, kind, event, sentence in seen.breaks():
         if question.asks(contract, kind):
             asked = seen.operation(contract, kind)
-            return Break(contract, kind, record.lane, trace, event, sentence, 0.0, asked)
+            fault = listed.get((contract, kind), Attributed())
+            return Break(contract, kind, record.lane, trace, event, sentence, 0.0, asked, fault)
     raise AssertionError(f"{record.name} breaks nothing")

@@ -12,10 +12,12 @@ from msgspec import structs
 
 from cacheproof.differential import files
 from cacheproof.differential.errors import InputError
+from cacheproof.differential.findings.breaks import Break
 from cacheproof.differential.judges import rules  # noqa: F401  (registers all contracts)
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.traces.trace import ModelRunner, Trace
 from cacheproof.reference.releases import within
+from cacheproof.reference.semantics import CHANGES
 from cacheproof.spec.registry import contracts
 from cacheproof.spec.versions import Versions
 
@@ -32,8 +34,9 @@ class Face(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     `thread` is the public thread, None when none is listed; `lanes` narrow the face to lanes of a
     campaign, `kind` to one kind of break, where a judge tells several apart, `runner` to traces of
-    one model runner. `seeds` of the only lane show the face where a short search need not meet it;
-    `check` runs them whatever its budget. A `rare` face need not be found again.
+    one model runner. `cause` is the fault's own where the face names none. `seeds` of the only lane
+    show the face where a short search need not meet it; `check` runs them whatever its budget. A
+    `rare` face need not be found again.
     """
 
     contract: str
@@ -44,6 +47,7 @@ class Face(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     lanes: tuple[str, ...] = ()
     kind: str | None = None
     runner: ModelRunner | None = None
+    cause: tuple[str, ...] = ()
     seeds: tuple[Annotated[int, msgspec.Meta(ge=0, lt=SEEDS)], ...] = ()
     rare: bool = False
 
@@ -53,6 +57,10 @@ class KnownFault(Face, frozen=True):
 
     name: str = ""
     page: str | None = None
+
+    def breaks(self, contract: str, kind: str) -> bool:
+        """Whether it is listed to break that contract in that kind."""
+        return contract == self.contract and self.kind in (None, kind)
 
     def covers(
         self,
@@ -65,11 +73,10 @@ class KnownFault(Face, frozen=True):
         """Whether a finding of that contract, release, lane, kind and model runner is this fault;
         without a runner, whether one of any runner is."""
         return (
-            contract == self.contract
+            self.breaks(contract, kind)
             and release is not None
             and release in Versions(self.releases)
             and (not self.lanes or lane in self.lanes)
-            and self.kind in (None, kind)
             and (runner is None or self.runner in (None, runner))
         )
 
@@ -82,8 +89,10 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     a run showed it, in which its lines were read alone, and of which nothing is known; in all
     others it does not show. `mended_in` is the release that mends it. `product` is the plug-in that
     has the fault, with its releases. `questions` are those of an audit, none at all where it bears
-    on none; `only` narrows one to some releases. `told_by` names the faults that say all this in
-    its stead.
+    on none; `only` narrows one to some releases.
+
+    `cause` are flags of `reference/semantics` that are not true of a release with it: with all of
+    them true nothing of it shows. Without any it is known by its faces alone.
 
     What shows it: `traces` of docs/findings, `engines` (a trace of an engine -> its releases),
     `search` (options of `cacheproof fuzz`), or another `command`, in which {release} stands for a
@@ -106,8 +115,8 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     upstream: str = ""
     questions: tuple[str, ...] | None = None
     only: dict[str, str] = {}
-    told_by: tuple[str, ...] = ()
     breaks: tuple[str, ...] = ()
+    cause: tuple[str, ...] = ()
     traces: tuple[str, ...] = ()
     engines: dict[str, str] = {}
     search: str = ""
@@ -171,7 +180,11 @@ def parse(text: str, source: str) -> list[KnownFault]:
     """
     listed = _faults(text, source)
     faces = [
-        KnownFault(**structs.asdict(face), name=fault.name, page=fault.page)
+        KnownFault(
+            **structs.asdict(face) | {"cause": face.cause or fault.cause},
+            name=fault.name,
+            page=fault.page,
+        )
         for fault in listed
         for face in fault.face
     ]
@@ -215,28 +228,45 @@ def covering(
     return next(covers, None)
 
 
-def covering_anywhere(
+def may_cover(
     faults: Sequence[KnownFault],
     trace: Trace,
     contract: str,
     release: str | None,
+    lane: str | None,
     kind: str = "",
     projects: Collection[str] = ("vllm",),
 ) -> list[KnownFault]:
-    """The faces that cover a break of a trace of which nobody says in what lane it was made: any
-    lane of its depth and kind of manager, of one of these projects, may have been it. One face of
-    each fault, in the order of the list."""
+    """The listed faults that a break of a trace may be, by what it breaks: of each the first face.
+
+    Without a lane, any one of its depth and kind of manager, of one of these projects, may have
+    made the trace.
+    """
     kept = trace.depth, trace.header.manager
     lanes = [
         name
-        for name, lane in LANES.items()
-        if (lane.depth, lane.manager) == kept and lane.project in projects
+        for name, one in LANES.items()
+        if (one.depth, one.manager) == kept and one.project in projects
     ]
     found: dict[str, KnownFault] = {}
     for fault in faults:
-        if any(fault.covers(contract, release, lane, kind, trace.runner) for lane in lanes):
+        if any(
+            fault.covers(contract, release, one, kind, trace.runner)
+            for one in (lanes if lane is None else (lane,))
+        ):
             found.setdefault(fault.name, fault)
     return list(found.values())
+
+
+def listed_as(
+    faults: Sequence[KnownFault], name: str | None, broken: Break, release: str | None
+) -> KnownFault | None:
+    """The face of the fault of that name that a break is: the one that is listed for where it was
+    found, else one that is told by its cause and may be found anywhere."""
+    where = broken.contract, release, broken.lane, broken.kind, broken.trace.runner
+    faces = [one for one in faults if one.name == name]
+    anywhere = (one for one in faces if one.cause and one.breaks(broken.contract, broken.kind))
+    return next((one for one in faces if one.covers(*where)), next(anywhere, None))
 
 
 def akin(
@@ -284,6 +314,11 @@ def showing_seeds(faults: Sequence[KnownFault], release: str | None) -> dict[str
 def _check_names(faults: Sequence[KnownFault], source: str) -> None:
     ids = {rule.id for rule in contracts()}
     for fault in faults:
+        if no_flags := set(fault.cause) - CHANGES.keys():
+            raise InputError(
+                f"{source}: {min(no_flags)!r} is no flag of the semantics; expected one of those "
+                "in reference/semantics"
+            )
         if fault.contract not in ids:
             raise InputError(
                 f"{source}: {fault.contract!r} is no contract id; expected one of "

@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cacheproof.differential.findings.breaks import Break
 from cacheproof.differential.findings.finding import LOCKSTEP, TIMES, Finding
 from cacheproof.differential.findings.shrinking.shrink import BATCHES_MAX
-from cacheproof.differential.search.known import KnownFault, akin, covering
+from cacheproof.differential.search.known import KnownFault, akin, listed_as
 from cacheproof.differential.search.work import WriteDown
 
 BATCHES_OF_LISTED = 60
@@ -46,7 +46,7 @@ class Noting:
 
     def note(self, broken: Break) -> Noted | None:
         """What is to be done about a break; None where its fault was noted before."""
-        listed = self._covering(broken.contract, broken.kind, broken)
+        listed = listed_as(self._known, broken.attributed.fault, broken, self._release)
         if listed is None:
             return Noted(broken, None, BATCHES_MAX, TIMES)
         if listed in self._seen:
@@ -58,17 +58,14 @@ class Noting:
 
     def annotated(self, noted: Noted, found: Finding) -> Finding:
         """The finding with what is listed of it, which may hang on how small it is."""
-        fault = self._covering(found.contract, found.kind, noted.broken) or noted.listed
+        small = replace(noted.broken, kind=found.kind)
+        fault = listed_as(self._known, found.fault, small, self._release) or noted.listed
         if fault is None:
             return found.told_akin(self._akin(found, noted.broken.lane))
         return found.annotated(fault.thread, fault.note, fault.name)
 
-    def _covering(self, contract: str, kind: str, broken: Break) -> KnownFault | None:
-        lane, runner = broken.lane, broken.trace.runner
-        return covering(self._known, contract, self._release, lane, kind, runner)
-
     def _akin(self, found: Finding, lane: str) -> str:
-        """Of which listed fault it may be a new face, and why."""
-        if found.contract == LOCKSTEP:
-            return ""
+        """Why it is none of the listed faults that break the same, or of which it may be a face."""
+        if found.contract == LOCKSTEP or found.akin:
+            return found.akin
         return akin(self._known, found.beside, found.contract, found.release, lane)

@@ -5,21 +5,25 @@ value that says all there is to do, and its outcome depends on nothing else.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from cacheproof.differential.errors import HarnessError
+from cacheproof.differential.findings.breaks import Attributed
 from cacheproof.differential.findings.finding import Finding, of_small
 from cacheproof.differential.findings.shrinking.shrink import shrink
 from cacheproof.differential.judges.examination import Examination, examine
 from cacheproof.differential.judges.lockstep import Difference
 from cacheproof.differential.lanes.lane import Lane
+from cacheproof.differential.search.attribution import Attribution
 from cacheproof.differential.search.campaign import BATCH_TRACES
 from cacheproof.differential.search.canary import Canary, plant
 from cacheproof.differential.search.diff import Comparison, compared, older_release
+from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.resolve import reference_for
+from cacheproof.differential.traces.records import TraceResult
 from cacheproof.differential.traces.trace import Trace
 
 Broken = tuple[str, str]
@@ -47,14 +51,15 @@ class Parted:
 
 @dataclass(frozen=True)
 class Pair:
-    """What became of a trace on both targets. `lane` is None of one that was kept under a name. A
-    target that refuses it breaks nothing."""
+    """What became of a trace on both targets: what each breaks, and which listed fault of its
+    release that is. `lane` is None of one that was kept under a name. A target that refuses it
+    breaks nothing."""
 
     lane: str | None
     name: str
     trace: Trace
-    base: frozenset[Broken]
-    head: frozenset[Broken]
+    base: Mapping[Broken, Attributed]
+    head: Mapping[Broken, Attributed]
     base_refuses: bool
     head_refuses: bool
     parted: Parted | None
@@ -76,24 +81,33 @@ class Both:
 
     base: Target
     head: Target
+    known: Sequence[KnownFault]
 
     def __post_init__(self) -> None:
         self.comparison = Comparison(self.base, self.head)
         self.reference = reference_for(self.head)
+        self._of_base = reference_for(self.base)
+        self.attributions = (
+            Attribution(self.known, self.base.release, self._of_base),
+            Attribution(self.known, self.head.release, self.reference),
+        )
 
-    def examined(self, traces: Sequence[Trace]) -> Iterator[tuple[Examination, Examination]]:
-        """Each trace, judged on base and on head."""
+    def examined(
+        self, traces: Sequence[Trace]
+    ) -> Iterator[tuple[Examination, Examination, TraceResult]]:
+        """Each trace, judged on base and on head, and what head made of it."""
         for trace, ours, theirs in zip(
             traces, self.base.run(traces), self.head.run(traces), strict=True
         ):
-            yield examine(trace, ours, self.base), examine(trace, theirs, self.head)
+            yield examine(trace, ours, self.base), examine(trace, theirs, self.head), theirs
 
     def close(self) -> None:
         """Give back their processes; the next job starts them anew."""
         self.base.close()
         self.head.close()
-        if self.reference is not None:
-            self.reference.close()
+        for model in (self.reference, self._of_base):
+            if model is not None:
+                model.close()
 
 
 @dataclass(frozen=True)
@@ -181,17 +195,30 @@ class ShrinkBreak:
     broken: Broken
 
     def run(self, both: Both) -> Finding:
+        ((_, broken, result),) = both.examined([self.trace])
+        parts = self._parts(both, self.trace, broken, result)
+
         def still(traces: list[Trace]) -> list[bool]:
-            return [self._is_of_head_alone(*pair) for pair in both.examined(traces)]
+            return [
+                self._is_of_head(ours, theirs, alone=not parts)
+                and (not parts or self._parts(both, trace, theirs, result))
+                for trace, (ours, theirs, result) in zip(traces, both.examined(traces), strict=True)
+            ]
 
         small = shrink(self.trace, still, batches=SHRINK_BATCHES)
         head = both.head
         return of_small(head, small, *self.broken, both.reference, TIMES, elsewhere=head)
 
-    def _is_of_head_alone(self, base: Examination, head: Examination) -> bool:
-        return (
-            base.illegal is None and self.broken in head.by_kind and self.broken not in base.by_kind
-        )
+    def _is_of_head(self, base: Examination, head: Examination, *, alone: bool) -> bool:
+        kept = self.broken not in base.by_kind
+        return base.illegal is None and self.broken in head.by_kind and (kept or not alone)
+
+    def _parts(self, both: Both, trace: Trace, head: Examination, result: TraceResult) -> bool:
+        """Whether head decides otherwise than the model of its release before it breaks that: then
+        base may break the same, by a listed fault."""
+        _, of_head = both.attributions
+        broken = head.by_kind.get(self.broken)
+        return broken is not None and of_head.parts(trace, result, broken.event)
 
 
 def telling_apart(lane: Lane, base: Target, head: Target) -> list[Trace]:
@@ -214,10 +241,10 @@ class PairJob(Protocol):
 _here: Both | None = None
 
 
-def begin(base: Target, head: Target) -> None:
-    """Make this process a worker."""
+def begin(base: Target, head: Target, known: Sequence[KnownFault]) -> None:
+    """Make this process a worker, which tells breaks apart by the listed faults."""
     global _here
-    _here = Both(base, head)
+    _here = Both(base, head, known)
 
 
 def work(job: PairJob) -> Any:
@@ -247,12 +274,14 @@ def _pairs(
                 if explained[place] <= EXPLAINED_PER_JOB:
                     changes = both.comparison.explanation(trace, difference)
                 parted = Parted(*place, changes)
+            name = names[start + number]
+            of_base, of_head = both.attributions
             yield Pair(
                 lane,
-                names[start + number],
+                name,
                 trace,
-                frozenset(base.by_kind),
-                frozenset(head.by_kind),
+                of_base.of(trace, one, base, lane, name),
+                of_head.of(trace, other, head, lane, name),
                 base.illegal is not None,
                 head.illegal is not None,
                 parted,

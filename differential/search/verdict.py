@@ -187,7 +187,8 @@ def listed_but_missing(campaign: Campaign, known: Sequence[KnownFault]) -> list[
     missing = []
     for fault in known:
         met = any(
-            fault.covers(one.contract, campaign.release, one.lane, one.kind, one.trace.runner)
+            one.attributed.fault == fault.name
+            and fault.covers(one.contract, campaign.release, one.lane, one.kind, one.trace.runner)
             for one in campaign.breaks
         )
         possible = any(

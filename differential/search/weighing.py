@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from cacheproof.differential.findings.faces import causes_of
 from cacheproof.differential.findings.finding import Finding
-from cacheproof.differential.search.known import HARMS, KnownFault, covering_anywhere
+from cacheproof.differential.search.known import HARMS, KnownFault, may_cover
 from cacheproof.differential.search.paired import Broken, Pair, Parted, SmallParting
 from cacheproof.differential.search.verdict import is_unlisted
 from cacheproof.differential.traces.trace import Trace
@@ -154,47 +154,44 @@ def tallies(
 ) -> list[Tally]:
     """What broke on either target, in the order of the register."""
     found: dict[tuple[str, str, str | None], Tally] = {}
-    releases = base_release, head_release
     for pair in pairs:
-        for broken in sorted(pair.base | pair.head):
-            on_base, on_head = broken in pair.base, broken in pair.head
-            ours, theirs = (_listed(pair, broken, known, one) for one in releases)
-            name = _likeliest(pair, ours if on_base else theirs, theirs if on_base else ours,
-                              is_in_both=on_base and on_head)  # fmt: skip
-            tally = found.setdefault((*broken, name), Tally(*broken, name))
-            tally.of_base |= name in ours
-            tally.of_head |= name in theirs
-            tally.base += on_base
-            tally.head += on_head
-            if on_base and not on_head and not pair.head_refuses:
-                tally.base_alone += 1
-                if pair.lane is None:
-                    tally.names.append(pair.name)
-            if on_head and not on_base and not pair.base_refuses:
-                tally.head_alone += 1
-                if len(tally.candidates) < CANDIDATES:
-                    tally.candidates.append(pair.trace)
+        for broken in sorted(pair.base.keys() | pair.head.keys()):
+            ours, theirs = pair.base.get(broken), pair.head.get(broken)
+            for name in dict.fromkeys(one.fault for one in (ours, theirs) if one is not None):
+                tally = found.setdefault((*broken, name), Tally(*broken, name))
+                tally.of_base |= _is_listed(pair, broken, name, known, base_release)
+                tally.of_head |= _is_listed(pair, broken, name, known, head_release)
+                _tally(
+                    tally,
+                    pair,
+                    on_base=ours is not None and ours.fault == name,
+                    on_head=theirs is not None and theirs.fault == name,
+                )
     return sorted(found.values(), key=lambda one: (one.contract, one.kind, one.fault or ""))
 
 
-def _listed(
-    pair: Pair, broken: Broken, known: Sequence[KnownFault], release: str | None
-) -> list[str]:
-    """The listed faults of a release that a break may be. A kept trace may be of any lane of its
-    depth."""
+def _tally(tally: Tally, pair: Pair, *, on_base: bool, on_head: bool) -> None:
+    tally.base += on_base
+    tally.head += on_head
+    if on_base and not on_head and not pair.head_refuses:
+        tally.base_alone += 1
+        if pair.lane is None:
+            tally.names.append(pair.name)
+    if on_head and not on_base and not pair.base_refuses:
+        tally.head_alone += 1
+        if len(tally.candidates) < CANDIDATES:
+            tally.candidates.append(pair.trace)
+
+
+def _is_listed(
+    pair: Pair,
+    broken: Broken,
+    name: str | None,
+    known: Sequence[KnownFault],
+    release: str | None,
+) -> bool:
+    """Whether that fault is listed to break it in a release."""
     contract, kind = broken
-    trace, lane = pair.trace, pair.lane
-    if lane is None:
-        return [one.name for one in covering_anywhere(known, trace, contract, release, kind)]
-    covers = (one for one in known if one.covers(contract, release, lane, kind, trace.runner))
-    return list(dict.fromkeys(one.name for one in covers))
-
-
-def _likeliest(
-    pair: Pair, listed: Sequence[str], beside: Sequence[str], *, is_in_both: bool
-) -> str | None:
-    """Which of the listed faults a break is: the one that a kept trace is called after; else one
-    that the other release is listed for as well where both break, and is not where one does."""
-    named = (one for one in listed if pair.lane is None and pair.name.startswith(one))
-    fitting = (one for one in listed if (one in beside) == is_in_both)
-    return next(named, next(fitting, listed[0] if listed else None))
+    return any(
+        one.name == name for one in may_cover(known, pair.trace, contract, release, pair.lane, kind)
+    )

@@ -16,9 +16,11 @@ from cacheproof.differential.findings.register import Record
 from cacheproof.differential.findings.shrinking.shrink import BATCHES_MAX
 from cacheproof.differential.lanes.lane import Lane
 from cacheproof.differential.search import corpus
+from cacheproof.differential.search.attribution import Attribution
 from cacheproof.differential.search.campaign import Campaign, search
 from cacheproof.differential.search.canary import Canary, plant
 from cacheproof.differential.search.corpus import Reply
+from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for
@@ -26,11 +28,33 @@ from cacheproof.differential.targets.resolve import reference_for
 
 @dataclass
 class Worker:
-    """A target, the reference beside it where there is one, and another process of the target."""
+    """A target, another process of the target, the model of its release where there is one, whether
+    the target is held against that in lockstep, and what tells its breaks apart."""
 
     target: Target
     elsewhere: Target
-    reference: ReferenceTarget | None
+    model: ReferenceTarget | None
+    with_reference: bool
+    attribution: Attribution
+
+    @classmethod
+    def of(
+        cls,
+        target: Target,
+        elsewhere: Target,
+        known: Sequence[KnownFault],
+        *,
+        with_reference: bool = False,
+    ) -> "Worker":
+        """Of a target whose breaks are told apart by these listed faults."""
+        model = reference_for(target)
+        attribution = Attribution(known, target.release, model, target.projects)
+        return cls(target, elsewhere, model, with_reference, attribution)
+
+    @property
+    def reference(self) -> ReferenceTarget | None:
+        """What runs beside the target in lockstep."""
+        return self.model if self.with_reference else None
 
     def close(self) -> None:
         """Give back its processes; the next job starts them anew."""
@@ -53,6 +77,7 @@ class Search:
             against=worker.reference,
             seeds=self.seeds,
             kept_per_break=self.kept_per_break,
+            attribution=worker.attribution,
         )
 
 
@@ -79,9 +104,10 @@ class WriteDown:
                 batches=self.batches,
                 until=self.until,
                 elsewhere=worker.elsewhere,
+                parts=worker.attribution.parts if self.broken.attributed.parts else None,
             )
             if found is not None:
-                return found
+                return found.attributed(worker.attribution.of_finding(found, self.broken.lane))
         except HarnessError as error:
             worker.close()
             return f"while shrinking {self.broken.contract}: {error}"
@@ -115,7 +141,7 @@ class Replay:
     def run(self, worker: Worker) -> Reply | str:
         """What the target makes of it, or why that cannot be said."""
         try:
-            return corpus.ask(worker.target, self.record, worker.reference)
+            return corpus.ask(worker.target, self.record, worker.reference, worker.attribution)
         except HarnessError as error:
             worker.close()
             return corpus.refusal(self.record, error)
@@ -141,11 +167,13 @@ Job = Search | WriteDown | Plant | Replay | Start
 _here: Worker | None = None
 
 
-def begin(target: Target, elsewhere: Target, with_reference: bool) -> None:
-    """Make this process a worker, beside the reference if that is modelled and wanted."""
+def begin(
+    target: Target, elsewhere: Target, with_reference: bool, known: Sequence[KnownFault]
+) -> None:
+    """Make this process a worker, in lockstep with the reference if that is modelled and wanted. It
+    tells breaks apart by the listed faults."""
     global _here
-    reference = reference_for(target) if with_reference else None
-    _here = Worker(target, elsewhere, reference)
+    _here = Worker.of(target, elsewhere, known, with_reference=with_reference)
 
 
 def work(job: Job) -> Any:

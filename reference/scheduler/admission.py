@@ -64,9 +64,13 @@ def take_encoder_inputs(
     if state.semantics.scheduler.takes_after_blocks and not state.config.is_encoder_decoder:
         _claim_and_evict(state, request, found, step.encoder_compute_budget)
     if found.inputs:
-        step.encoder_inputs[request.request_id] = found.inputs
-        # What a victim gave back since the walk is lost.
-        step.encoder_compute_budget = found.encoder_compute_budget
+        step.encoder_inputs.setdefault(request.request_id, []).extend(found.inputs)
+        if state.semantics.scheduler.keeps_returned_budget:
+            step.encoder_compute_budget -= sum(map(request.get_num_encoder_embeds, found.inputs))
+        else:  # what a victim gave back since the walk is lost
+            step.encoder_compute_budget = found.encoder_compute_budget
+    if found.loads:
+        step.encoder_loads.setdefault(request.request_id, []).extend(found.loads)
     for input_id in (*found.inputs, *found.loads):
         manager.allocate(request, input_id)
         if state.connector is not None:

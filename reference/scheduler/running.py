@@ -5,6 +5,7 @@ priority policy the least urgent. It may be the request itself. A victim whose b
 flight still writes would not help at once: then the pass ends.
 """
 
+from collections.abc import Iterable, Iterator
 from operator import attrgetter
 
 from cacheproof.reference.scheduled_request import RequestStatus, ScheduledRequest
@@ -42,7 +43,7 @@ def schedule_running(state: SchedulerState, step: Step) -> None:
                 delay_cache_blocks=request.load_is_unsure,
             )
             if blocks is None:
-                victim = _victim(state)
+                victim = _victim(state, step)
                 if state.semantics.scheduler.spares_unfreeable_victims and not state.frees.can_free(
                     victim
                 ):
@@ -112,15 +113,52 @@ def _preempt(state: SchedulerState, step: Step, victim: ScheduledRequest, positi
     """Preempt the victim; by how much requests behind it move up before `position`."""
     moves_up = state.running.index(victim) < position
     counts = state.semantics.scheduler.omits_nobody
+    unschedules = state.semantics.scheduler.unschedules_victims
     if victim in step.running:
-        counts = counts or state.semantics.scheduler.unschedules_victims
-        step.unschedule(victim, wholly=state.semantics.scheduler.unschedules_victims)
+        counts = counts or unschedules
+        step.unschedule(victim, wholly=unschedules)
+        if state.semantics.scheduler.forgets_uncomputed:
+            state.kv_cache_manager.forget_uncomputed(victim)
+    encodes, loads = step.take_back_items(victim) if unschedules else ([], [])
     state.preempt(victim)
     step.preempted.append(victim)
+    if state.semantics.scheduler.hands_on_encodes:
+        for identifier, heir, input_id in _inherited(state, victim, encodes):
+            if heir is None:
+                state.encoder_cache_manager.evict(identifier)
+            else:
+                step.encoder_inputs.setdefault(heir.request_id, []).append(input_id)
+                step.encoder_compute_budget -= heir.get_num_encoder_embeds(input_id)
+    if state.connector is not None and state.semantics.scheduler.hands_on_loads:
+        state.connector.withdraw(victim)
+        for identifier, heir, input_id in _inherited(state, victim, loads):
+            if heir is None:
+                state.encoder_cache_manager.evict(identifier)
+            else:
+                step.encoder_loads.setdefault(heir.request_id, []).append(input_id)
+                state.connector.update_state_after_alloc(heir, input_id)
     return int(moves_up and counts)
 
 
-def _victim(state: SchedulerState) -> ScheduledRequest:
-    if state.config.policy == "priority":
-        return max(state.running, key=_URGENCY)
-    return state.running[-1]
+def _inherited(
+    state: SchedulerState, victim: ScheduledRequest, input_ids: Iterable[int]
+) -> Iterator[tuple[str, ScheduledRequest | None, int]]:
+    """Entries that a victim had allocated in this step, each with a running request that has hit it
+    since, None without one, and the number of that one's item."""
+    for input_id in input_ids:
+        identifier = victim.mm_features[input_id].identifier
+        holders = state.encoder_cache_manager.cached.get(identifier, set())
+        heir = next((one for one in state.running if one.request_id in holders), None)
+        if heir is None:
+            yield identifier, None, input_id
+        else:
+            numbers = state.encoder_cache_manager.request_cached_ids[heir.request_id]
+            held = (one for one in numbers if heir.mm_features[one].identifier == identifier)
+            yield identifier, heir, min(held)
+
+
+def _victim(state: SchedulerState, step: Step) -> ScheduledRequest:
+    if state.config.policy != "priority":
+        return state.running[-1]
+    spared = step.running if state.semantics.scheduler.spares_scheduled else ()
+    return max((one for one in state.running if one not in spared), key=_URGENCY)

@@ -26,7 +26,7 @@ class Step:
         uses_drafts: whether a request was scheduled that can use drafts proposed after the step.
         num_scheduled_tokens: tokens of every scheduled request.
         new_block_ids: blocks that the workers do not know of, of the requests that have some.
-        encoder_inputs: items to encode, of the requests that have some.
+        encoder_inputs, encoder_loads: items to encode, and to load, of the requests that have some.
         spec_decode_tokens: drafts to verify, of the requests that have some.
     """
 
@@ -45,7 +45,8 @@ class Step:
     uses_drafts: bool = False
     num_scheduled_tokens: dict[str, int] = field(default_factory=dict)
     new_block_ids: dict[str, BlockIds] = field(default_factory=dict)
-    encoder_inputs: dict[str, Sequence[int]] = field(default_factory=dict)
+    encoder_inputs: dict[str, list[int]] = field(default_factory=dict)
+    encoder_loads: dict[str, list[int]] = field(default_factory=dict)
     spec_decode_tokens: dict[str, Sequence[int]] = field(default_factory=dict)
 
     @property
@@ -79,8 +80,14 @@ class Step:
         self.token_budget += self.num_scheduled_tokens.pop(request.request_id)
         self.new_block_ids.pop(request.request_id, None)
         self.spec_decode_tokens.pop(request.request_id, None)
-        for input_id in self.encoder_inputs.pop(request.request_id, ()):
+
+    def take_back_items(self, request: ScheduledRequest) -> tuple[list[int], list[int]]:
+        """What was to be encoded and what was to be loaded for the request in this step, and is not
+        any more. The encodes' budget is there again."""
+        encodes = self.encoder_inputs.pop(request.request_id, [])
+        for input_id in encodes:
             self.encoder_compute_budget += request.get_num_encoder_embeds(input_id)
+        return encodes, self.encoder_loads.pop(request.request_id, [])
 
 
 def _can_use_drafts(request: ScheduledRequest, num_new_tokens: int) -> bool:

@@ -395,6 +395,38 @@ class SchedulerSemantics:
         "running requests are scheduled in order of priority",
         thread=NOT_FOUND,
     )
+    spares_scheduled: bool = change(
+        None,
+        "Scheduler.schedule",
+        "no request is preempted that the step has scheduled",
+        thread="vLLM PR #53723",
+    )
+    hands_on_encodes: bool = change(
+        None,
+        "Scheduler.schedule",
+        "an encode that a preemption takes out of its step goes to a request that hits the entry, "
+        "or the entry is evicted",
+        thread="vLLM PR #53723",
+    )
+    hands_on_loads: bool = change(
+        None,
+        "Scheduler.schedule",
+        "a load that a preemption takes out of its step goes to a request that hits the entry, or "
+        "the entry is evicted and not loaded",
+        thread=NOT_FOUND,
+    )
+    forgets_uncomputed: bool = change(
+        None,
+        "Scheduler._preempt_request",
+        "a block that a preemption takes out of its step cannot be hit: nobody computes it",
+        thread="vLLM PR #43569",
+    )
+    keeps_returned_budget: bool = change(
+        None,
+        "Scheduler.schedule",
+        "encoder budget that a victim of preemption gives back is there for the rest of its step",
+        thread=NOT_FOUND,
+    )
     spares_whole_items: bool = change(
         None,
         "Scheduler.schedule",

@@ -207,7 +207,7 @@ def planted_in(head: ReferenceTarget) -> dict[str, bool]:
     """What comes of the first fault of a lane that is planted in head."""
     lane = LANES["encoder cache"]
     job = PlantInHead(lane, tuple(canaries_in(lane, head)[:1]), compares=True)
-    return job.run(Both(ReferenceTarget(Semantics.of_vllm("0.33.0")), head))
+    return job.run(Both(ReferenceTarget(Semantics.of_vllm("0.33.0")), head, []))
 
 
 def test_a_head_in_which_no_fault_takes_misses_it_by_contract_and_by_comparison(

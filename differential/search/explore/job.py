@@ -7,13 +7,14 @@ reference's scheduler, for contracts that the gallery's do not break.
 """
 
 from collections.abc import Callable, Iterator, Sequence, Set
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 
 from cacheproof.differential.errors import HarnessError
 from cacheproof.differential.findings.finding import Finding, found_in
 from cacheproof.differential.judges.examination import SERVED
 from cacheproof.differential.judges.rules import SCHEDULER, rules_for
+from cacheproof.differential.search.attribution import Attribution
 from cacheproof.differential.search.canary import (
     NO_CANARY,
     NO_CANARY_WHERE_PLANNED,
@@ -24,11 +25,12 @@ from cacheproof.differential.search.explore.explored import digest_of_class, row
 from cacheproof.differential.search.explore.scope import Scope
 from cacheproof.differential.search.explore.search import Explorable, Exploration, explore
 from cacheproof.differential.search.gallery.kill_matrix import VARIANTS, Variant, target_of
-from cacheproof.differential.search.known import KnownFault, covering
+from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.host.protocol import Illegal
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import resolve
+from cacheproof.reference.semantics import NotModelled, Semantics
 from cacheproof.spec.encoder_cache import COMPONENT as ENCODER_CACHE
 from cacheproof.spec.evidence import Evidence, Outcome, RedTwin
 from cacheproof.spec.kv_transfers import COMPONENT as KV_TRANSFERS
@@ -160,11 +162,16 @@ class Report:
                 self.twins.get(contract, ()),
             )
 
-    def known(self, contract: str, faults: Sequence[KnownFault]) -> KnownFault | None:
-        """The listed fault that a broken contract is."""
-        exploration = self.broken[contract]
-        violation, _ = exploration.broken[contract]
-        return covering(faults, contract, self.release, exploration.scope.lane, violation.kind)
+    def annotate(self, faults: Sequence[KnownFault]) -> None:
+        """Say of each finding which listed fault it is."""
+        model = None
+        if self.release is not None:
+            with suppress(NotModelled):
+                model = ReferenceTarget(Semantics.of_vllm(self.release), release=self.release)
+        attribution = Attribution(faults, self.release, model)
+        for number, found in enumerate(self.findings):
+            told = attribution.of_finding(found, self.broken[found.contract].scope.lane)
+            self.findings[number] = attribution.annotated(found, told)
 
 
 def run(tasks: Sequence[Task]) -> list[Report]:
@@ -329,9 +336,16 @@ def _finding(
     Raises:
         HarnessError: it does not break by itself what it broke when it was explored.
     """
-    _, trace = exploration.broken[contract]
-    seconds = exploration.seconds
-    found = found_in(target, trace, contract, seconds=seconds, batches=0, elsewhere=elsewhere)
+    violation, trace = exploration.broken[contract]
+    found = found_in(
+        target,
+        trace,
+        contract,
+        kind=violation.kind,
+        seconds=exploration.seconds,
+        batches=0,
+        elsewhere=elsewhere,
+    )
     if found is None:
         raise HarnessError(
             f"host of {target.name}: it broke {contract} when {exploration.scope.name} was "

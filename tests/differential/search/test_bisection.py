@@ -16,6 +16,7 @@ from cacheproof.differential.generators.manager import manager_trace
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search import corpus
 from cacheproof.differential.search import git_bisection as git
+from cacheproof.differential.search.attribution import Attribution
 from cacheproof.differential.search.bisection import (
     Answer,
     Bisection,
@@ -30,6 +31,8 @@ from cacheproof.reference.semantics import Semantics
 
 FINDINGS = Path(__file__).parents[3] / "docs" / "findings"
 BROKEN = frozenset({"EC-6"})
+
+NONE = Attribution([], None, None)
 
 
 def answers(breaking: str) -> list[Answer]:
@@ -139,15 +142,17 @@ def test_a_release_is_asked_for_the_contract_alone() -> None:
 
 def test_a_corpus_says_where_it_breaks_and_where_it_is_mended() -> None:
     record, lanes = _record(), [LANES["encoder cache"]]
-    old = corpus.run(of_release("0.28.0"), lanes, [record], None, "2026-02-01")
+    old = corpus.run(of_release("0.28.0"), lanes, [record], None, "2026-02-01", NONE)
     assert [(one.contract, one.lane) for one in old.breaks] == [("EC-6a", "encoder cache")]
-    new = corpus.run(of_release("0.33.0"), lanes, [record], None, "2026-02-01")
+    new = corpus.run(of_release("0.33.0"), lanes, [record], None, "2026-02-01", NONE)
     assert new.breaks == []
     assert [one.status for one in new.records] == ["mended"]
 
 
 def test_a_corpus_runs_what_the_lanes_of_the_search_have_alone() -> None:
-    ran = corpus.run(of_release("0.28.0"), [LANES["scheduler"]], [_record()], None, "2026-02-01")
+    ran = corpus.run(
+        of_release("0.28.0"), [LANES["scheduler"]], [_record()], None, "2026-02-01", NONE
+    )
     assert ran == corpus.Corpus()
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from cacheproof.differential.findings.finding import LOCKSTEP, MODEL_DIFFERENCE, Finding, found_in
 from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.search.attribution import Attribution
 from cacheproof.differential.search.campaign import Campaign, LaneReport, search
 from cacheproof.differential.search.known import KnownFault, load
 from cacheproof.differential.search.verdict import (
@@ -162,9 +163,17 @@ def test_a_listed_fault_is_missed_only_where_it_could_have_been_found(
     assert listed_but_missing(campaign, [listed]) == ([listed] if missing else [])
 
 
-def test_a_listed_fault_that_was_found_is_not_missed(campaign: Campaign) -> None:
-    of_release(campaign, "0.28.0")
-    assert listed_but_missing(campaign, [fault("EC-1")]) == []
+def test_a_listed_fault_that_was_found_is_not_missed() -> None:
+    listed = [fault("EC-1")]
+    told_apart = Attribution(listed, "0.28.0", None)
+    found = search(Faulty(), [LANE], against=None, seeds=range(20), attribution=told_apart)
+    assert listed_but_missing(of_release(found, "0.28.0"), listed) == []
+
+
+def test_a_listed_fault_is_missed_where_its_contract_broke_for_another_cause(
+    campaign: Campaign,
+) -> None:
+    assert listed_but_missing(of_release(campaign, "0.28.0"), [fault("EC-1")]) == [fault("EC-1")]
 
 
 def test_the_evidence_says_of_each_contract_what_speaks_for_it(
@@ -190,7 +199,13 @@ def test_the_lockstep_stands_last_in_the_evidence() -> None:
 
 
 RARE = KnownFault(
-    "KV-4", ">=0.14.0,<0.27.1", "safety", "a rare fault", lanes=("KV cache",), seeds=(775,)
+    "KV-4",
+    ">=0.14.0,<0.27.1",
+    "safety",
+    "a rare fault",
+    lanes=("KV cache",),
+    seeds=(775,),
+    name="rare",
 )
 
 
@@ -200,7 +215,14 @@ def test_a_rare_listed_fault_is_looked_for_by_its_seeds_and_missed_without_them(
 ) -> None:
     lane = LANES["KV cache"]
     target = ReferenceTarget(Semantics.of_vllm("0.18.1"), name="old", release="0.18.1")
-    campaign = search(target, [lane], against=None, seeds=range(2), further={lane.name: further})
+    campaign = search(
+        target,
+        [lane],
+        against=None,
+        seeds=range(2),
+        further={lane.name: further},
+        attribution=Attribution([RARE], "0.18.1", target),
+    )
     assert campaign.lanes[0].traces == 2 + len(further)
     assert listed_but_missing(campaign, [RARE]) == missing
 
@@ -225,7 +247,10 @@ def test_the_seeds_of_the_shipped_list_show_their_faults(
 ) -> None:
     lane = LANES[listed.lanes[0]]
     target = ReferenceTarget(Semantics.of_vllm(release), name="old", release=release)
-    campaign = search(target, [lane], against=None, seeds=range(seed, seed + 1))
+    told_apart = Attribution(load(), release, target)
+    campaign = search(
+        target, [lane], against=None, seeds=range(seed, seed + 1), attribution=told_apart
+    )
     refused = " ".join(campaign.lanes[0].illegal)
     if listed.kind in NOT_MODELLED:
         assert NOT_MODELLED[listed.kind] in refused

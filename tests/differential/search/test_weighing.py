@@ -2,6 +2,7 @@
 
 import pytest
 
+from cacheproof.differential.findings.breaks import Attributed
 from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.search.paired import Pair, Parted
 from cacheproof.differential.search.weighing import Tally, parted_groups, tallies
@@ -11,18 +12,20 @@ from cacheproof.differential.traces.trace import Trace
 TRACE = Trace(ManagerHeader(1, "encoder_cache", ManagerConfig(4, 4)), (Update(),))
 LANE = "encoder cache"
 WRONG = ("EC-1", "")
+KEPT = "kept"
+"""In the place of the fault that breaks it on a side: the contract is kept there."""
 
 
 def pair(
     *,
-    base: bool = False,
-    head: bool = False,
+    base: str | None = KEPT,
+    head: str | None = KEPT,
     lane: str | None = LANE,
     name: str = "seed 0",
     parted: Parted | None = None,
     refused: tuple[bool, bool] = (False, False),
 ) -> Pair:
-    on_base, on_head = (frozenset({WRONG} if one else ()) for one in (base, head))
+    on_base, on_head = ({} if one is KEPT else {WRONG: Attributed(one)} for one in (base, head))
     return Pair(lane, name, TRACE, on_base, on_head, *refused, parted, 1)
 
 
@@ -36,7 +39,7 @@ def only(pairs: list[Pair], known: list[KnownFault]) -> Tally:
 
 
 def test_a_break_is_counted_on_each_side_and_on_each_alone() -> None:
-    tally = only([pair(base=True), pair(head=True), pair(base=True, head=True)], [])
+    tally = only([pair(base=None), pair(head=None), pair(base=None, head=None)], [])
     assert (tally.base, tally.head, tally.base_alone, tally.head_alone) == (2, 2, 1, 1)
     assert tally.fault is None
 
@@ -45,24 +48,26 @@ def test_a_break_is_counted_on_each_side_and_on_each_alone() -> None:
 def test_a_side_that_refuses_the_trace_has_not_kept_the_contract(
     refused: tuple[bool, bool], alone: int
 ) -> None:
-    assert only([pair(head=True, refused=refused)], []).head_alone == alone
+    assert only([pair(head=None, refused=refused)], []).head_alone == alone
 
 
-def test_of_faults_that_a_break_may_be_that_of_one_release_explains_what_one_side_breaks() -> None:
-    known = [fault("in-both", "all"), fault("old", "<0.33.0"), fault("new", ">=0.33.0")]
-    assert only([pair(base=True)], known).fault == "old"
-    assert only([pair(head=True)], known).fault == "new"
-    assert only([pair(base=True, head=True)], known).fault == "in-both"
+def test_a_break_of_each_side_is_counted_as_its_own_fault() -> None:
+    known = [fault("old", "<0.33.0")]
+    tallied = tallies([pair(base="old", head=None)] * 2, known, "0.32.0", "0.33.0")
+    assert [(one.fault, one.base_alone, one.head_alone) for one in tallied] == [
+        (None, 0, 2),
+        ("old", 2, 0),
+    ]
+    assert [one.of_base for one in tallied] == [False, True]
 
 
-def test_a_kept_trace_shows_the_fault_that_it_is_called_after() -> None:
-    known = [fault("old", "<0.33.0"), fault("named", "all")]
-    tally = only([pair(base=True, lane=None, name="named-before")], known)
+def test_a_kept_trace_that_head_mends_is_named() -> None:
+    tally = only([pair(base="named", lane=None, name="named-before")], [fault("named", "all")])
     assert (tally.fault, tally.names) == ("named", ["named-before"])
 
 
 def test_a_fault_of_the_other_release_is_not_listed_for_this_one() -> None:
-    tally = only([pair(base=True)], [fault("old", "<0.33.0")])
+    tally = only([pair(base="old")], [fault("old", "<0.33.0")])
     assert (tally.of_base, tally.of_head) == (True, False)
 
 

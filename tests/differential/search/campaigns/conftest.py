@@ -68,7 +68,7 @@ class InlineCrew:
             raise Killed
         self.done.append(task)
         future: Future[Any] = Future()
-        future.set_result(task.run(Worker(self.target, self.target.another(), None)))
+        future.set_result(task.run(Worker.of(self.target, self.target.another(), [])))
         return future
 
     @property

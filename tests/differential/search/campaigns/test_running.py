@@ -320,7 +320,7 @@ class Constant(InlineCrew):
         super().__init__(target, number=25)
         self._kept: list[Job] | None = [] if kept else None
         self._comes_to = Search(lane_called(LANES[0]), range(2), 3).run(
-            Worker(target, target.another(), None)
+            Worker.of(target, target.another(), [])
         )
 
     def submit(self, run: Callable[[Any], Any], task: Job) -> "Future[Any]":

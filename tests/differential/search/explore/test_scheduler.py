@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from cacheproof.differential.findings.finding import found_in
 from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.judges.scheduler_kv import follows
 from cacheproof.differential.search import known
@@ -178,10 +179,17 @@ def test_a_listed_fault_of_a_scheduler_is_told_by_its_kind() -> None:
         assert isinstance(decisions, ReferenceTarget)
         report = Report(Task("reference@0.33.0", "scheduler", (WHOLE,)), decisions.release)
         report.explorations.append(explore(decisions, WHOLE))
+        for contract, exploration in report.broken.items():
+            violation, trace = exploration.broken[contract]
+            kind = violation.kind
+            found = found_in(decisions, trace, contract, kind=kind, batches=0, times=2)
+            assert found is not None
+            report.findings.append(found)
     assert set(report.broken) == {"LV-1", "LV-2"}
     assert report.broken["LV-1"].broken["LV-1"][0].kind == "whole items"
-    faults = known.load()
-    assert all(report.known(contract, faults) is not None for contract in report.broken)
+    report.annotate(known.load())
+    named = {one.contract: one.fault for one in report.findings}
+    assert named == {"LV-1": "whole-item-sparse", "LV-2": "whole-item-sparse"}
 
 
 def test_a_contract_that_no_scope_judges_has_no_row() -> None:

@@ -1,0 +1,210 @@
+"""Which listed fault a break of a target is: by its cause, not by what it breaks.
+
+A break is a listed fault's where (a) up to there the target decided on that trace as the model of
+its release does, (b) the model with the fault's cause taken away does not break the contract there,
+and (c) the fault is listed to break that contract. The model is the reference, and causes are flags
+of its semantics. A fault that names no cause is told by what it breaks alone, if (a) holds.
+"""
+
+import itertools
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from cacheproof.differential.depths import DEPTHS
+from cacheproof.differential.findings.breaks import Attributed
+from cacheproof.differential.findings.finding import Finding
+from cacheproof.differential.judges.examination import Examination, examine
+from cacheproof.differential.judges.lockstep import Difference, compare
+from cacheproof.differential.search.known import KnownFault, may_cover
+from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.differential.traces.records import TraceResult
+from cacheproof.differential.traces.trace import Trace
+
+TURNED = frozenset({"manager", "scheduler", "kv_cache", "block_hash"})
+"""Depths at which the model runs in this process, so that a flag of it can be turned."""
+_UNLISTED = Attributed()
+Causes = tuple[tuple[str, ...], ...]
+"""Flags of several causes."""
+
+
+@dataclass
+class _Run:
+    """A trace that a target has run: where it parts from the model, if that `is_compared`, and what
+    the model breaks without causes, as far as that was asked."""
+
+    trace: Trace
+    difference: Difference | None
+    is_compared: bool
+    without: dict[Causes, Examination] = field(default_factory=dict)
+
+
+class Attribution:
+    """Tells the breaks of a target's traces apart, by a list of faults.
+
+    `release` is what the target says it is, of one of these `projects`. The `model` is the
+    reference under the semantics of the release that is the target's model; None where that is not
+    modelled: then faults are told by what they break alone.
+    """
+
+    def __init__(
+        self,
+        known: Sequence[KnownFault],
+        release: str | None,
+        model: ReferenceTarget | None,
+        projects: Collection[str] = ("vllm",),
+    ) -> None:
+        self._known = known
+        self._release = release
+        self._projects = projects
+        self._model = model
+        self._turned: dict[Causes, ReferenceTarget] = {}
+
+    def of(
+        self,
+        trace: Trace,
+        result: TraceResult,
+        seen: Examination,
+        lane: str | None,
+        name: str = "",
+    ) -> dict[tuple[str, str], Attributed]:
+        """Of all that a trace breaks, by contract and kind, which listed fault it is.
+
+        Without a lane, any of the trace's depth may have made it. Of faults without a cause the one
+        that its `name` begins with is the likeliest, else the first.
+        """
+        run: _Run | None = None
+        found = {}
+        for (contract, kind), broken in seen.by_kind.items():
+            place = contract, kind
+            found[place] = _UNLISTED
+            if any(one.breaks(contract, kind) for one in self._known):
+                run = run or self._run_of(trace, result, seen)
+                found[place] = self._told(run, place, broken.event, lane, name)
+        return found
+
+    def of_finding(self, found: Finding, lane: str | None) -> Attributed:
+        """Of what a finding breaks, by its records."""
+        contract, kind = found.contract, found.kind
+        if not any(one.breaks(contract, kind) for one in self._known):
+            return _UNLISTED
+        run = self._run_of(found.trace, TraceResult(found.records, capacity=found.capacity), None)
+        return self._told(run, (contract, kind), found.event, lane, "")
+
+    def annotated(self, found: Finding, told: Attributed) -> Finding:
+        """The finding with what is listed of it."""
+        faces = [one for one in self._known if one.name == told.fault]
+        face = next((one for one in faces if one.breaks(found.contract, found.kind)), None)
+        found = found.attributed(told)
+        return found if face is None else found.annotated(face.thread, face.note, face.name)
+
+    def parts(self, trace: Trace, result: TraceResult, event: int) -> bool:
+        """Whether the target decided otherwise than the model up to that event of a trace."""
+        difference = self._run_of(trace, result, None).difference
+        return difference is not None and difference.event <= event
+
+    def _run_of(self, trace: Trace, result: TraceResult, seen: Examination | None) -> _Run:
+        if seen is not None and seen.compared:
+            return _Run(trace, seen.difference, is_compared=True)
+        if self._model is None or not self._model.compares(trace):
+            return _Run(trace, None, is_compared=False)
+        (expected,) = self._model.run([trace])
+        if expected.illegal is not None:
+            return _Run(trace, None, is_compared=False)
+        difference = compare(expected, result, DEPTHS[trace.depth].its_own)
+        return _Run(trace, difference, is_compared=True)
+
+    def _told(
+        self, run: _Run, broken: tuple[str, str], event: int, lane: str | None, name: str
+    ) -> Attributed:
+        trace, (contract, kind), first = run.trace, broken, run.difference
+        by_symptom = may_cover(
+            self._known, trace, contract, self._release, lane, kind, self._projects
+        )
+        if first is not None and first.event <= event:
+            assert self._model is not None
+            why = (
+                f"{_names(by_symptom)} breaks {contract} here too, but the target decides "
+                f"otherwise than {self._model.release} before: {first.sentence}"
+            )
+            return Attributed(why=why if by_symptom else "", parts=True)
+        if not (run.is_compared and trace.depth in TURNED):
+            return _by_symptom(by_symptom, name)
+        causal = self._causal(trace, contract, kind)
+        causes = dict.fromkeys(one.cause for one in causal)
+        for number in range(1, len(causes) + 1):
+            sets = list(itertools.combinations(causes, number))
+            explaining = [one for one in sets if not self._breaks(run, one, broken, event)]
+            if explaining:
+                return _by_cause([_of_causes(causal, one) for one in explaining], by_symptom)
+        without_cause = [one for one in by_symptom if not one.cause]
+        if without_cause:
+            return _by_symptom(without_cause, name)
+        return Attributed(why=f"{contract} breaks without {_names(causal)} too" if causal else "")
+
+    def _causal(self, trace: Trace, contract: str, kind: str) -> list[KnownFault]:
+        """The faces with a cause that the model has, in the order of the list, each cause once."""
+        assert self._model is not None
+        flags = self._model.semantics.flags
+        found: dict[tuple[str, ...], KnownFault] = {}
+        for one in self._known:
+            is_there = one.cause and not all(flags[flag] for flag in one.cause)
+            if is_there and one.breaks(contract, kind) and one.runner in (None, trace.runner):
+                found.setdefault(one.cause, one)
+        return list(found.values())
+
+    def _breaks(self, run: _Run, causes: Causes, broken: tuple[str, str], event: int) -> bool:
+        """Whether the model without causes breaks the same contract: in that kind up to the event,
+        or there in any."""
+        seen = run.without.get(causes)
+        if seen is None:
+            target = self._without(causes)
+            seen = examine(run.trace, target.run([run.trace])[0], target)
+            run.without[causes] = seen
+        contract, _ = broken
+        return any(
+            one.event == event or (place == broken and one.event < event)
+            for place, one in seen.by_kind.items()
+            if place[0] == contract
+        )
+
+    def _without(self, causes: Causes) -> ReferenceTarget:
+        """The model in which the flags of causes are true."""
+        assert self._model is not None
+        if causes not in self._turned:
+            flags = dict.fromkeys(itertools.chain(*causes), True)
+            self._turned[causes] = ReferenceTarget(
+                self._model.semantics.changed(flags), release=self._model.release
+            )
+        return self._turned[causes]
+
+
+def _by_cause(
+    explaining: Sequence[Sequence[KnownFault]], by_symptom: Sequence[KnownFault]
+) -> Attributed:
+    """What each set of faults explains: it takes all of a set, and any set will do. The one whose
+    faults are listed for where it was found is the likeliest."""
+    there = {one.name for one in by_symptom}
+    chosen = min(explaining, key=lambda several: not there.issuperset(one.name for one in several))
+    (first, *others) = dict.fromkeys(one.name for one in chosen)
+    beside = [f"takes {' and '.join(others)} as well"] if others else []
+    names = {" and ".join(one.name for one in several) for several in explaining}
+    if len(names) > 1:
+        beside.append(f"does not show without {', nor without '.join(sorted(names))}")
+    return Attributed(first, "; ".join(beside))
+
+
+def _by_symptom(faults: Sequence[KnownFault], name: str) -> Attributed:
+    """The fault that a trace of that name is called after, else the first; if there is one."""
+    if not faults:
+        return _UNLISTED
+    likeliest = min(faults, key=lambda one: not (name and name.startswith(one.name)))
+    return Attributed(likeliest.name, by_symptom=True)
+
+
+def _of_causes(faults: Sequence[KnownFault], causes: Causes) -> list[KnownFault]:
+    """A fault of each cause."""
+    return [next(one for one in faults if one.cause == cause) for cause in causes]
+
+
+def _names(faults: Sequence[KnownFault]) -> str:
+    return " and ".join(one.name for one in faults)

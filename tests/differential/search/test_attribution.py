@@ -1,0 +1,142 @@
+"""A break is a listed fault's by its cause: each of the three conditions, and what follows where
+one of them fails."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from cacheproof.differential.findings.breaks import Attributed
+from cacheproof.differential.generators.manager import manager_trace
+from cacheproof.differential.judges.examination import examine
+from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.search.attribution import Attribution
+from cacheproof.differential.search.known import KnownFault, load
+from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.differential.traces.records import TraceResult
+from cacheproof.differential.traces.trace import Trace
+from cacheproof.reference.semantics import Semantics
+
+OLD = "0.31.0"
+"""A release that claims no second occurrence of an item in one step."""
+CLAIMED = "encoder_cache.claims_duplicates"
+OTHER = "encoder_cache.releases_decoder_once"
+"""Not true of that release either, and nothing to it."""
+LANE = "encoder cache"
+
+
+def model(release: str = OLD) -> ReferenceTarget:
+    return ReferenceTarget(Semantics.of_vllm(release), release=release)
+
+
+def fault(name: str, *cause: str, contract: str = "EC-6a", lane: str = LANE) -> KnownFault:
+    return KnownFault(contract, "all", "safety", "n", lanes=(lane,), cause=cause, name=name)
+
+
+def told(
+    target: ReferenceTarget, known: Sequence[KnownFault], release: str = OLD, lane: str = LANE
+) -> list[Attributed]:
+    """Which fault each break of EC-6a is, in sixty traces."""
+    attribution = Attribution(known, release, model(release))
+    found = []
+    for seed in range(60):
+        trace = LANES[lane].trace(seed, release)
+        (result,) = target.run([trace])
+        breaks = attribution.of(trace, result, examine(trace, result, target), lane)
+        found += [one for (contract, _), one in breaks.items() if contract == "EC-6a"]
+    return found
+
+
+def names(several: Sequence[Attributed]) -> set[str | None]:
+    return {one.fault for one in several}
+
+
+def test_what_the_model_breaks_by_a_listed_cause_is_that_fault() -> None:
+    found = told(model(), [fault("other", OTHER), fault("same", CLAIMED)])
+    assert names(found) == {"same"}
+    assert not any(one.by_symptom or one.why for one in found)
+
+
+def test_a_cause_counts_in_any_lane() -> None:
+    assert names(told(model(), [fault("same", CLAIMED, lane="scheduler")])) == {"same"}
+
+
+def test_a_fault_without_that_cause_is_none_whatever_it_is_listed_to_break() -> None:
+    """Condition (b)."""
+    found = told(model(), [fault("other", OTHER)])
+    assert names(found) == {None}
+    assert {one.why for one in found} == {"EC-6a breaks without other too"}
+
+
+def test_a_cause_that_is_not_listed_to_break_the_contract_explains_nothing() -> None:
+    """Condition (c)."""
+    assert set(told(model(), [fault("same", CLAIMED, contract="EC-7")])) == {Attributed()}
+
+
+class Parting(ReferenceTarget):
+    """Breaks what the release breaks, and decides otherwise before: it leaks a slot."""
+
+    def run(self, traces: Sequence[Trace], fault: str | None = None) -> list[TraceResult]:
+        return super().run(traces, "leaks_a_slot")
+
+
+@pytest.mark.parametrize("cause", [(CLAIMED,), ()])
+def test_what_a_target_breaks_behind_a_decision_of_its_own_is_new(cause: tuple[str, ...]) -> None:
+    """Condition (a)."""
+    parting = Parting(Semantics.of_vllm(OLD), release=OLD)
+    found = told(parting, [fault("same", *cause)])
+    new = [one for one in found if one.fault is None]
+    assert new
+    assert all(one.parts for one in new)
+    assert all("decides otherwise than 0.31.0 before: event" in one.why for one in new)
+
+
+def test_a_fault_without_a_cause_is_told_by_what_it_breaks_and_marked() -> None:
+    found = told(model(), [fault("without")])
+    assert names(found) == {"without"}
+    assert all(one.by_symptom for one in found)
+    assert set(told(model(), [fault("without", lane="scheduler")])) == {Attributed()}
+
+
+def test_a_release_that_is_not_modelled_has_its_faults_told_by_what_they_break() -> None:
+    trace = manager_trace(3)
+    target = model()
+    (result,) = target.run([trace])
+    attribution = Attribution([fault("same", CLAIMED)], OLD, None)
+    for seed in range(60):
+        trace = LANES[LANE].trace(seed, OLD)
+        (result,) = target.run([trace])
+        breaks = attribution.of(trace, result, examine(trace, result, target), LANE)
+        if ("EC-6a", "") in breaks:
+            assert breaks["EC-6a", ""] == Attributed("same", by_symptom=True)
+            return
+    pytest.fail("nothing was broken")
+
+
+def test_two_causes_that_it_takes_together_are_both_named() -> None:
+    """Block keys of 0.30.0: one item of a grown block is left out, and a discarded token stays."""
+    lane, release = "block keys", "0.30.0"
+    attribution = Attribution(load(), release, model(release))
+    for seed in range(40):
+        trace = LANES[lane].trace(seed, release)
+        (result,) = model(release).run([trace])
+        breaks = attribution.of(trace, result, examine(trace, result, model(release)), lane)
+        both = breaks.get(("BK-3", ""))
+        if both is not None and both.why:
+            assert both == Attributed("grown-block", "takes discarded-token as well")
+            return
+    pytest.fail("no trace took both")
+
+
+def test_a_finding_is_told_by_its_records() -> None:
+    """As its trace is: the records of a finding are what the target made of it."""
+    known = [fault("same", CLAIMED)]
+    attribution = Attribution(known, OLD, model())
+    for seed in range(60):
+        trace = LANES[LANE].trace(seed, OLD)
+        (result,) = model().run([trace])
+        seen = examine(trace, result, model())
+        if "EC-6a" in seen.violations:
+            event = seen.violations["EC-6a"].event
+            assert not attribution.parts(trace, result, event)
+            return
+    pytest.fail("nothing was broken")
