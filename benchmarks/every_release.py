@@ -22,8 +22,8 @@ from cacheproof.differential.findings.finding import found_in
 from cacheproof.differential.judges.examination import LOCKSTEP
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search import known
+from cacheproof.differential.search.attribution import Attribution
 from cacheproof.differential.search.campaign import LaneReport, search
-from cacheproof.differential.search.verdict import is_unlisted
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.host.session import calm_collector
 from cacheproof.differential.targets.reference import ReferenceTarget
@@ -31,6 +31,7 @@ from cacheproof.differential.targets.resolve import reference_for, resolve
 from cacheproof.differential.targets.versions import order
 from cacheproof.reference.releases import MODELLED
 from cacheproof.reference.semantics import Semantics
+from cacheproof.spec.registry import by_id
 from cacheproof.workplace import Workplace
 
 ROOT = Path(__file__).parent.parent
@@ -107,7 +108,7 @@ def checked(
     done = compared = differences = seeds = 0
     broken: set[str] = set()
     unlisted: list[str] = []
-    faults = known.load()
+    attribution = Attribution(known.load(), release, reference)
     started = time.monotonic()
     for first in itertools.count(first_seed, SEEDS_AT_A_TIME):
         campaign = search(
@@ -116,6 +117,7 @@ def checked(
             against=reference,
             seeds=range(first, first + SEEDS_AT_A_TIME),
             kept_per_break=1,
+            attribution=attribution,
         )
         if campaign.harness_errors:
             raise SystemExit(f"{target.name}: {campaign.harness_errors[0]}")
@@ -129,7 +131,7 @@ def checked(
             if found.contract == LOCKSTEP:
                 unlisted.append(f"{found.lane}, seed {found.trace.header.seed}, lockstep: "
                                 f"{found.sentence}")  # fmt: skip
-            elif sentence := _unlisted(target, found, faults):
+            elif sentence := _unlisted(target, found, attribution):
                 unlisted.append(sentence)
         enough = compared if compared else done
         if time.monotonic() - started >= seconds:
@@ -147,28 +149,24 @@ def _compared(report: LaneReport, unit: str) -> int:
     return 0 if report.compared is None else int(getattr(report.compared, unit))
 
 
-def _unlisted(target: Target, found: Break, faults: Sequence[known.KnownFault]) -> str | None:
-    """The break in a sentence, unless an entry of the known faults covers it; by itself, or once it
-    is small."""
-    lists = partial(_lists, faults, target.release, found)
-    if lists(found.contract, found.kind):
+def _unlisted(target: Target, found: Break, attribution: Attribution) -> str | None:
+    """The break in a sentence, unless it is a listed fault or harmless; by itself, or once it is
+    small."""
+    if found.attributed.fault is not None or by_id(found.contract).harm == "efficiency":
         return None
-    small = found_in(target, found.trace, found.contract, kind=found.kind, times=2, batches=BATCHES)
-    if small is not None and (lists(small.contract, small.kind) or not is_unlisted(small)):
+    parts = attribution.parts if found.attributed.parts else None
+    small = found_in(
+        target,
+        found.trace,
+        found.contract,
+        kind=found.kind,
+        times=2,
+        batches=BATCHES,
+        parts=parts,
+    )
+    if small is not None and attribution.of_finding(small, found.lane).fault is not None:
         return None
     return f"{found.lane}, seed {found.trace.header.seed}, {found.kind}: {found.sentence}"
-
-
-def _lists(
-    faults: Sequence[known.KnownFault],
-    release: str | None,
-    found: Break,
-    contract: str,
-    kind: str,
-) -> bool:
-    """Whether an entry covers that contract and kind where the break was found."""
-    runner = found.trace.runner
-    return known.covering(faults, contract, release, found.lane, kind, runner) is not None
 
 
 def run_release(

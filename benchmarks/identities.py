@@ -24,10 +24,11 @@ from cacheproof.differential.findings.identity import ingredients
 from cacheproof.differential.findings.shrinking.edits import EXTRAS, kind, shape
 from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.lanes.all_lanes import LANES
-from cacheproof.differential.search.known import KnownFault, covering, load
+from cacheproof.differential.search.attribution import Attribution
+from cacheproof.differential.search.known import KnownFault, load
 from cacheproof.differential.targets.host.session import calm_collector
 from cacheproof.differential.targets.process import HostTarget
-from cacheproof.differential.targets.resolve import resolve
+from cacheproof.differential.targets.resolve import reference_for, resolve
 from cacheproof.differential.traces.trace import AnyEvent, Header, Showing, Trace
 
 ROOT = Path(__file__).parent.parent
@@ -254,6 +255,7 @@ Met = tuple[int, str, str, str, str, Trace]
 
 def _breaks(target: HostTarget, release: str, known: Sequence[KnownFault]) -> Iterator[Met]:
     """Breaks of listed faults in all lanes, the first few of each."""
+    attribution = Attribution(known, release, reference_for(target))
     met: Counter[tuple[str, str, str]] = Counter()
     for lane in LANES.values():
         if lane.depth not in DEPTHS or not lane.is_offered_by(release):
@@ -261,11 +263,11 @@ def _breaks(target: HostTarget, release: str, known: Sequence[KnownFault]) -> It
         for first in range(0, SEEDS, BATCH):
             traces = [lane.trace(seed, release) for seed in range(first, first + BATCH)]
             for trace, result in zip(traces, target.run(traces), strict=True):
-                for contract, of_kind, *_ in examine(trace, result, target).breaks():
-                    listed = covering(known, contract, release, lane.name, of_kind, trace.runner)
-                    if listed is None:
+                told = attribution.of(trace, result, examine(trace, result, target), lane.name)
+                for (contract, of_kind), listed in told.items():
+                    if listed.fault is None:
                         continue
-                    place = listed.name, contract, of_kind
+                    place = listed.fault, contract, of_kind
                     met[place] += 1
                     if met[place] <= KEPT:
                         yield met[place], *place, lane.name, trace

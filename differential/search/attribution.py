@@ -22,6 +22,8 @@ from cacheproof.differential.traces.trace import Trace
 
 TURNED = frozenset({"manager", "scheduler", "kv_cache", "block_hash"})
 """Depths at which the model runs in this process, so that a flag of it can be turned."""
+TOGETHER_MAX = 3
+"""So many causes may be needed together for a break to go away."""
 _UNLISTED = Attributed()
 Causes = tuple[tuple[str, ...], ...]
 """Flags of several causes."""
@@ -75,20 +77,16 @@ class Attribution:
         run: _Run | None = None
         found = {}
         for (contract, kind), broken in seen.by_kind.items():
-            place = contract, kind
-            found[place] = _UNLISTED
-            if any(one.breaks(contract, kind) for one in self._known):
-                run = run or self._run_of(trace, result, seen)
-                found[place] = self._told(run, place, broken.event, lane, name)
+            run = run or self._run_of(trace, result, seen)
+            found[contract, kind] = self._told(run, (contract, kind), broken.event, lane, name)
         return found
 
     def of_finding(self, found: Finding, lane: str | None) -> Attributed:
         """Of what a finding breaks, by its records."""
-        contract, kind = found.contract, found.kind
-        if not any(one.breaks(contract, kind) for one in self._known):
+        if found.contract == LOCKSTEP:
             return _UNLISTED
         run = self._run_of(found.trace, TraceResult(found.records, capacity=found.capacity), None)
-        return self._told(run, (contract, kind), found.event, lane, "")
+        return self._told(run, (found.contract, found.kind), found.event, lane, "")
 
     def annotated(self, found: Finding, told: Attributed) -> Finding:
         """The finding with what is listed of it."""
@@ -123,15 +121,15 @@ class Attribution:
         if first is not None and first.event <= event:
             assert self._model is not None
             why = (
-                f"{_names(by_symptom)} breaks {contract} here too, but the target decides "
+                f"{_names(by_symptom)} breaks {contract} too, but the target decides "
                 f"otherwise than {self._model.release} before: {first.sentence}"
             )
-            return Attributed(why=why if by_symptom else "", parts=True)
+            return Attributed(why=why, parts=True) if by_symptom else _UNLISTED
         if not (run.is_compared and trace.depth in TURNED):
             return _by_symptom(by_symptom, name)
         causal = self._causal(trace, contract, kind)
         causes = dict.fromkeys(one.cause for one in causal)
-        for number in range(1, len(causes) + 1):
+        for number in range(1, min(TOGETHER_MAX, len(causes)) + 1):
             sets = list(itertools.combinations(causes, number))
             explaining = [one for one in sets if not self._breaks(run, one, broken, event)]
             if explaining:
@@ -139,18 +137,33 @@ class Attribution:
         without_cause = [one for one in by_symptom if not one.cause]
         if without_cause:
             return _by_symptom(without_cause, name)
-        return Attributed(why=f"{contract} breaks without {_names(causal)} too" if causal else "")
+        return Attributed(why=self._why_new(run, causal, broken, event))
+
+    def _why_new(
+        self, run: _Run, causal: Sequence[KnownFault], broken: tuple[str, str], event: int
+    ) -> str:
+        """That a fault is its cause which is not listed to break that contract; or that none is."""
+        others = {one.cause: one for one in self._known if one.cause and one not in causal}
+        for cause, one in others.items():
+            is_there = not self._has(cause)
+            if is_there and not self._breaks(run, (cause,), broken, event):
+                return f"{one.name} is not listed to break {broken[0]}, which holds without it"
+        return f"{broken[0]} breaks without {_names(causal)} too" if causal else ""
 
     def _causal(self, trace: Trace, contract: str, kind: str) -> list[KnownFault]:
         """The faces with a cause that the model has, in the order of the list, each cause once."""
-        assert self._model is not None
-        flags = self._model.semantics.flags
         found: dict[tuple[str, ...], KnownFault] = {}
         for one in self._known:
-            is_there = one.cause and not all(flags[flag] for flag in one.cause)
+            is_there = one.cause and not self._has(one.cause)
             if is_there and one.breaks(contract, kind) and one.runner in (None, trace.runner):
                 found.setdefault(one.cause, one)
         return list(found.values())
+
+    def _has(self, cause: tuple[str, ...]) -> bool:
+        """Whether all flags of a cause are true of the model: then it has no such fault."""
+        assert self._model is not None
+        flags = self._model.semantics.flags
+        return all(flags[flag] for flag in cause)
 
     def _breaks(self, run: _Run, causes: Causes, broken: tuple[str, str], event: int) -> bool:
         """Whether the model without causes breaks the same contract: in that kind up to the event,
