@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from cacheproof.differential.depths import DEPTHS
 from cacheproof.differential.findings.breaks import Attributed
 from cacheproof.differential.findings.finding import Finding
-from cacheproof.differential.judges.examination import Examination, examine
+from cacheproof.differential.judges.examination import LOCKSTEP, Examination, examine
 from cacheproof.differential.judges.lockstep import Difference, compare
 from cacheproof.differential.search.known import KnownFault, may_cover
 from cacheproof.differential.targets.reference import ReferenceTarget

@@ -69,7 +69,8 @@ def test_a_fault_without_that_cause_is_none_whatever_it_is_listed_to_break() -> 
 
 def test_a_cause_that_is_not_listed_to_break_the_contract_explains_nothing() -> None:
     """Condition (c)."""
-    assert set(told(model(), [fault("same", CLAIMED, contract="EC-7")])) == {Attributed()}
+    why = "same is not listed to break EC-6a, which holds without it"
+    assert set(told(model(), [fault("same", CLAIMED, contract="EC-7")])) == {Attributed(why=why)}
 
 
 class Parting(ReferenceTarget):
