@@ -5,7 +5,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from textwrap import shorten
 
-from cacheproof.audit_listing import REPORT_AT, Listing, listed
+from cacheproof.audit_listing import (
+    REPORT_AT,
+    THAT_RAN,
+    Listing,
+    akin,
+    is_told_by_symptom,
+    listed,
+    reads_otherwise,
+)
 from cacheproof.differential.audit.account import At, Failure, Found
 from cacheproof.differential.audit.auditor import Auditor
 from cacheproof.differential.audit.ranking import Broken, ranked
@@ -65,6 +73,20 @@ class Answered:
         """The listed faults that break a contract so."""
         return self.listed[one.first.key]
 
+    def akin(self, one: Broken) -> str:
+        """Why a break may be new though a listed fault breaks the same; empty where none does."""
+        return akin(self.listing.faces, self.auditor, one.first)
+
+    @property
+    def by_symptom(self) -> bool:
+        """Whether faults are told by what they break alone."""
+        return is_told_by_symptom(self.auditor)
+
+    @property
+    def otherwise(self) -> str:
+        """What of the engine's vLLM reads otherwise than its release, as a clause."""
+        return reads_otherwise(self.auditor)
+
     def death(self) -> Lines:
         """When the engine died, and of which exception."""
         if self.died is None:
@@ -116,10 +138,14 @@ class Answered:
         remedy = self.listing.remedy(faults, self.auditor.release)
         if where == "-" or found.is_of_kv_cache:
             return remedy, ""
+        command = f"cacheproof minimise {where} --contract {found.key[0]}"
+        if self.otherwise:
+            step = f"make a small trace of it on {THAT_RAN}, whose checkout is in DIR"
+            return step, f"{command} --target path:DIR"
         step = "make a small trace of it" + ("" if faults else ", and report it")
         if remedy:
             step = f"{remedy}. A developer makes a small trace of it with"
-        return step, f"cacheproof minimise {where} --contract {found.key[0]}"
+        return step, command
 
     @property
     def subject(self) -> Broken | None:
@@ -142,10 +168,8 @@ def _headline(one: Answered) -> str:
         if one.cause is None:
             return f"{died}, of what breaks no contract: {one.died.words}"
         if not (faults := one.faults(one.cause)):
-            return (
-                f"{died}, where it broke {one.cause.first.key[0]}, which no listed fault does so: "
-                f"{one.died.words}"
-            )
+            new = one.akin(one.cause) or "which no listed fault does so"
+            return f"{died}, where it broke {one.cause.first.key[0]}, {new}: {one.died.words}"
         return f"{died}, of a known fault, {names_of(faults)}: {one.died.words}"
     account = one.auditor.account
     judged = f"{account.judged_steps:,} of {account.steps:,} steps were judged"
@@ -154,7 +178,8 @@ def _headline(one: Answered) -> str:
     if first is None or first.harm == "efficiency":
         return f"{one.engine} broke no contract of safety or liveness: {judged}"
     at, faults = first.shown.at, one.faults(first)
-    known = f"the known fault {names_of(faults)}" if faults else "which no listed fault does so"
+    known = f"the known fault {names_of(faults)}" if faults else one.akin(first)
+    known = known or "which no listed fault does so"
     return (
         f"{one.engine} broke {first.first.key[0]} in step {at.step:,}, {clock(at.time)}, {known}: "
         f"{judged}"

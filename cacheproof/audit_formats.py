@@ -2,11 +2,13 @@
 
 from typing import Any
 
+from msgspec import structs
+
 from cacheproof.audit_answer import Answered, moment, names_of
 from cacheproof.differential.audit.account import Found
 from cacheproof.differential.audit.ranking import Broken
 from cacheproof.differential.findings.leading import steps_before
-from cacheproof.differential.search.known import KnownFault
+from cacheproof.differential.recording.messages import Text
 from cacheproof.differential.targets import places, releases
 from cacheproof.differential.targets.places import Function
 from cacheproof.differential.traces.trace import Trace
@@ -40,16 +42,16 @@ def result_of(one: Answered, *, is_interrupted: bool = False) -> Result:
 def _death(one: Answered) -> list[Problem]:
     if one.died is None:
         return []
-    faults = () if one.cause is None else one.faults(one.cause)
     at = one.auditor.when(one.died.step)
-    sentence = f"died in {moment(at)}: {one.died.words}{_listed_as(faults)}"
+    sentence = f"died in {moment(at)}: {one.died.words}{_told_as(one, one.cause)}"
     detail = "\n".join(f"{label}: {words}" for label, words in one.death())
     kind = f"{one.died.operation}: {one.died.error}"
-    return [Problem("safety", sentence, detail, kind, excuse=_excuse(faults))]
+    excuse = None if one.cause is None else _excuse(one, one.cause)
+    return [Problem("safety", sentence, detail, kind, excuse=excuse)]
 
 
 def _problem(one: Answered, broken: Broken) -> Problem:
-    found, faults, auditor = broken.shown, one.faults(broken), one.auditor
+    found, auditor = broken.shown, one.auditor
     violation = found.violation
     way: tuple[Function, ...]
     if found.is_of_kv_cache:
@@ -58,7 +60,7 @@ def _problem(one: Answered, broken: Broken) -> Problem:
         trace = _window(one, found)
         way = tuple(places.way(trace, len(trace.events) - 1, violation.operation))
     release = None if auditor.release is None else releases.find(auditor.release)
-    excuse = _excuse(faults)
+    excuse = _excuse(one, broken)
     if broken.harm == "efficiency":
         excuse = Excuse(
             "its harm is efficiency, which fails no command",
@@ -68,7 +70,7 @@ def _problem(one: Answered, broken: Broken) -> Problem:
     return Problem(
         broken.harm,
         f"{violation.contract.id} broken in step {found.at.step:,}: {violation.contract.title}"
-        f"{_listed_as(faults)}",
+        f"{_told_as(one, broken)}",
         "\n".join([*steps_before(found.events, violation), violation.why]),
         violation.kind,
         "",
@@ -84,14 +86,22 @@ def _window(one: Answered, found: Found) -> Trace:
     return one.auditor.trace.with_events(event.event for event in found.events)
 
 
-def _excuse(faults: tuple[KnownFault, ...]) -> Excuse | None:
-    if not faults:
+def _excuse(one: Answered, broken: Broken) -> Excuse | None:
+    if not (faults := one.faults(broken)):
         return None
-    return Excuse(f"listed as {names_of(faults)}", faults[0].name, faults[0].page or "", fails=True)
+    return Excuse(_listed_as(one, broken), faults[0].name, faults[0].page or "", fails=True)
 
 
-def _listed_as(faults: tuple[KnownFault, ...]) -> str:
-    return f"; listed as {names_of(faults)}" if faults else ""
+def _told_as(one: Answered, broken: Broken | None) -> str:
+    """What is said of a break behind its sentence: which fault it is, or may be."""
+    told = "" if broken is None else _listed_as(one, broken) or one.akin(broken)
+    return f"; {told}" if told else ""
+
+
+def _listed_as(one: Answered, broken: Broken) -> str:
+    if not (faults := one.faults(broken)):
+        return ""
+    return f"listed as {names_of(faults)}{', by what it breaks alone' * one.by_symptom}"
 
 
 def json_of(one: Answered, where: str) -> dict[str, Any]:
@@ -102,6 +112,7 @@ def json_of(one: Answered, where: str) -> dict[str, Any]:
         "engine": one.stem,
         "vllm": None if opened is None else opened.vllm,
         "manager": None if opened is None else opened.manager_class,
+        "text": None if opened is None else _text_json(opened.text),
         "started": account.started,
         "seconds": round(account.seconds, 6),
         "steps": account.steps,
@@ -123,6 +134,10 @@ def json_of(one: Answered, where: str) -> dict[str, Any]:
         ],
         "findings": [_finding_json(one, broken, where) for broken in one.broken],
     }
+
+
+def _text_json(text: Text | None) -> dict[str, Any] | None:
+    return None if text is None else structs.asdict(text)
 
 
 def _died_json(one: Answered) -> dict[str, Any] | None:
@@ -157,6 +172,8 @@ def _finding_json(one: Answered, broken: Broken, where: str) -> dict[str, Any]:
         "identifier": violation.identifier or None,
         "why": violation.why,
         "listed": [fault.name for fault in faults],
+        "by_symptom": bool(faults) and one.by_symptom,
+        "akin": one.akin(broken),
         "what_to_do": [
             {"what": label, "words": words} for label, words in one.advice(broken, where)
         ],

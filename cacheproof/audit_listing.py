@@ -12,6 +12,9 @@ from cacheproof.differential.traces.trace import Trace
 from cacheproof.fault_facts import fault_rows, remedy
 from cacheproof.spec.versions import Versions
 
+NAMES_SHOWN = 3
+CHANGED = "changed"
+THAT_RAN = "the vLLM that ran"
 REPORT_AT = "https://github.com/vllm-project/vllm/issues"
 
 
@@ -29,12 +32,31 @@ class Listing:
         rule = found.violation.contract
         if not faults:
             of = auditor.release or "this version"
-            yield "known", f"no: no listed fault of {of} breaks {rule.id} so"
-            small = "" if found.is_of_kv_cache or where == "-" else "make a small trace of it, and "
-            yield "to do", f"{small}report it at {REPORT_AT}"
+            otherwise = reads_otherwise(auditor)
+            has_trace = not found.is_of_kv_cache and where != "-"
+            small = "make a small trace of it, and " * has_trace
+            if alike := akin(self.faces, auditor, found):
+                yield "known", f"no: it is {alike}"
+            else:
+                more = f"; {otherwise}" * bool(otherwise)
+                yield "known", f"no: no listed fault of {of} breaks {rule.id} so{more}"
+            if not otherwise:
+                yield "to do", f"{small}report it at {REPORT_AT}"
+            elif has_trace:
+                yield (
+                    "to do",
+                    f"make a small trace of it on {THAT_RAN}, which tells it by its cause",
+                )
+            else:
+                yield "to do", f"report it to who made {THAT_RAN}"
         for face in faults:
             told = self.told[face.name]
             yield "known", f"yes, {face.name}: {told.title or face.note}"
+            if is_told_by_symptom(auditor):
+                yield (
+                    "told by",
+                    "what it breaks alone: the record does not say which text of vLLM ran",
+                )
             yield from fault_rows(told)
             if face.thread and not told.upstream:
                 yield "public", face.thread
@@ -50,6 +72,40 @@ class Listing:
 
 
 def listed(faults: Sequence[KnownFault], auditor: Auditor, found: Found) -> list[KnownFault]:
+    """The listed faults that a break may be, each once; none where the vLLM that ran may have
+    broken it by what it decides otherwise than the release in which they are listed."""
+    return [] if reads_otherwise(auditor) else _breaking(faults, auditor, found)
+
+
+def akin(faults: Sequence[KnownFault], auditor: Auditor, found: Found) -> str:
+    """What a break may be but new, where the vLLM that ran reads otherwise than its release and
+    a listed fault breaks the same; empty else."""
+    otherwise = reads_otherwise(auditor)
+    alike = _breaking(faults, auditor, found) if otherwise else []
+    names = " or ".join(one.name for one in alike)
+    return f"new, or {names} in another form, since {otherwise}" if alike else ""
+
+
+def reads_otherwise(auditor: Auditor) -> str:
+    """What of the vLLM that ran reads otherwise than the release that it says it is, as a clause;
+    empty where nothing does, and where the record does not say."""
+    text = None if auditor.opened is None else auditor.opened.text
+    if text is None or (text.nearest == auditor.release and not text.differing):
+        return ""
+    if not text.differing:
+        return f"{THAT_RAN} reads as {text.nearest}, and not as what it says it is"
+    names = [one if how == CHANGED else f"{one} ({how})" for one, how in text.differing.items()]
+    more = len(names) - NAMES_SHOWN
+    several = ", ".join(names[:NAMES_SHOWN]) + (f" and {more:,} more" if more > 0 else "")
+    return f"{THAT_RAN} reads otherwise than {text.nearest} in {several}"
+
+
+def is_told_by_symptom(auditor: Auditor) -> bool:
+    """Whether the record leaves open which text ran, so that a fault is told by what breaks."""
+    return auditor.opened is not None and auditor.opened.text is None
+
+
+def _breaking(faults: Sequence[KnownFault], auditor: Auditor, found: Found) -> list[KnownFault]:
     """Listed faults of the release that break the same contract in the same way, each once."""
     if auditor.release is None or auditor.trace is None or auditor.opened is None:
         return []

@@ -144,6 +144,8 @@ class AuditReport:
             f"{one.stem}: vllm {opened.vllm}, {opened.manager_class.rpartition(':')[2]}, from "
             f"{clock(account.started)} on for {account.seconds:,.0f} s{ends}"
         )
+        if one.otherwise:
+            line(f"  {one.otherwise}")
         line(
             f"  {account.judged_steps:,} of {account.steps:,} steps judged, {account.requests:,} "
             f"requests; a worker's store compared after {account.stores:,} steps"

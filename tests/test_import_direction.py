@@ -37,6 +37,16 @@ FOR_ALL_ROOMS = {"depths", "errors", "files"}
 TARGETS = "differential/targets/"
 HOST = "differential/targets/host/"
 RECORDING = "differential/recording/"
+TEXTS = (
+    "cacheproof.differential.errors",
+    "cacheproof.differential.targets.known_texts",
+    "cacheproof.differential.targets.modelled",
+    "cacheproof.differential.targets.texts",
+    "cacheproof.differential.targets.told",
+    "cacheproof.reference.releases",
+    "cacheproof.spec.versions",
+)
+"""What reads which text of vLLM an engine runs."""
 HOST_MAY_IMPORT = (
     sys.stdlib_module_names
     | {"vllm", "torch", "transformers", "numpy", "PIL", "msgspec"}
@@ -49,6 +59,10 @@ STAND_IN = f"{HOST}kv_cache_stand_in.py"
 OF_SERVERS = {f"{HOST}connector_store.py": "redis", f"{HOST}lmcache_server.py": "lmcache"}
 """Asks a server, or is one, in the place of an engine that has the client."""
 """Imported for plug-ins that build on the reference, and so where it is importable, alone."""
+
+
+PACKAGES = ("cacheproof", "cacheproof.differential", "cacheproof.differential.targets")
+"""What is imported from these is a module itself."""
 
 
 def imported_modules(path: str, tree: ast.Module) -> list[tuple[ast.AST, str]]:
@@ -64,7 +78,7 @@ def imported_modules(path: str, tree: ast.Module) -> list[tuple[ast.AST, str]]:
             case ast.ImportFrom(module=module, names=names, level=level):
                 base = package[: len(package) - level + 1] if level else []
                 stem = ".".join([*base, *([module] if module else [])])
-                if stem in ("cacheproof", "cacheproof.differential"):
+                if stem in PACKAGES:
                     found += [(node, f"{stem}.{alias.name}") for alias in names]
                 else:
                     found.append((node, stem))
@@ -96,7 +110,7 @@ def complaint(path: str, module: str) -> str | None:
         return None
     if top == "vllm" and not path.startswith((TARGETS, RECORDING)) and path != PLUG_IN:
         return f"only {TARGETS}, {RECORDING} and {PLUG_IN} know that vLLM exists"
-    if path.startswith(RECORDING) and not is_light(module):
+    if is_loaded_by_engines(path) and not is_light(module):
         return "an engine loads it: the standard library, msgspec, vLLM and what hosts have"
     if top == "cacheproof":
         folder = rest.partition(".")[0]
@@ -108,12 +122,19 @@ def complaint(path: str, module: str) -> str | None:
     return None
 
 
+def is_loaded_by_engines(path: str) -> bool:
+    """Whether an engine that is recorded loads it."""
+    name = f"cacheproof.{path.removesuffix('.py').replace('/', '.')}"
+    return path.startswith(RECORDING) or name in TEXTS
+
+
 def is_light(module: str) -> bool:
     """Whether an engine that is recorded may load a module."""
     ours = (
         "cacheproof.differential.recording",
         "cacheproof.differential.targets.host",
         "cacheproof.differential.targets.after_import",
+        *TEXTS,
     )
     top = module.partition(".")[0]
     return module.startswith(ours) or top in {*sys.stdlib_module_names, "msgspec", "vllm"}

@@ -11,7 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from cacheproof.differential.recording import plugin, settings
+from cacheproof.differential.recording import plugin, settings, vllm_text
 from cacheproof.differential.recording.engine import SchedulerRecording
 from cacheproof.differential.recording.hashing import Hasher
 from cacheproof.differential.recording.worker import WorkerRecording
@@ -46,7 +46,9 @@ def attach() -> None:
 def _attach_schedulers(folder: Path, hasher: Hasher, limits: Limits) -> None:
     def begin(scheduler: Any) -> None:
         writer = _writer(folder, "scheduler", limits)
-        facts = settings.of_vllm(with_kv=os.environ.get(plugin.KV) == "1")
+        facts = settings.of_vllm(
+            with_kv=os.environ.get(plugin.KV) == "1", text=vllm_text.begin_reading()
+        )
         recording = SchedulerRecording(scheduler, writer, hasher, facts)
         atexit.register(recording.close)
 

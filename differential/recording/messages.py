@@ -70,13 +70,27 @@ class Message(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """A record."""
 
 
+class Text(Message, frozen=True):
+    """How what the reference models reads in the vLLM that runs.
+
+    nearest: the modelled release from which the fewest of its `modelled` definitions differ.
+    differing: what differs from that release, by name: "changed", "new" or "gone"; "replaced" where
+    other code stands in the definition's place as the engine runs; "its own" for a class of a
+    scheduler or of its managers that is no modelled one.
+    """
+
+    nearest: str
+    modelled: int
+    differing: dict[str, str]
+
+
 class Opened(Message, tag="o", frozen=True):
     """The first record of a file.
 
     role: "scheduler" or "worker". plain: whether identifiers are as they were. started: when the
     file was begun, in seconds since 1970. settings: of the scheduler, as a trace's configuration
     has them. protocol: the flags of `host.protocol.Protocol`. unjudged: what the engine uses that
-    no contract follows.
+    no contract follows. text: of a scheduler, how its vLLM reads; None where that is not known.
     """
 
     schema: int
@@ -92,6 +106,7 @@ class Opened(Message, tag="o", frozen=True):
     settings: dict[str, Any] = {}
     protocol: list[bool] = []
     unjudged: list[str] = []
+    text: Text | None = None
 
 
 class Added(Message, tag="a", frozen=True):

@@ -7,9 +7,14 @@ from importlib.metadata import PackageNotFoundError, version
 from inspect import signature
 from typing import Any, NamedTuple, Protocol
 
-from cacheproof.differential.recording.messages import SCHEMA, Item, Opened
+from cacheproof.differential.recording.messages import SCHEMA, Item, Opened, Text
 from cacheproof.differential.targets.host import protocol
 from cacheproof.differential.targets.host.kv_cache_groups import groups_of
+
+
+def _unread(scheduler: Any) -> Text | None:
+    """Nothing: the text of vLLM is not read."""
+    return None
 
 
 def _own_version() -> str:
@@ -34,8 +39,8 @@ class Facts(NamedTuple):
     """How a scheduler is asked what a record says of it.
 
     version: the engine's. preempted: the status of a request that lost its blocks. protocol,
-    settings and unjudged: the fields of `Opened`, of a scheduler. with_kv: whether the calls of its
-    KV cache manager are recorded.
+    settings, unjudged and text: the fields of `Opened`, of a scheduler. with_kv: whether the calls
+    of its KV cache manager are recorded.
     """
 
     version: str
@@ -44,9 +49,10 @@ class Facts(NamedTuple):
     settings: Callable[[Any], dict[str, Any]]
     unjudged: Callable[[Any], list[str]]
     with_kv: bool = False
+    text: Callable[[Any], Text | None] = _unread
 
 
-def of_vllm(*, with_kv: bool = False) -> Facts:
+def of_vllm(*, with_kv: bool = False, text: Callable[[Any], Text | None] = _unread) -> Facts:
     """How the schedulers of this interpreter's vLLM are asked."""
     import vllm
     from vllm.v1.core.sched.scheduler import Scheduler
@@ -57,7 +63,7 @@ def of_vllm(*, with_kv: bool = False) -> Facts:
         return protocol.Protocol.detect(scheduler.encoder_cache_manager, Request, Scheduler)
 
     return Facts(
-        vllm.__version__, RequestStatus.PREEMPTED, protocol_of, _settings, _unjudged, with_kv
+        vllm.__version__, RequestStatus.PREEMPTED, protocol_of, _settings, _unjudged, with_kv, text
     )
 
 
@@ -79,6 +85,7 @@ def opened(scheduler: Any, facts: Facts, *, plain: bool) -> Opened:
         facts.settings(scheduler),
         list(facts.protocol(scheduler)),
         facts.unjudged(scheduler),
+        facts.text(scheduler),
     )
 
 

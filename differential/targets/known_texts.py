@@ -100,7 +100,10 @@ class KnownTexts:
         Raises:
             InputError: it holds a file that is no Python that can be read here.
         """
-        text = texts.read(tree)
+        return self.reading_of(texts.read(tree), release)
+
+    def reading_of(self, text: Text, release: str | None) -> Reading | None:
+        """The same, of what was read of it."""
         if not text.digests:
             return None
         nearest = self._nearest(text.digests, release)

@@ -5,6 +5,7 @@ import json
 import random
 import re
 import shutil
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -18,11 +19,18 @@ from cacheproof.audit_listing import Listing
 from cacheproof.differential.audit.audit import Audit
 from cacheproof.differential.audit.auditor import Auditor
 from cacheproof.differential.findings import leading
+from cacheproof.differential.recording.messages import Text
+from cacheproof.differential.targets import releases
+from cacheproof.differential.targets.changed import Reading, write_tree
+from cacheproof.differential.traces.base import Item
+from cacheproof.differential.traces.manager import Add, Update
 from cacheproof.differential.traces.records import CallRecord
+from cacheproof.differential.traces.scheduler import Schedule
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.differential.traces.trace_file import parse
 from cacheproof.reference.releases import NEWEST
-from tests.differential.audit.spoiled import die, file_of, records_of, spoil
+from tests.differential import scheduler_traces
+from tests.differential.audit.spoiled import copied, die, file_of, records_of, spoil
 from tests.differential.recording.driven import Driven, long_trace, run_recorded
 from tests.front.conftest import Run
 
@@ -58,11 +66,13 @@ def driven(recorded: list[Driven]) -> tuple[Driven, Driven]:
 @pytest.fixture
 def dead(recorded: list[Driven], tmp_path: Path) -> Path:
     """The record of an engine that died where it broke SC-9, as a listed fault does."""
-    auditor = recorded[2].audited()
-    step = auditor.last["SC-9", "after a preemption"].at.step
-    folder = tmp_path / "dead"
-    shutil.copytree(recorded[2].folder, folder)
-    return die(folder, step)
+    shutil.copytree(recorded[2].folder, tmp_path / "dead")
+    return die(tmp_path / "dead", step_of(recorded[2]))
+
+
+def step_of(driven: Driven) -> int:
+    """The step in which it broke SC-9 last."""
+    return driven.audited().last["SC-9", "after a preemption"].at.step
 
 
 def test_a_right_record_and_a_wrong_one(run: Run, driven: tuple[Driven, Driven]) -> None:
@@ -272,6 +282,80 @@ def test_what_no_list_knows_is_made_small_and_reported(
     assert step == "Next: make a small trace of it, and report it:"
 
 
+def test_what_another_text_broke_is_made_small_on_that_text(
+    run: Run, recorded_as: Callable[..., Path]
+) -> None:
+    folder = recorded_as(CHANGED)
+    ran = run("audit", folder)
+    first, *_, step, command = ran.out.splitlines()
+    assert f", where it broke SC-9, {MAY_BE}" in first.replace(" ...", "")
+    assert OTHERWISE in labelled(ran.out)["known"]
+    assert step.startswith("Next: make a small trace of it on the vLLM that ran")
+    assert command == f"  cacheproof minimise {folder} --contract SC-9 --target path:DIR"
+
+
+@pytest.mark.parametrize(
+    ("text", "clause"),
+    [
+        (Text(NEWEST, 589, {}), ""),
+        (Text("0.32.0", 576, {}), "the vLLM that ran reads as 0.32.0, and not as what it says "),
+        (Text("0.32.0", 576, {"Request": "gone"}), "otherwise than 0.32.0 in Request (gone)"),
+        (
+            Text(NEWEST, 589, dict.fromkeys("abcde", "changed")),
+            f"otherwise than {NEWEST} in a, b, c and 2 more",
+        ),
+    ],
+)
+def test_only_the_text_of_the_release_itself_has_its_faults(
+    run: Run, recorded_as: Callable[..., Path], text: Text, clause: str
+) -> None:
+    out = run("audit", recorded_as(text)).out
+    assert clause in out
+    assert labelled(out)["known"].startswith("no: it is new" if clause else "yes, stripped-item: ")
+
+
+def test_what_a_later_version_adds_to_a_record_is_passed_over(
+    run: Run, recorded: list[Driven], tmp_path: Path
+) -> None:
+    opened, *records = records_of(recorded[2].folder)
+    later = tmp_path / "later.cprec"
+    later.write_bytes(file_of([[*opened, ["of a later version"]], *records]))
+    ran = run("audit", later)
+    assert labelled(ran.out)["known"].startswith("yes, stripped-item: ")
+    assert "told by" not in labelled(ran.out)
+
+
+@pytest.mark.full
+def test_a_record_of_a_changed_scheduler_shows_no_listed_fault(run: Run, tmp_path: Path) -> None:
+    release = releases.install(NEWEST, report=print)
+    path = "vllm/v1/core/sched/scheduler.py"
+    statement = "scheduled_encoder_inputs[request_id] = encoder_inputs_to_schedule"
+    before, found, after = (release.tree / path).read_text().rpartition(statement)
+    assert found
+    changed = Reading(path, "Scheduler.schedule", f"{before}{statement}[:2]{after}")
+    write_tree(release, changed, tmp_path / "tree")
+    items = tuple(Item(f"h{number}", 8 * number, 4) for number in range(3))
+    trace = scheduler_traces.trace(
+        Add("q", prompt=24, items=items, max_tokens=1),
+        Schedule(),
+        Update(),
+        capacity=12,
+        compute_budget=12,
+        max_num_batched_tokens=24,
+    )
+    told = {}
+    for name, tree in (("own", None), ("changed", tmp_path / "tree")):
+        (tmp_path / name).mkdir()
+        (driven,) = run_recorded(NEWEST, [(trace, None)], tmp_path / name, tree=tree)
+        ran = run("audit", driven.folder)
+        told[name] = ran.code, labelled(ran.out).get("known", "")
+    assert told["own"] == (0, "")
+    code, known = told["changed"]
+    assert code == 1
+    assert known.startswith("no: it is new, or phantom-entry")
+    assert known.endswith(OTHERWISE)
+
+
 def test_an_engine_that_lives_has_not_died(run: Run, recorded: list[Driven]) -> None:
     ran = run("audit", recorded[2].folder)
     assert ran.code == 1
@@ -303,21 +387,57 @@ def test_one_moment_has_one_number(run: Run, dead: Path) -> None:
     assert dict(page["answer"])["died"] == labelled(said["screen"])["died"]
 
 
-@pytest.mark.parametrize("is_known", [True, False])
+CHANGED = Text(NEWEST, 589, {"Scheduler.schedule": "changed"})
+OTHERWISE = f"the vLLM that ran reads otherwise than {NEWEST} in Scheduler.schedule"
+MAY_BE = f"new, or stripped-item in another form, since {OTHERWISE}"
+BY_SYMPTOM = "what it breaks alone: the record does not say which text of vLLM ran"
+
+
+@pytest.fixture
+def recorded_as(recorded: list[Driven], tmp_path: Path) -> Callable[..., Path]:
+    """The dead engine's record, as a vLLM of another text would have written it."""
+
+    def written(text: Text | None, *, is_older: bool = False) -> Path:
+        folder = copied(recorded[2].folder, tmp_path / "other", text, is_older=is_older)
+        return die(folder, step_of(recorded[2]))
+
+    return written
+
+
+@pytest.mark.parametrize("case", ["listed", "not listed", "of another text", "of an older record"])
 def test_whether_it_is_known_is_said_alike_everywhere(
-    run: Run, dead: Path, nothing_known: Path, tmp_path: Path, monkeypatch: Any, *, is_known: bool
+    run: Run,
+    dead: Path,
+    recorded_as: Callable[..., Path],
+    nothing_known: Path,
+    tmp_path: Path,
+    monkeypatch: Any,
+    case: str,
 ) -> None:
     summary = tmp_path / "summary.md"
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
-    more = () if is_known else ("--known", nothing_known)
-    said = audited_in_every_format(run, dead, *more)
-    word = "yes, stripped-item" if is_known else "no: no listed fault"
+    is_known = case in ("listed", "of an older record")
+    if case == "of another text":
+        dead = recorded_as(CHANGED)
+    elif case == "of an older record":
+        dead = recorded_as(None, is_older=True)
+    said = audited_in_every_format(
+        run, dead, *(("--known", nothing_known) if case == "not listed" else ())
+    )
+    word = "yes, stripped-item: " if is_known else "no: no listed fault"
+    if case == "of another text":
+        word = f"no: it is {MAY_BE}"
+    assert labelled(said["screen"]).get("told by") == (
+        BY_SYMPTOM if case == "of an older record" else None
+    )
     assert labelled(said["screen"])["known"].startswith(word)
     assert dict(said["page"]["answer"])["known"].startswith(word)
     (engine,) = said["json"]["engines"]
     fatal = engine["findings"][0]
     assert (fatal["contract"], fatal["fatal"]) == ("SC-9", True)
     assert fatal["listed"] == ["stripped-item"] * is_known
+    assert fatal["by_symptom"] == (case == "of an older record")
+    assert fatal["akin"] == MAY_BE * (case == "of another text")
     (row,) = re.findall(r"^\| scheduler.* \|$", summary.read_text(), re.MULTILINE)
     unlisted = int(row.split("|")[3])
     results = {one["ruleId"]: one for one in said["sarif"]["runs"][0]["results"]}
@@ -328,8 +448,10 @@ def test_whether_it_is_known_is_said_alike_everywhere(
     }
     for rule in ("goes-on", "SC-9"):
         assert ("suppressions" in results[rule]) == is_known, rule
-        listed = "listed as stripped-item" in (failures[rule].get("message") or "")
-        assert listed == is_known, rule
+        message = failures[rule].get("message") or ""
+        assert ("; listed as stripped-item" in message) == is_known, rule
+        assert (", by what it breaks alone" in message) == fatal["by_symptom"], rule
+        assert message.endswith(f"; {MAY_BE}") == bool(fatal["akin"]), rule
     assert unlisted == (0 if is_known else 2)
     title = "What a step encodes, the workers have been given"
     (broken,) = said["page"]["broken"]

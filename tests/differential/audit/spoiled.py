@@ -11,7 +11,7 @@ import msgspec
 from cacheproof.differential.audit.auditor import Auditor
 from cacheproof.differential.audit.streams import Numbered, Part, Stream, folder_or_file
 from cacheproof.differential.recording.blocks import MAGIC, framed, pack
-from cacheproof.differential.recording.messages import Opened, Raised
+from cacheproof.differential.recording.messages import Opened, Raised, Text
 
 NUMBERS = (-1, 0, 1, 2, 7, 1 << 20, 1 << 40, (1 << 63) - 1)
 JUNK = (None, True, -1, 1 << 40, 1.5, float("nan"), "r1", "", b"x", [], [1], [[]], {}, {1: 2})
@@ -35,6 +35,18 @@ def file_of(records: Sequence[Any], missing: int | None = None) -> bytes:
         if first != missing:
             data += pack([framed(msgspec.msgpack.encode(one)) for one in some], first)
     return data
+
+
+def copied(source: Path, folder: Path, text: Text | None, *, is_older: bool = False) -> Path:
+    """A scheduler's record that says so of the text of vLLM; one that `is_older` has no such field.
+    Returns the folder."""
+    (file,) = source.glob("*.cprec")
+    opened, *records = records_of(source)
+    *before, _ = opened
+    opened = before if is_older else [*before, msgspec.to_builtins(text)]
+    folder.mkdir()
+    (folder / file.name).write_bytes(file_of([opened, *records]))
+    return folder
 
 
 MISS = Raised(

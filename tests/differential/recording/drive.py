@@ -92,6 +92,7 @@ def main() -> None:
     engine = ours("differential.recording.engine")
     settings = ours("differential.recording.settings")
     writer_of = ours("differential.recording.writer")
+    text_of = ours("differential.recording.vllm_text").text_of
     engine.KEYFRAME_STEPS = job["keyframe_steps"]
     if job["long_way"]:
         engine.SchedulerRecording._goes_on = lambda self, output: False
@@ -114,7 +115,7 @@ def main() -> None:
                 plant[fault](kit.scheduler.kv_cache_manager)
             writer = writer_of.Writer(folder, "scheduler-1-1", writer_of.Limits())
             hasher = ours("differential.recording.hashing").Hasher(b"salt", plain=True)
-            facts = settings.of_vllm(with_kv=job["with_kv"])
+            facts = settings.of_vllm(with_kv=job["with_kv"], text=text_of)
             recordings.append(engine.SchedulerRecording(kit.scheduler, writer, hasher, facts))
             super().__init__(kit, config)
 

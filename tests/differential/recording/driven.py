@@ -4,7 +4,7 @@ import json
 import subprocess
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -138,9 +138,15 @@ def lines_of(trace: Trace) -> dict[str, Any]:
     return {"header": header, "events": events}
 
 
-def _started(release: str, job: dict[str, Any]) -> "subprocess.Popen[str]":
-    """The process that runs a job, each record in a folder of its own."""
-    command, environment = host_command(releases.install(release, report=print))
+def _started(
+    release: str, job: dict[str, Any], tree: Path | None = None
+) -> "subprocess.Popen[str]":
+    """The process that runs a job, each record in a folder of its own; with the vLLM in a `tree` in
+    the place of the release's own."""
+    found = releases.install(release, report=print)
+    command, environment = host_command(
+        found if tree is None else replace(found, tree=tree, metadata=tree)
+    )
     started = subprocess.Popen(
         [*command, str(Path(__file__).with_name("drive.py")), str(PACKAGE)],
         stdin=subprocess.PIPE,
@@ -163,10 +169,11 @@ def run_recorded(
     *,
     long_way: bool = False,
     with_kv: bool = False,
+    tree: Path | None = None,
 ) -> list[Driven]:
     """The runs that the release neither refuses before they begin nor calls illegal; with
     `long_way` no step of them is noted the short way, with `with_kv` the calls of the KV cache
-    manager are recorded."""
+    manager are recorded, with a `tree` the release's text is the one there."""
     job = {
         "folder": str(folder),
         "runs": [(lines_of(trace), fault) for trace, fault in runs],
@@ -175,7 +182,7 @@ def run_recorded(
         "long_way": long_way,
         "with_kv": with_kv,
     }
-    with _started(release, job) as started:
+    with _started(release, job, tree) as started:
         assert started.stdout is not None
         lines = started.stdout.readlines()
     assert started.returncode == 0
