@@ -164,7 +164,7 @@ class CampaignRun:
         for one in self.corpus.breaks:
             part.breaks.append(one)
             part.broken[one.contract, one.lane] += 1
-            part.kinds[one.contract, one.lane, one.kind] += 1
+            part.count(one)
         part.harness_errors += self.corpus.errors
         return part
 

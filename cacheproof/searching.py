@@ -107,7 +107,13 @@ def verdict_json(verdict: Verdict) -> dict[str, object]:
             for lane in campaign.lanes
         ],
         "broken": [
-            {"contract": contract, "lane": lane, "kind": kind or None, "traces": traces}
+            {
+                "contract": contract,
+                "lane": lane,
+                "kind": kind or None,
+                "traces": traces,
+                "listed": campaign.listed_in(contract, lane, kind),
+            }
             for (contract, lane, kind), traces in campaign.kinds.most_common()
         ],
         "canaries": verdict.canaries,
@@ -125,9 +131,10 @@ def print_details(output: Output, verdict: Verdict, folder: Path) -> None:
         counts = (lane.traces, lane.events, lane.calls, illegal)
         table.add_row(lane.lane.name, *(f"{count:,}" for count in counts))
     output.report.print(table)
-    table = Table("broken", "in lane", "by", "traces", box=None, pad_edge=False)
-    for (contract, lane_name, kind), traces in verdict.campaign.kinds.most_common():
-        table.add_row(contract, lane_name, kind, f"{traces:,}")
+    table = Table("broken", "in lane", "by", "traces", "listed", box=None, pad_edge=False)
+    for place, traces in verdict.campaign.kinds.most_common():
+        listed = verdict.campaign.listed_in(*place).items()
+        table.add_row(*place, f"{traces:,}", ", ".join(f"{name} {n:,}" for name, n in listed))
     output.report.print(table)
     for one in verdict.findings:
         if one.known_note is not None or one.harm == "efficiency":

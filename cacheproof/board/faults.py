@@ -103,16 +103,18 @@ def fault_boards(
 ) -> list[FaultBoard]:
     """What the shards broke, the worst first. In `folder` lie the files of findings."""
     faults: dict[str, _Growing] = {}
-    covers = cache(partial(covering, known))
+    face_of, guess = cache(partial(_face, known)), cache(partial(covering, known))
     for shard in shards:
         by_fault: dict[str, dict[tuple[str, str], int]] = {}
-        for (contract, kind), traces in shard.broken.items():
-            about = targets[shard.target].about
-            fault = covers(contract, about.release, shard.lane, kind)
+        about = targets[shard.target].about
+        for contract, kind, named, traces in _parts(shard):
+            where = contract, about.release, shard.lane, kind
+            fault = guess(*where) if shard.listed is None else face_of(named, *where)
             name, harm = _named(fault, contract, kind), _harm(contract, fault, about)
             growing = faults.setdefault(name, _Growing(name, fault, harm))
             growing.harm = min(growing.harm, harm, key=_badness)
-            by_fault.setdefault(name, {})[contract, kind] = traces
+            of_fault = by_fault.setdefault(name, {})
+            of_fault[contract, kind] = of_fault.get((contract, kind), 0) + traces
         for name, broken in by_fault.items():
             faults[name].take(shard, clock.at(shard.ended), broken)
     for one in targets:
@@ -124,6 +126,31 @@ def fault_boards(
         _board(one, clock.bin_seconds)
         for one in sorted(faults.values(), key=lambda one: one.weight)
     ]
+
+
+def _parts(shard: ShardSeen) -> Iterator[tuple[str, str, str | None, int]]:
+    """Contract, kind, listed fault (None for none) and traces of what a shard broke."""
+    listed = shard.listed or {}
+    for (contract, kind), traces in shard.broken.items():
+        ours = {name: n for (*place, name), n in listed.items() if place == [contract, kind]}
+        yield from ((contract, kind, name, n) for name, n in ours.items())
+        if rest := traces - sum(ours.values()):
+            yield contract, kind, None, rest
+
+
+def _face(
+    known: Sequence[KnownFault],
+    name: str | None,
+    contract: str,
+    release: str | None,
+    lane: str,
+    kind: str,
+) -> KnownFault | None:
+    """The face of the fault of that name that is broken so: the one that is listed for that place,
+    else any."""
+    faces = [one for one in known if one.name == name and one.breaks(contract, kind)]
+    there = (one for one in faces if one.covers(contract, release, lane, kind))
+    return next(there, faces[0] if faces else None)
 
 
 def _badness(harm: str) -> int:

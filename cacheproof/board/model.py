@@ -337,6 +337,11 @@ def _notes(series: Series, *, is_counted: bool) -> Iterator[str]:
             "An earlier cacheproof made this store. It does not keep which processes died, and "
             "which jobs were done again."
         )
+    if any(one.listed is None for one in series.shards):
+        yield (
+            "An earlier cacheproof made this store. It counts no traces by listed fault, so faults "
+            "are told by what they break alone."
+        )
     if series.shards and not is_counted:
         yield (
             "An earlier cacheproof made this store. It counts no traces by state, so estimates "

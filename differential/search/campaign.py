@@ -84,7 +84,7 @@ class LaneReport(Work):
 class Campaign:
     """The outcome of a search. `breaks` keeps a few traces for each broken contract, lane, kind of
     break and model runner; `broken` and `kinds` count traces by contract and lane, and by kind as
-    well."""
+    well; `listed` has those of `kinds` that are a listed fault, by its name as well."""
 
     target: str
     release: str | None
@@ -94,6 +94,7 @@ class Campaign:
     kinds: Counter[tuple[str, str, str]]
     harness_errors: list[str]
     seconds: float
+    listed: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)
 
     @classmethod
     def begun(
@@ -112,6 +113,18 @@ class Campaign:
     def calls(self) -> int:
         return sum(report.calls for report in self.lanes)
 
+    def count(self, one: Break) -> None:
+        """A trace breaks something, in some kind."""
+        place = one.contract, one.lane, one.kind
+        self.kinds[place] += 1
+        if one.attributed.fault is not None:
+            self.listed[*place, one.attributed.fault] += 1
+
+    def listed_in(self, contract: str, lane: str, kind: str) -> dict[str, int]:
+        """Of the traces that break a contract so, those that are a listed fault, by its name."""
+        place = [contract, lane, kind]
+        return {name: n for (*where, name), n in sorted(self.listed.items()) if where == place}
+
     def merge(self, part: "Campaign", began: float, kept_per_break: int) -> list[Break]:
         """Take in a part of the same search, which began so many seconds after it.
 
@@ -123,6 +136,7 @@ class Campaign:
             reports[report.lane.name].merge(report)
         self.broken.update(part.broken)
         self.kinds.update(part.kinds)
+        self.listed.update(part.listed)
         self.harness_errors += part.harness_errors
         kept = Counter(one.place for one in self.breaks)
         news = []
@@ -194,7 +208,7 @@ def search(
                         asked,
                         listed.get((contract, kind), Attributed()),
                     )
-                    outcome.kinds[contract, report.lane.name, kind] += 1
+                    outcome.count(found)
                     kept[found.place] += 1
                     if kept[found.place] <= kept_per_break:
                         outcome.breaks.append(found)

@@ -43,6 +43,7 @@ harm = "safety"
 thread = "vLLM PR #1"
 note = "an entry goes too early"
 """
+Listed = list[tuple[str, str, str, int]]
 Traces = Sequence[Sequence[str]]
 """The states that each trace of a shard met."""
 
@@ -78,6 +79,7 @@ def search(
     seconds: float = 4.0,
     events: int = 100,
     kinds: Sequence[tuple[str, str, int]] = (),
+    listed: Sequence[tuple[str, str, str, int]] = (),
     errors: Sequence[str] = (),
 ) -> None:
     """A shard that such a process ends so many seconds after the beginning."""
@@ -98,6 +100,7 @@ def search(
         kinds=list(kinds),
         breaks=[],
         errors=list(errors),
+        listed=list(listed),
         together=sorted((place[one], place[two], n) for (one, two), n in together.items()),
     )
     _finish(store, runner, job, outcome, at, seconds, events)
@@ -134,6 +137,12 @@ def _finish(
     store.finish(runner, [ended], BEGUN + at)
 
 
+def early_release(traces: int) -> tuple[list[tuple[str, str, int]], Listed]:
+    """What so many traces of that listed fault are to a shard: what they break, and that they are
+    it."""
+    return [("EC-6", "", traces)], [("EC-6", "", "early-release", traces)]
+
+
 def small(place: Path | str, targets: Sequence[str] = ("vllm@0.33.0",)) -> Store:
     """Two processes, one of which dies; a pause; a listed fault and one that is not listed; a
     planted fault that is missed."""
@@ -143,8 +152,9 @@ def small(place: Path | str, targets: Sequence[str] = ("vllm@0.33.0",)) -> Store
     common = ("full", "shared")
     for number in range(6):
         rare = ("eviction",) if number == 4 else ()
-        kinds = [("EC-6", "", 1 + number)] if number % 2 else []
-        search(store, first, number, 10.0 + 5 * number, [common, ("full", *rare)] * 2, kinds=kinds)
+        kinds, listed = early_release(1 + number) if number % 2 else ([], [])
+        met = [common, ("full", *rare)] * 2
+        search(store, first, number, 10.0 + 5 * number, met, kinds=kinds, listed=listed)
     store.beat(first, 2, BEGUN + 40.0)
     late = Job("search of nobody", 0, "search", 10_000, LANES[0], 0, 4)
     store.add([late])
@@ -171,6 +181,6 @@ def as_older(store: Store) -> None:
         for row in connection.execute(JOBS.select().where(JOBS.c.kind == "search")).all():
             outcome = msgspec.json.decode(row.outcome) if row.outcome else None
             if outcome is not None:
-                del outcome["together"]
+                del outcome["together"], outcome["listed"]
                 text = msgspec.json.encode(outcome).decode()
                 connection.execute(JOBS.update().where(JOBS.c.key == row.key), {"outcome": text})

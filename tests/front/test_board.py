@@ -24,7 +24,16 @@ from tests.differential.findings.timeline.pages import (
     palettes,
 )
 from tests.front import board_stores
-from tests.front.board_stores import BEGUN, SHARD_TRACES, as_older, board, enlist, made, search
+from tests.front.board_stores import (
+    BEGUN,
+    SHARD_TRACES,
+    as_older,
+    board,
+    early_release,
+    enlist,
+    made,
+    search,
+)
 
 LEAST_OF_LINES = 3.0
 """Of what is drawn, by WCAG 2 at level AA."""
@@ -105,6 +114,19 @@ def test_faults_have_their_times_and_what_is_not_listed_comes_first(seen: Board)
     assert listed.page == "docs/rediscovery.md#early-release"
 
 
+def test_only_the_traces_that_are_a_listed_fault_count_as_it(tmp_path: Path) -> None:
+    with closing(made(tmp_path / "store")) as store:
+        runner = enlist(store, 0.0)
+        kinds, listed = early_release(3)
+        search(store, runner, 0, 10.0, kinds=[("EC-6", "", 4)], listed=listed)
+        search(store, runner, 1, 20.0, kinds=kinds, listed=[])
+        seen = board(store)
+    traces = {one.name: (one.is_listed, one.is_alarm, one.traces) for one in seen.faults}
+    assert traces == {"EC-6": (False, True, 1 + 3), "early-release": (True, False, 3)}
+    broken = {one.id: one.is_alarm for one in seen.targets[0].contracts if one.is_alarm}
+    assert broken == {"EC-6": True}
+
+
 def test_a_planted_fault_that_was_missed_is_named(seen: Board) -> None:
     (target,) = seen.targets
     assert target.missed == ("EC-2 (encoder cache)",)
@@ -148,6 +170,8 @@ def test_a_store_of_an_earlier_cacheproof_says_what_it_lacks(tmp_path: Path) -> 
     assert seen.losses is None
     assert any("which jobs were done again" in one for one in seen.notes)
     assert any("estimates count shards" in one for one in seen.notes)
+    assert any("told by what they break alone" in one for one in seen.notes)
+    assert [one.name for one in seen.faults] == ["EC-7, order", "early-release"]
     lane = next(one for one in seen.targets[0].lanes if one.name == "encoder cache")
     assert (lane.unit, lane.pairs, lane.of_pairs) == ("shard", None, None)
     assert lane.of_states is not None

@@ -19,7 +19,9 @@ class Searched(msgspec.Struct, frozen=True, kw_only=True):
     """Of a shard: how much was run, the rare states it met, what it broke and the breaks kept.
 
     `together` has for two states, as positions among the sorted names of `met`, how many traces met
-    both, and for a state with itself how many met it; None in stores that did not count it yet.
+    both, and for a state with itself how many met it. `listed` has those of `kinds` that are a
+    listed fault: contract, kind, fault and traces. Both are None in stores that did not count them
+    yet.
     """
 
     work: Work
@@ -32,6 +34,7 @@ class Searched(msgspec.Struct, frozen=True, kw_only=True):
     breaks: list[Break]
     errors: list[str]
     together: list[tuple[int, int, int]] | None = None
+    listed: list[tuple[str, str, str, int]] | None = None
 
     @classmethod
     def of(cls, part: Campaign) -> "Searched":
@@ -52,6 +55,10 @@ class Searched(msgspec.Struct, frozen=True, kw_only=True):
                 (place[one], place[other], traces)
                 for (one, other), traces in lane.reach.together.items()
             ),
+            listed=sorted(
+                (contract, kind, fault, traces)
+                for (contract, _, kind, fault), traces in part.listed.items()
+            ),
         )
 
     def put_into(self, part: Campaign) -> None:
@@ -66,6 +73,9 @@ class Searched(msgspec.Struct, frozen=True, kw_only=True):
         name = lane.lane.name
         part.broken.update({(contract, name): count for contract, count in self.broken.items()})
         part.kinds.update({(contract, name, kind): count for contract, kind, count in self.kinds})
+        part.listed.update(
+            {(contract, name, kind, fault): n for contract, kind, fault, n in self.listed or ()}
+        )
         part.breaks += self.breaks
         part.harness_errors += self.errors
 
@@ -88,7 +98,7 @@ class Replayed(msgspec.Struct, frozen=True):
         if (broken := self.reply.broken) is not None:
             part.breaks.append(broken)
             part.broken[broken.contract, broken.lane] += 1
-            part.kinds[broken.contract, broken.lane, broken.kind] += 1
+            part.count(broken)
         if self.error is not None:
             part.harness_errors.append(self.error)
 

@@ -203,7 +203,13 @@ def _target(one: Reported) -> dict[str, Any]:
             _lane(lane, one.seeds.get(lane.lane.name, [])) for lane in verdict.campaign.lanes
         ],
         "broken": [
-            {"contract": contract, "lane": lane, "kind": kind or None, "traces": traces}
+            {
+                "contract": contract,
+                "lane": lane,
+                "kind": kind or None,
+                "traces": traces,
+                "listed": verdict.campaign.listed_in(contract, lane, kind),
+            }
             for (contract, lane, kind), traces in sorted(verdict.campaign.kinds.items())
         ],
         "canaries": dict(sorted(verdict.canaries.items())),

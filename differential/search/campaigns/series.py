@@ -25,6 +25,7 @@ class _Outcome(msgspec.Struct, frozen=True):
     met: dict[str, int]
     kinds: list[tuple[str, str, int]]
     together: list[tuple[int, int, int]] | None = None
+    listed: list[tuple[str, str, str, int]] | None = None
 
 
 _OUTCOME = msgspec.json.Decoder(_Outcome)
@@ -35,7 +36,8 @@ Pair = tuple[str, str]
 class ShardSeen:
     """A shard that is done: its work, until when, in how many seconds, and by whom; None where
     another store did it. `together` has the traces that met both states of a pair; None where that
-    was not counted. `broken` has traces by contract and kind."""
+    was not counted. `broken` has traces by contract and kind, and `listed` those of them that are a
+    listed fault, by its name as well; None where that was not counted."""
 
     target: int
     lane: str
@@ -49,6 +51,7 @@ class ShardSeen:
     met: tuple[str, ...]
     together: dict[Pair, int] | None
     broken: dict[tuple[str, str], int]
+    listed: dict[tuple[str, str, str], int] | None
 
     @property
     def begun(self) -> float:
@@ -146,7 +149,14 @@ def _seen(row: Any) -> ShardSeen:
         tuple(names),
         None if together is None else {(names[i], names[j]): n for i, j, n in together},
         dict(broken),
+        _listed(outcome),
     )
+
+
+def _listed(outcome: _Outcome) -> dict[tuple[str, str, str], int] | None:
+    if outcome.listed is None:
+        return None
+    return {(contract, kind, fault): traces for contract, kind, fault, traces in outcome.listed}
 
 
 def _runners(connection: Connection) -> Iterator[RunnerSeen]:

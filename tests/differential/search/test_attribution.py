@@ -10,6 +10,8 @@ from cacheproof.differential.generators.manager import manager_trace
 from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search.attribution import Attribution
+from cacheproof.differential.search.campaign import Campaign, search
+from cacheproof.differential.search.campaigns.outcomes import Searched, read, written
 from cacheproof.differential.search.known import KnownFault, load
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.records import TraceResult
@@ -141,3 +143,28 @@ def test_a_finding_is_told_by_its_records() -> None:
             assert not attribution.parts(trace, result, event)
             return
     pytest.fail("nothing was broken")
+
+
+def test_a_search_counts_the_traces_that_are_a_listed_fault_and_a_store_keeps_it() -> None:
+    known = [fault("same", CLAIMED)]
+    lanes = [LANES[LANE]]
+    counted, unknown = (
+        search(
+            model(),
+            lanes,
+            against=None,
+            seeds=range(60),
+            attribution=Attribution(listed, OLD, model()),
+        )
+        for listed in (known, [])
+    )
+    traces = counted.kinds["EC-6a", LANE, ""]
+    assert traces
+    assert counted.listed == {("EC-6a", LANE, "", "same"): traces}
+    assert counted.listed_in("EC-6a", LANE, "") == {"same": traces}
+    assert unknown.kinds == counted.kinds
+    assert not unknown.listed
+    kept = read(Searched, written(Searched.of(counted)))
+    again = Campaign.begun(model(), lanes, None)
+    kept.put_into(again)
+    assert (again.kinds, again.listed) == (counted.kinds, counted.listed)
