@@ -62,9 +62,10 @@ def examine(
     target: Target,
     reference: ReferenceTarget | None = None,
     reach: Reachability | None = None,
+    last: int | None = None,
 ) -> Examination:
-    """Judge a target's result for a trace. One that the target refuses, with a documented reason or
-    for want of what is asked for, is not judged.
+    """Judge a target's result for a trace, up to its `last` event that matters. One that the target
+    refuses, with a documented reason or for want of what is asked for, is not judged.
 
     Raises:
         HarnessError: the records contradict the trace or themselves: some are missing, they name
@@ -77,7 +78,8 @@ def examine(
     judge = judge_of(
         trace, target.release, target.protocol, result.capacity, reach or Reachability()
     )
-    for number, (event, record) in enumerate(zip(trace.events, result.records, strict=False)):
+    judged = trace.events if last is None else trace.events[: last + 1]
+    for number, (event, record) in enumerate(zip(judged, result.records, strict=False)):
         judge_record(judge, number, event, record, target)
     if result.illegal is not None and SERVED not in judge.violations:
         return _not_judged(result.illegal)

@@ -20,8 +20,8 @@ from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.records import TraceResult
 from cacheproof.differential.traces.trace import Trace
 
-TURNED = frozenset({"manager", "scheduler", "kv_cache", "block_hash"})
-"""Depths at which the model runs in this process, so that a flag of it can be turned."""
+UNTURNED = "encoder_connector"
+"""The depth whose reference has no flags: what a connector does wrong is in none."""
 TOGETHER_MAX = 3
 """So many causes may be needed together for a break to go away."""
 _UNLISTED = Attributed()
@@ -31,13 +31,20 @@ Causes = tuple[tuple[str, ...], ...]
 
 @dataclass
 class _Run:
-    """A trace that a target has run: where it parts from the model, if that `is_compared`, and what
-    the model breaks without causes, as far as that was asked."""
+    """A trace that a target has run: the last event at which it breaks something, where it parts
+    from the model, if that `is_compared`, and what the model breaks without causes, as far as that
+    was asked."""
 
     trace: Trace
+    last: int
     difference: Difference | None
     is_compared: bool
     without: dict[Causes, Examination] = field(default_factory=dict)
+
+    @property
+    def can_be_turned(self) -> bool:
+        """Whether the model runs the trace, and has flags at its depth."""
+        return self.is_compared and self.trace.depth != UNTURNED
 
 
 class Attribution:
@@ -77,7 +84,9 @@ class Attribution:
         run: _Run | None = None
         found = {}
         for (contract, kind), broken in seen.by_kind.items():
-            run = run or self._run_of(trace, result, seen)
+            if run is None:
+                last = max(one.event for one in seen.by_kind.values())
+                run = self._run_of(trace, result, last, seen)
             found[contract, kind] = self._told(run, (contract, kind), broken.event, lane, name)
         return found
 
@@ -85,8 +94,16 @@ class Attribution:
         """Of what a finding breaks, by its records."""
         if found.contract == LOCKSTEP:
             return _UNLISTED
-        run = self._run_of(found.trace, TraceResult(found.records, capacity=found.capacity), None)
-        return self._told(run, (found.contract, found.kind), found.event, lane, "")
+        result = TraceResult(found.records, capacity=found.capacity)
+        run = self._run_of(found.trace, result, found.event)
+        broken = found.contract, found.kind
+        told = self._told(run, broken, found.event, lane, "")
+        if told.fault is None and not told.parts and run.can_be_turned:
+            other = self._of_another_contract(run, broken, found.event)
+            if other is not None:
+                why = f"{found.contract} holds without {other.name}, which does not list it"
+                return Attributed(why=why)
+        return told
 
     def annotated(self, found: Finding, told: Attributed) -> Finding:
         """The finding with what is listed of it."""
@@ -97,19 +114,21 @@ class Attribution:
 
     def parts(self, trace: Trace, result: TraceResult, event: int) -> bool:
         """Whether the target decided otherwise than the model up to that event of a trace."""
-        difference = self._run_of(trace, result, None).difference
+        difference = self._run_of(trace, result, event).difference
         return difference is not None and difference.event <= event
 
-    def _run_of(self, trace: Trace, result: TraceResult, seen: Examination | None) -> _Run:
+    def _run_of(
+        self, trace: Trace, result: TraceResult, last: int, seen: Examination | None = None
+    ) -> _Run:
         if seen is not None and seen.compared:
-            return _Run(trace, seen.difference, is_compared=True)
+            return _Run(trace, last, seen.difference, is_compared=True)
         if self._model is None or not self._model.compares(trace):
-            return _Run(trace, None, is_compared=False)
+            return _Run(trace, last, None, is_compared=False)
         (expected,) = self._model.run([trace])
         if expected.illegal is not None:
-            return _Run(trace, None, is_compared=False)
+            return _Run(trace, last, None, is_compared=False)
         difference = compare(expected, result, DEPTHS[trace.depth].its_own)
-        return _Run(trace, difference, is_compared=True)
+        return _Run(trace, last, difference, is_compared=True)
 
     def _told(
         self, run: _Run, broken: tuple[str, str], event: int, lane: str | None, name: str
@@ -125,30 +144,32 @@ class Attribution:
                 f"otherwise than {self._model.release} before: {first.sentence}"
             )
             return Attributed(why=why, parts=True) if by_symptom else _UNLISTED
-        if not (run.is_compared and trace.depth in TURNED):
+        if not run.can_be_turned:
             return _by_symptom(by_symptom, name)
         causal = self._causal(trace, contract, kind)
+        for one in by_symptom:
+            is_there = one.cause and not self._has(one.cause)
+            if is_there and not self._breaks(run, (one.cause,), broken, event):
+                return Attributed(one.name)
         causes = dict.fromkeys(one.cause for one in causal)
         for number in range(1, min(TOGETHER_MAX, len(causes)) + 1):
             sets = list(itertools.combinations(causes, number))
             explaining = [one for one in sets if not self._breaks(run, one, broken, event)]
             if explaining:
-                return _by_cause([_of_causes(causal, one) for one in explaining], by_symptom)
+                return _by_causes([_of_causes(causal, one) for one in explaining])
         without_cause = [one for one in by_symptom if not one.cause]
         if without_cause:
             return _by_symptom(without_cause, name)
-        return Attributed(why=self._why_new(run, causal, broken, event))
+        return Attributed(why=f"{contract} breaks without {_names(causal)} too" if causal else "")
 
-    def _why_new(
-        self, run: _Run, causal: Sequence[KnownFault], broken: tuple[str, str], event: int
-    ) -> str:
-        """That a fault is its cause which is not listed to break that contract; or that none is."""
-        others = {one.cause: one for one in self._known if one.cause and one not in causal}
-        for cause, one in others.items():
-            is_there = not self._has(cause)
-            if is_there and not self._breaks(run, (cause,), broken, event):
-                return f"{one.name} is not listed to break {broken[0]}, which holds without it"
-        return f"{broken[0]} breaks without {_names(causal)} too" if causal else ""
+    def _of_another_contract(
+        self, run: _Run, broken: tuple[str, str], event: int
+    ) -> KnownFault | None:
+        """A fault that is its cause, and is not listed to break that contract."""
+        for one in {one.cause: one for one in self._known if one.cause}.values():
+            if not self._has(one.cause) and not self._breaks(run, (one.cause,), broken, event):
+                return one
+        return None
 
     def _causal(self, trace: Trace, contract: str, kind: str) -> list[KnownFault]:
         """The faces with a cause that the model has, in the order of the list, each cause once."""
@@ -171,7 +192,7 @@ class Attribution:
         seen = run.without.get(causes)
         if seen is None:
             target = self._without(causes)
-            seen = examine(run.trace, target.run([run.trace])[0], target)
+            seen = examine(run.trace, target.run([run.trace])[0], target, last=run.last)
             run.without[causes] = seen
         contract, _ = broken
         return any(
@@ -185,20 +206,14 @@ class Attribution:
         assert self._model is not None
         if causes not in self._turned:
             flags = dict.fromkeys(itertools.chain(*causes), True)
-            self._turned[causes] = ReferenceTarget(
-                self._model.semantics.changed(flags), release=self._model.release
-            )
+            self._turned[causes] = self._model.with_flags(flags)
         return self._turned[causes]
 
 
-def _by_cause(
-    explaining: Sequence[Sequence[KnownFault]], by_symptom: Sequence[KnownFault]
-) -> Attributed:
-    """What each set of faults explains: it takes all of a set, and any set will do. The one whose
-    faults are listed for where it was found is the likeliest."""
-    there = {one.name for one in by_symptom}
-    chosen = min(explaining, key=lambda several: not there.issuperset(one.name for one in several))
-    (first, *others) = dict.fromkeys(one.name for one in chosen)
+def _by_causes(explaining: Sequence[Sequence[KnownFault]]) -> Attributed:
+    """What sets of faults explain, none of which is listed for where it was found: it takes all of
+    a set, and any set will do."""
+    (first, *others) = dict.fromkeys(one.name for one in explaining[0])
     beside = [f"takes {' and '.join(others)} as well"] if others else []
     names = {" and ".join(one.name for one in several) for several in explaining}
     if len(names) > 1:

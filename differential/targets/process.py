@@ -184,14 +184,26 @@ class HostTarget:
         environment = {**self._environment, **settings}
         return HostTarget(name, None, self._interpreter, environment, module=module, depths=depths)
 
-    def run(self, traces: Sequence[Trace], fault: str | None = None) -> list[TraceResult]:
-        self.submit(traces, fault)
+    def run(
+        self,
+        traces: Sequence[Trace],
+        fault: str | None = None,
+        flags: Mapping[str, bool] | None = None,
+    ) -> list[TraceResult]:
+        self.submit(traces, fault, flags)
         return self.collect(len(traces))
 
-    def submit(self, traces: Sequence[Trace], fault: str | None = None) -> None:
-        """Send a batch without waiting for it. Raises HarnessError when no host is running."""
+    def submit(
+        self,
+        traces: Sequence[Trace],
+        fault: str | None = None,
+        flags: Mapping[str, bool] | None = None,
+    ) -> None:
+        """Send a batch without waiting for it. A host of the reference runs it with these `flags`
+        of its semantics otherwise. Raises HarnessError when no host is running."""
         assert self.hello
-        self._send({"do": "run", "traces": traces, "manager": self._plug_in, "fault": fault})
+        about = {"manager": self._plug_in, "fault": fault, **({"flags": flags} if flags else {})}
+        self._send({"do": "run", "traces": traces, **about})
 
     def collect(self, expected: int) -> list[TraceResult]:
         """Results of the oldest batch sent. Raises HarnessError when the host broke."""

@@ -1,7 +1,7 @@
 """The reference managers as a target, in this process."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +53,7 @@ class ReferenceTarget:
     its managers by kind, or its table, in the place of the reference's own. `media_hash` is a host
     that hashes media for it, with the libraries of a release; `runner` one that has the reference's
     steps executed, with those of an engine; `connectors` the one of its engines with connectors,
-    once there is one."""
+    once there is one; `turned` the flags that its hosts are to have otherwise."""
 
     def __init__(
         self,
@@ -77,6 +77,7 @@ class ReferenceTarget:
         self.media_hash = media_hash
         self.runner = runner
         self.connectors: HostTarget | None = None
+        self.turned: Mapping[str, bool] = {}
         self._read: tuple[Trace, Any] | None = None
 
     @property
@@ -161,6 +162,19 @@ class ReferenceTarget:
 
     def another(self) -> "ReferenceTarget":
         return self
+
+    def with_flags(self, flags: Mapping[str, bool]) -> "ReferenceTarget":
+        """The same with some flags otherwise, on the hosts of this one, which closes them."""
+        semantics = self.semantics.changed(flags)
+        other = ReferenceTarget(
+            semantics,
+            name=self.name,
+            release=self.release,
+            media_hash=self.media_hash,
+            runner=self.runner,
+        )
+        other.turned = {**self.turned, **flags}
+        return other
 
     def close(self) -> None:
         """End the hosts that it has."""

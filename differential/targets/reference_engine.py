@@ -19,5 +19,5 @@ def runs(target: Any, trace: Trace) -> bool:
 
 def run(target: Any, trace: Trace, fault: str | None) -> TraceResult:
     """The records of what it decides, and of what the runner makes of it."""
-    results: list[TraceResult] = target.runner.run([trace], fault)
+    results: list[TraceResult] = target.runner.run([trace], fault, target.turned)
     return results[0]

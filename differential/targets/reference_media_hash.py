@@ -37,7 +37,7 @@ def run(target: Any, trace: Trace, fault: str | None) -> TraceResult:
     config = trace.header.config
     assert isinstance(config, MediaHashConfig)
     if target.media_hash is not None:
-        records = target.media_hash.run([trace], fault)[0].records
+        records = target.media_hash.run([trace], fault, target.turned)[0].records
     else:
         hasher = of_reference(target.semantics.media, config.algorithm, fault)
         events = [msgspec.to_builtins(event) for event in trace.events]

@@ -28,11 +28,11 @@ class Release:
 
     def __init__(self) -> None:
         flags = os.environ.get(REFERENCE_SETTING)
-        self._semantics = None if flags is None else _semantics(json.loads(flags))
+        self._flags: dict[str, bool] | None = None if flags is None else json.loads(flags)
 
     def hello(self, plug_in: str | None) -> dict[str, Any]:
         """Versions."""
-        is_reference = self._semantics is not None
+        is_reference = self._flags is not None
         return {
             "python": sys.version.split()[0],
             "vllm": "none" if is_reference else metadata.version("vllm"),
@@ -40,20 +40,24 @@ class Release:
         }
 
     def run(self, request: dict[str, Any]) -> list[dict[str, Any]]:
-        """One result per trace of the batch."""
+        """One result per trace of the batch; of the reference some flags may be otherwise."""
         fault = request.get("fault")
-        return [self._run_trace(trace, fault) for trace in request["traces"]]
+        flags = self._flags and self._flags | (request.get("flags") or {})
+        semantics = None if flags is None else _semantics(flags)
+        return [self._run_trace(trace, semantics, fault) for trace in request["traces"]]
 
-    def _run_trace(self, trace: dict[str, Any], fault: str | None) -> dict[str, Any]:
+    def _run_trace(
+        self, trace: dict[str, Any], semantics: Any, fault: str | None
+    ) -> dict[str, Any]:
         header = trace["header"]
         if header["depth"] != "media_hash":
             raise HostError(f"a {header['depth']}-depth trace for a hasher alone")
         algorithm = header["config"]["algorithm"]
         try:
-            if self._semantics is None:
+            if semantics is None:
                 session = media_hash.of_release(algorithm, fault)
             else:
-                session = of_reference(self._semantics, algorithm, fault)
+                session = of_reference(semantics, algorithm, fault)
             return {"records": run_events(session, trace["events"])}
         except Illegal as reason:
             return {"records": [], "illegal": str(reason)}

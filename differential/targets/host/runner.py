@@ -85,11 +85,12 @@ class Release:
         }
 
     def run(self, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """One result per trace of the batch, one after the other."""
+        """One result per trace of the batch, one after the other; some flags may be otherwise."""
+        semantics = self._semantics.changed(request.get("flags") or {})
         for trace in request["traces"]:
-            yield self._run_trace(trace, request.get("fault"))
+            yield self._run_trace(trace, semantics, request.get("fault"))
 
-    def _run_trace(self, trace: Event, fault: str | None) -> dict[str, Any]:
+    def _run_trace(self, trace: Event, semantics: Any, fault: str | None) -> dict[str, Any]:
         config = trace["header"]["config"]
         if trace["header"]["depth"] != "engine":
             raise HostError(f"a {trace['header']['depth']}-depth trace for a runner")
@@ -103,7 +104,7 @@ class Release:
         try:
             plant = _FAULTS.get(fault or "")
             of_decisions = None if plant or fault in _FAULTS_OF_KEYS | RESET_FAULTS else fault
-            kit = scheduler.build(trace, self._semantics, of_decisions)
+            kit = scheduler.build(trace, semantics, of_decisions)
             model = _model(config["model"], config["video_pruning_rate"], self._device)
             # It raises the package's own Illegal, as the reference does.
             ours("differential.targets.host.kv_cache_groups").check_groups(
@@ -112,11 +113,11 @@ class Release:
             worker = _Worker(
                 model,
                 config,
-                self._store_size(trace, kit),
+                _store_size(trace, kit, semantics),
                 tagged=self._tagged,
-                needs_rows=not self._semantics.encoder_cache.drafts_without_rows,
+                needs_rows=not semantics.encoder_cache.drafts_without_rows,
             )
-            if _is_decoder(trace) and not self._semantics.encoder_cache.pairs_decoder_rows:
+            if _is_decoder(trace) and not semantics.encoder_cache.pairs_decoder_rows:
                 pairs_rows_by_place(worker.runner)
             if plant:
                 plant(worker.runner)
@@ -133,13 +134,14 @@ class Release:
                 worker.end()
         return {"records": records, "capacity": kit.recorder.manager.cache_size}
 
-    def _store_size(self, trace: Event, kit: Any) -> int:
-        """What the worker's store must hold: the ledger of a release that credits an item again and
-        again bounds nothing, and its worker keeps what a step encodes."""
-        capacity: int = kit.recorder.manager.cache_size
-        if _is_decoder(trace) and not self._semantics.encoder_cache.releases_decoder_once:
-            return max(capacity, trace["header"]["config"]["compute_budget"])
-        return capacity
+
+def _store_size(trace: Event, kit: Any, semantics: Any) -> int:
+    """What the worker's store must hold: the ledger of a release that credits an item again and
+    again bounds nothing, and its worker keeps what a step encodes."""
+    capacity: int = kit.recorder.manager.cache_size
+    if _is_decoder(trace) and not semantics.encoder_cache.releases_decoder_once:
+        return max(capacity, trace["header"]["config"]["compute_budget"])
+    return capacity
 
 
 def _is_decoder(trace: Event) -> bool:
