@@ -7,8 +7,9 @@ of its semantics. A fault that names no cause is told by what it breaks alone, i
 """
 
 import itertools
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from cacheproof.differential.depths import DEPTHS
 from cacheproof.differential.findings.breaks import Attributed
@@ -25,6 +26,9 @@ UNTURNED = "encoder_connector"
 TOGETHER_MAX = 3
 """So many causes may be needed together for a break to go away."""
 _UNLISTED = Attributed()
+Where = tuple[str, str | None, str, str]
+"""A lane, a model runner, a contract and a kind of break."""
+NOTHING_SURE: Mapping[Where, str] = MappingProxyType({})
 Causes = tuple[tuple[str, ...], ...]
 """Flags of several causes."""
 
@@ -75,11 +79,13 @@ class Attribution:
         seen: Examination,
         lane: str | None,
         name: str = "",
+        sure: Mapping[Where, str] = NOTHING_SURE,
     ) -> dict[tuple[str, str], Attributed]:
         """Of all that a trace breaks, by contract and kind, which listed fault it is.
 
         Without a lane, any of the trace's depth may have made it. Of faults without a cause the one
-        that its `name` begins with is the likeliest, else the first.
+        that its `name` begins with is the likeliest, else the first. Where it is `sure` which fault
+        breaks a contract, the cause is not asked for again.
         """
         run: _Run | None = None
         found = {}
@@ -87,7 +93,13 @@ class Attribution:
             if run is None:
                 last = max(one.event for one in seen.by_kind.values())
                 run = self._run_of(trace, result, last, seen)
-            found[contract, kind] = self._told(run, (contract, kind), broken.event, lane, name)
+            place = contract, kind
+            fault = sure.get((lane or "", trace.runner, *place))
+            first = run.difference
+            if fault is not None and (first is None or first.event > broken.event):
+                found[place] = Attributed(fault)
+            else:
+                found[place] = self._told(run, place, broken.event, lane, name)
         return found
 
     def of_finding(self, found: Finding, lane: str | None) -> Attributed:

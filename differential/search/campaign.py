@@ -17,7 +17,7 @@ from cacheproof.differential.findings.breaks import Attributed, Break
 from cacheproof.differential.judges.examination import Examination, examine
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.lanes.lane import Lane
-from cacheproof.differential.search.attribution import Attribution
+from cacheproof.differential.search.attribution import Attribution, Where
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
@@ -163,13 +163,16 @@ def search(
     further: Mapping[str, Sequence[int]] = _NO_FURTHER,
     kept_per_break: int = 3,
     attribution: Attribution | None = None,
+    causes_max: int | None = None,
     progress: Progress = lambda lane, done: None,
 ) -> Campaign:
     """Search `target` over `seeds` of every lane (None: all, from 0), for about `seconds` at most.
 
     Behind them come those `further` seeds, by the name of their lane, that are not among `seeds`.
     Of each contract broken in a lane the first `kept_per_break` traces of each kind, each model
-    runner and each listed fault, as the `attribution` tells them apart, are kept.
+    runner and each listed fault, as the `attribution` tells them apart, are kept. It asks for the
+    cause in all, or in the first `causes_max` of each contract, kind and model runner; a later one
+    is the same fault as long as the target decides as its model does.
     A host that breaks is restarted and its batch counted as a harness error; after a few of those
     the search gives up.
     """
@@ -177,6 +180,8 @@ def search(
     outcome = Campaign.begun(target, lanes, against)
     reports = outcome.lanes
     kept: Counter[tuple[str, str, str, str | None, str | None]] = Counter()
+    sure: dict[Where, str] = {}
+    asked_of: Counter[tuple[Where, str | None]] = Counter()
 
     def out_of_time() -> bool:
         return seconds is not None and time.monotonic() - started > seconds
@@ -193,7 +198,10 @@ def search(
                 report.reach.add_trace(reach)
                 _tally(report, seen, trace.events[: len(result.records)])
                 lane = report.lane.name
-                listed = {} if attribution is None else attribution.of(trace, result, seen, lane)
+                listed: Mapping[tuple[str, str], Attributed] = {}
+                if attribution is not None:
+                    listed = attribution.of(trace, result, seen, lane, sure=sure)
+                    _count_causes(sure, asked_of, (lane, trace.runner), listed, causes_max)
                 for contract, kind, event, sentence in seen.breaks():
                     elapsed = time.monotonic() - started
                     asked = seen.operation(contract, kind)
@@ -218,6 +226,20 @@ def search(
         progress(report, len(traces))
     outcome.seconds = time.monotonic() - started
     return outcome
+
+
+def _count_causes(
+    sure: dict[Where, str],
+    asked_of: Counter[tuple[Where, str | None]],
+    where: tuple[str, str | None],
+    listed: Mapping[tuple[str, str], Attributed],
+    causes_max: int | None,
+) -> None:
+    """Note which fault a contract's breaks in a lane are, once as many as that were asked."""
+    for broken, told in listed.items():
+        asked_of[(*where, *broken), told.fault] += 1
+        if asked_of[(*where, *broken), told.fault] == causes_max and told.fault is not None:
+            sure[(*where, *broken)] = told.fault
 
 
 def _tally(report: LaneReport, seen: Examination, events: Sequence[AnyEvent]) -> None:

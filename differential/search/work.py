@@ -78,6 +78,7 @@ class Search:
             seeds=self.seeds,
             kept_per_break=self.kept_per_break,
             attribution=worker.attribution,
+            causes_max=self.kept_per_break,
         )
 
 

@@ -6,11 +6,15 @@ from typing import Any
 import pytest
 
 from cacheproof.differential.errors import HarnessError
+from cacheproof.differential.findings.breaks import Attributed
 from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.search.attribution import Attribution
 from cacheproof.differential.search.campaign import BATCH_TRACES, search
+from cacheproof.differential.search.known import load
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.records import TraceResult
 from cacheproof.differential.traces.trace import Trace
+from cacheproof.reference.semantics import Semantics
 
 LANE = LANES["encoder cache"]
 MANAGER_LANES = [lane for lane in LANES.values() if lane.depth == "manager"]
@@ -120,3 +124,33 @@ def test_a_lane_is_about_what_some_releases_do_not_have() -> None:
     assert lane.is_offered_by(None)
     assert not lane.is_offered_by("0.11.0")
     assert LANES["scheduler"].is_offered_by("0.8.5")
+
+
+def test_a_cause_is_asked_for_in_the_first_traces_and_whether_the_target_parts_in_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+    told = Attribution._told
+
+    def counted(self: Attribution, run: Any, broken: tuple[str, str], *others: Any) -> Attributed:
+        asked.append(broken[0])
+        return told(self, run, broken, *others)
+
+    monkeypatch.setattr(Attribution, "_told", counted)
+    release = "0.31.0"
+    model = ReferenceTarget(Semantics.of_vllm(release), release=release)
+    known = [one for one in load() if one.name == "same-step"]
+    whole, some = (
+        search(
+            model,
+            [LANE],
+            against=None,
+            seeds=SEEDS,
+            attribution=Attribution(known, release, model),
+            causes_max=most,
+        )
+        for most in (None, 2)
+    )
+    assert whole.broken["EC-6a", LANE.name] > 4
+    assert asked.count("EC-6a") == whole.broken["EC-6a", LANE.name] + 2
+    assert [one.attributed for one in whole.breaks] == [one.attributed for one in some.breaks]
