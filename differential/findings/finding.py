@@ -116,10 +116,6 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         are listed to break the same."""
         return msgspec.structs.replace(self, fault=listed.fault, akin=listed.why)
 
-    def told_akin(self, reason: str) -> "Finding":
-        """The finding with the reason why it may be a new face of a listed fault."""
-        return msgspec.structs.replace(self, akin=reason)
-
 
 @dataclass(frozen=True)
 class Replay:

@@ -269,38 +269,6 @@ def listed_as(
     return next((one for one in faces if one.covers(*where)), next(anywhere, None))
 
 
-def akin(
-    faults: Sequence[KnownFault],
-    broken: Sequence[tuple[str, str]],
-    contract: str,
-    release: str | None,
-    lane: str,
-) -> str:
-    """Why a break that is not listed may be a new face of a listed fault; empty where nothing says
-    so. `broken` is what its trace breaks before it or with it, as contract and kind, in order."""
-    for other, kind in broken:
-        fault = covering(faults, other, release, lane, kind)
-        if fault is not None:
-            return f"a new face of {fault.name}: its trace breaks {other} as well, which that lists"
-    if release is None:
-        return ""
-    same = [one for one in faults if one.contract == contract]
-    for fault in same:
-        if release in Versions(fault.releases):
-            where = f"in {', '.join(fault.lanes)}" if fault.lanes else "in all lanes"
-            how = f", {fault.kind}" if fault.kind else ""
-            how += f", under the {fault.runner} runner" if fault.runner else ""
-            return (
-                f"maybe a new face of {fault.name}, which breaks {contract} in this release too "
-                f"({where}{how}); this is in {lane}"
-            )
-    for fault in same:
-        return (
-            f"maybe {fault.name} again, which is listed for other releases ({fault.releases}) alone"
-        )
-    return ""
-
-
 def showing_seeds(faults: Sequence[KnownFault], release: str | None) -> dict[str, list[int]]:
     """Lane -> the seeds that show listed faults of a release."""
     seeds: dict[str, set[int]] = {}

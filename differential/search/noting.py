@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from cacheproof.differential.findings.breaks import Break
-from cacheproof.differential.findings.finding import LOCKSTEP, TIMES, Finding
+from cacheproof.differential.findings.finding import TIMES, Finding
 from cacheproof.differential.findings.shrinking.shrink import BATCHES_MAX
-from cacheproof.differential.search.known import KnownFault, akin, listed_as
+from cacheproof.differential.search.known import KnownFault, listed_as
 from cacheproof.differential.search.work import WriteDown
 
 BATCHES_OF_LISTED = 60
@@ -61,11 +61,5 @@ class Noting:
         small = replace(noted.broken, kind=found.kind)
         fault = listed_as(self._known, found.fault, small, self._release) or noted.listed
         if fault is None:
-            return found.told_akin(self._akin(found, noted.broken.lane))
+            return found
         return found.annotated(fault.thread, fault.note, fault.name)
-
-    def _akin(self, found: Finding, lane: str) -> str:
-        """Why it is none of the listed faults that break the same, or of which it may be a face."""
-        if found.contract == LOCKSTEP or found.akin:
-            return found.akin
-        return akin(self._known, found.beside, found.contract, found.release, lane)

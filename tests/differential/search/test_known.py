@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cacheproof.differential.errors import InputError
-from cacheproof.differential.search.known import KnownFault, akin, covering, load, showing_seeds
+from cacheproof.differential.search.known import KnownFault, covering, load, showing_seeds
 from cacheproof.differential.traces.trace import ModelRunner
 
 ENTRY = """
@@ -143,26 +143,3 @@ def test_each_shipped_fault_has_a_page_that_is_there() -> None:
         page, _, anchor = (fault.page or "").partition("#")
         assert (docs / page).is_file(), fault.name
         assert not anchor or anchor in anchors(docs / page), fault.name
-
-
-LISTED = [
-    KnownFault("WM-1", ">=0.11.1", "safety", "n", lanes=("scheduler",), name="phantom-entry"),
-    KnownFault("EC-6", "<0.29.0", "safety", "n", name="repeated-item"),
-]
-
-
-@pytest.mark.parametrize(
-    ("broken", "contract", "lane", "words"),
-    [
-        ([("WM-1", "")], "EC-9", "scheduler", "a new face of phantom-entry: its trace breaks WM-1"),
-        ([], "WM-1", "encoder cache", "maybe a new face of phantom-entry, which breaks WM-1"),
-        ([], "EC-6", "scheduler", "maybe repeated-item again, which is listed for other releases"),
-        ([("EC-1", "")], "EC-9", "scheduler", ""),
-    ],
-)
-def test_a_new_face_of_a_listed_fault_is_told_from_a_new_fault_with_the_reason(
-    broken: list[tuple[str, str]], contract: str, lane: str, words: str
-) -> None:
-    reason = akin(LISTED, broken, contract, "0.33.0", lane)
-    assert reason.startswith(words)
-    assert bool(reason) is bool(words)
