@@ -1,4 +1,5 @@
-"""docs/audit.md, and the table in docs/findings/README.md, from the list of known faults."""
+"""docs/audit.md, docs/fault-causes.md and the table in docs/findings/README.md, from the list of
+known faults."""
 
 from pathlib import Path
 
@@ -7,6 +8,7 @@ from cacheproof.differential.search.known import listed
 
 ROOT = Path(__file__).parent.parent
 AUDIT = ROOT / "docs" / "audit.md"
+CAUSES = ROOT / "docs" / "fault-causes.md"
 FINDINGS = ROOT / "docs" / "findings" / "README.md"
 
 
@@ -20,6 +22,7 @@ def with_table(text: str, table: list[str]) -> str:
 def main() -> None:
     faults = listed()
     AUDIT.write_text(page.audit(faults))
+    CAUSES.write_text(page.causes(faults))
     FINDINGS.write_text(with_table(FINDINGS.read_text(), page.findings(faults)))
 
 

@@ -14,7 +14,7 @@ def announce(output: Output, target: Target, *, compared: bool) -> dict[str, obj
     if compared and has_text_of_its_own(target):
         output.line(
             f"{target.name}: where it parts from the reference of {target.model}, that is a "
-            "difference from the model: exit code 4, no fault"
+            "difference from the model: exit code 4, or 1 where a contract breaks behind it"
         )
     return as_json(target.announcement, target.reading)
 

@@ -9,6 +9,7 @@ from cacheproof.assessing import kept
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.search.known import Fault, listed
 from cacheproof.reference.releases import MODELLED, within
+from cacheproof.reference.semantics import CHANGES
 from cacheproof.spec.versions import release_key
 
 _INSTRUCTIONS = ("drop", "empty", "leave", "refuse", "reset", "set")
@@ -127,9 +128,20 @@ def fault_rows(fault: Fault) -> Iterator[tuple[str, str]]:
         ("needs", fault.needs),
         ("avoid by", fault.avoid),
         ("public", fault.upstream),
+        ("told by", _told_by(fault)),
         ("page", f"docs/{fault.page}".partition("#")[0] if fault.page else ""),
     )
     yield from ((name, content) for name, content in rows if content)
+
+
+def _told_by(fault: Fault) -> str:
+    """How a search tells it from another fault that breaks the same."""
+    flags = dict.fromkeys(flag for cause in fault.causes for flag in cause)
+    told = [f"its cause: not true is that {CHANGES[flag].sentence}" for flag in list(flags)[:1]]
+    told += [f"or that {CHANGES[flag].sentence}" for flag in list(flags)[1:]]
+    if () in fault.causes:
+        told.append("what it breaks alone, since no cause of it is modelled" * bool(fault.face))
+    return "; ".join(filter(None, told))
 
 
 def showing(fault: Fault) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""docs/audit.md, and the table of docs/findings/README.md."""
+"""docs/audit.md, docs/fault-causes.md, and the table of docs/findings/README.md."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -9,6 +9,7 @@ from cacheproof.assessing.report import elsewhere
 from cacheproof.differential.search.known import Fault
 from cacheproof.fault_facts import lifetime
 from cacheproof.reference.releases import MODELLED, NEWEST, within
+from cacheproof.reference.semantics import CHANGES
 
 COMMAND = ".venv/bin/python benchmarks/audit_pages.py"
 OF_FINDINGS = "findings/"
@@ -63,6 +64,56 @@ def audit(faults: Sequence[Fault]) -> str:
         f"{names}.",
     ]
     return "\n".join(lines) + "\n"
+
+
+def causes(faults: Sequence[Fault]) -> str:
+    """The page docs/fault-causes.md."""
+    alone = [one for one in faults if () in one.causes]
+    of_vllm = [one for one in alone if not one.product]
+    lines = [
+        "# What causes each known fault",
+        "",
+        f"    {COMMAND}",
+        "",
+        "makes this page from [the list of faults](known-faults.md). A search tells a break to be",
+        "one of these where the reference, with the flags of its cause turned, no longer shows it.",
+        "A flag is a sentence that is not true of a release with the fault. Several flags of one",
+        "cause are turned together.",
+        "",
+        "| fault | contracts | cause |",
+        "|---|---|---|",
+        *(
+            f"| {_linked(one, one.name)} | {' '.join(one.contracts) or 'none'} | {_cause(one)} |"
+            for one in faults
+            if () not in one.causes
+        ),
+        "",
+        "## Told by what they break alone",
+        "",
+        f"{len(alone)} of {len(faults)} faults have no cause that the reference models, "
+        f"{len(of_vllm)} of them of vLLM",
+        "itself. In the lanes and kinds that are listed for them another fault would be taken for",
+        "one of these, if the target decides as its model does. Those without a contract are shown",
+        "by a command, and no search can take a break for one of them.",
+        "",
+        "| fault | contracts | releases | of |",
+        "|---|---|---|---|",
+        *(
+            f"| {_linked(one, one.name)} | {' '.join(one.contracts) or 'none'} | {lifetime(one)} "
+            f"| {one.product or 'vLLM'} |"
+            for one in alone
+        ),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _cause(fault: Fault) -> str:
+    """The flags of its causes, with what they say."""
+    several = (
+        " and ".join(f"`{flag}`: {CHANGES[flag].sentence}" for flag in flags)
+        for flags in fault.causes
+    )
+    return "; or ".join(several)
 
 
 def _matrix(faults: Sequence[Fault]) -> Iterator[str]:

@@ -30,7 +30,7 @@ from cacheproof.spec.registry import by_id
 WIDTH = 100
 HARMLESS = {
     "efficiency": "its harm is efficiency, which fails no command",
-    MODEL_DIFFERENCE: "a difference from the model, which is no fault",
+    MODEL_DIFFERENCE: "a difference from the model that breaks no contract",
 }
 
 

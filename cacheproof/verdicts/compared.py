@@ -50,7 +50,7 @@ class Compared:
             return VerdictLine(
                 f"{both} decide alike: {found}.", "a longer comparison, with --seconds, sees more"
             )
-        own = ", which is a difference from the model and no fault" if self._is_model else ""
+        own = ", which is a difference from the model" if self._is_model else ""
         return VerdictLine(
             f"{both} do not decide alike{own}: {found}.",
             "see which of them breaks a rule that the other keeps",

@@ -127,6 +127,11 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.command.replace("{release}", release)
 
     @property
+    def causes(self) -> tuple[tuple[str, ...], ...]:
+        """The causes of its faces, each once; an empty one for those that have none."""
+        return tuple(dict.fromkeys(face.cause or self.cause for face in self.face)) or (self.cause,)
+
+    @property
     def contracts(self) -> tuple[str, ...]:
         """The contracts that it breaks, in the order of its faces."""
         return tuple(dict.fromkeys([*(face.contract for face in self.face), *self.breaks]))

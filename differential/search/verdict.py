@@ -46,7 +46,8 @@ def is_unlisted(finding: Finding) -> bool:
 
 
 def is_from_model(finding: Finding) -> bool:
-    """Whether it is no fault, but where a target whose text is no release's parts from the model"""
+    """Whether it breaks no contract, and is where a target whose text is no release's parts from
+    the model"""
     return finding.harm == MODEL_DIFFERENCE
 
 

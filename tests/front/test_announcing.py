@@ -1,5 +1,5 @@
 """A target whose text is no modelled release's is told so before it is run, and what it does
-otherwise than the reference is then no fault."""
+otherwise than the reference is then a difference from the model."""
 
 import json
 import os

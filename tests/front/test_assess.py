@@ -39,6 +39,7 @@ def answers() -> Iterator[Answer]:
 def test_the_page_is_made_from_the_list_of_faults() -> None:
     assert (ROOT / "docs" / "audit.md").read_text() == page.audit(FAULTS)
     assert page.audit(FAULTS) != page.audit(FAULTS[:-1])
+    assert (ROOT / "docs" / "fault-causes.md").read_text() == page.causes(FAULTS)
 
 
 @pytest.mark.parametrize(

@@ -56,8 +56,7 @@ COMPARISONS = {
     ),
     4: (
         replace(APART, code=4),
-        "vllm@0.28.0 and path:fork do not decide alike, which is a difference from the model and "
-        "no fault: ",
+        "vllm@0.28.0 and path:fork do not decide alike, which is a difference from the model: ",
     ),
     130: (
         replace(APART, code=130),
