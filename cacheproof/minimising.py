@@ -84,7 +84,7 @@ def minimise(
 
 def _annotated(found: Finding, target: Target, faults: list[KnownFault]) -> Finding:
     """The finding with what is listed of it."""
-    attribution = Attribution(faults, target.release, reference_for(target), target.projects)
+    attribution = Attribution.of_target(faults, target, reference_for(target))
     return attribution.annotated(found, attribution.of_finding(found, "scheduler"))
 
 

@@ -50,7 +50,7 @@ class Register:
         if not records:
             return Corpus()
         model = reference_for(target)
-        attribution = Attribution(known, target.release, model, target.projects)
+        attribution = Attribution.of_target(known, target, model)
         with (
             closing(model) if model is not None else nullcontext() as reference,
             output.live(f"{target.name}: traces of the register") as live,

@@ -120,7 +120,7 @@ def story_of(
     trace = what.trace if isinstance(what, Finding) else what
     faults = listed_by_name()
     of_file = _of_file(file, what, faults)
-    attribution = Attribution(known, target.release, model, target.projects)
+    attribution = Attribution.of_target(known, target, model)
     is_known = of_file is not None and (
         not of_file.face or any(one.name == of_file.name for one in known)
     )

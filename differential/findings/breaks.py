@@ -10,7 +10,7 @@ class Attributed:
     """Which listed fault a break is, by name; None where it is new, and `why`, if one is listed
     that breaks the same. `by_symptom`: no cause of that fault is known, and it was told by what it
     breaks alone. `parts`: none, since the target decided otherwise than the model of its release
-    before."""
+    before, or was changed and the model does not run the trace."""
 
     fault: str | None = None
     why: str = ""

@@ -17,6 +17,8 @@ from cacheproof.differential.findings.finding import Finding
 from cacheproof.differential.judges.examination import LOCKSTEP, Examination, examine
 from cacheproof.differential.judges.lockstep import Difference, compare
 from cacheproof.differential.search.known import KnownFault, may_cover
+from cacheproof.differential.targets.base import Target
+from cacheproof.differential.targets.named import plug_in_named
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.records import TraceResult
 from cacheproof.differential.traces.trace import Trace
@@ -56,7 +58,8 @@ class Attribution:
 
     `release` is what the target says it is, of one of these `projects`. The `model` is the
     reference under the semantics of the release that is the target's model; None where that is not
-    modelled: then faults are told by what they break alone.
+    modelled: then faults are told by what they break alone. So they are on traces that the model
+    does not run, but for a target that `is_changed`: whose text is not that of its model.
     """
 
     def __init__(
@@ -65,12 +68,24 @@ class Attribution:
         release: str | None,
         model: ReferenceTarget | None,
         projects: Collection[str] = ("vllm",),
+        *,
+        is_changed: bool = False,
     ) -> None:
         self._known = known
         self._release = release
         self._projects = projects
+        self._is_changed = is_changed
         self._model = model
         self._turned: dict[Causes, ReferenceTarget] = {}
+
+    @classmethod
+    def of_target(
+        cls, known: Sequence[KnownFault], target: Target, model: ReferenceTarget | None
+    ) -> "Attribution":
+        """For the breaks of a target; a plug-in is another text than its release."""
+        is_changed = target.reading is not None and target.reading.differs
+        is_changed |= plug_in_named(target.name) is not None
+        return cls(known, target.release, model, target.projects, is_changed=is_changed)
 
     def of(
         self,
@@ -125,9 +140,12 @@ class Attribution:
         return found if face is None else found.annotated(face.thread, face.note, face.name)
 
     def parts(self, trace: Trace, result: TraceResult, event: int) -> bool:
-        """Whether the target decided otherwise than the model up to that event of a trace."""
-        difference = self._run_of(trace, result, event).difference
-        return difference is not None and difference.event <= event
+        """Whether the target decided otherwise than the model up to that event of a trace; or is
+        changed, and cannot be held against the model on it."""
+        run = self._run_of(trace, result, event)
+        if not run.is_compared:
+            return self._is_changed
+        return run.difference is not None and run.difference.event <= event
 
     def _run_of(
         self, trace: Trace, result: TraceResult, last: int, seen: Examination | None = None
@@ -154,6 +172,11 @@ class Attribution:
             why = (
                 f"{_names(by_symptom)} breaks {contract} too, but the target decides "
                 f"otherwise than {self._model.release} before: {first.sentence}"
+            )
+            return Attributed(why=why, parts=True) if by_symptom else _UNLISTED
+        if self._is_changed and not run.is_compared and trace.depth != UNTURNED:
+            why = (
+                f"{_names(by_symptom)} breaks {contract} too, but the reference runs no such trace"
             )
             return Attributed(why=why, parts=True) if by_symptom else _UNLISTED
         if not run.can_be_turned:

@@ -88,8 +88,8 @@ class Both:
         self.reference = reference_for(self.head)
         self._of_base = reference_for(self.base)
         self.attributions = (
-            Attribution(self.known, self.base.release, self._of_base),
-            Attribution(self.known, self.head.release, self.reference),
+            Attribution.of_target(self.known, self.base, self._of_base),
+            Attribution.of_target(self.known, self.head, self.reference),
         )
 
     def examined(

@@ -48,7 +48,7 @@ class Worker:
     ) -> "Worker":
         """Of a target whose breaks are told apart by these listed faults."""
         model = reference_for(target)
-        attribution = Attribution(known, target.release, model, target.projects)
+        attribution = Attribution.of_target(known, target, model)
         return cls(target, elsewhere, model, with_reference, attribution)
 
     @property

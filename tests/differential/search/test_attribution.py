@@ -170,3 +170,31 @@ def test_a_search_counts_the_traces_that_are_a_listed_fault_and_a_store_keeps_it
     again = Campaign.begun(model(), lanes, None)
     kept.put_into(again)
     assert (again.kinds, again.listed) == (counted.kinds, counted.listed)
+
+
+@pytest.mark.parametrize("is_changed", [False, True])
+def test_a_changed_target_has_no_known_faults_on_traces_that_its_model_does_not_run(
+    is_changed: bool,
+) -> None:
+    """A release has: it is known by its text to decide as it did when the fault was listed."""
+    listed = [fault("same", CLAIMED)]
+    attribution = Attribution(listed, OLD, Deaf(), is_changed=is_changed)
+    for seed in range(60):
+        trace = LANES[LANE].trace(seed, OLD)
+        (result,) = model().run([trace])
+        seen = examine(trace, result, model())
+        if "EC-6a" in seen.violations:
+            told = attribution.of(trace, result, seen, LANE)["EC-6a", ""]
+            assert told.fault == (None if is_changed else "same")
+            assert told.parts == is_changed
+            event = seen.violations["EC-6a"].event
+            assert attribution.parts(trace, result, event) == is_changed
+            return
+    pytest.fail("nothing was broken")
+
+
+class Deaf(ReferenceTarget):
+    """A model that runs no trace."""
+
+    def compares(self, trace: Trace) -> bool:
+        return False
