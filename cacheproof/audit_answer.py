@@ -136,7 +136,7 @@ class Answered:
             return "", ""
         found, faults = self.broken[0].shown, self.faults(self.broken[0])
         remedy = self.listing.remedy(faults, self.auditor.release)
-        if where == "-" or found.is_of_kv_cache:
+        if where == "-" or not found.has_trace:
             return remedy, ""
         command = f"cacheproof minimise {where} --contract {found.key[0]}"
         if self.otherwise:

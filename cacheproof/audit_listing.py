@@ -14,6 +14,7 @@ from cacheproof.spec.versions import Versions
 
 NAMES_SHOWN = 3
 CHANGED = "changed"
+A_WORKERS = "it is the worker's, and no fault that is listed of workers"
 THAT_RAN = "the vLLM that ran"
 REPORT_AT = "https://github.com/vllm-project/vllm/issues"
 
@@ -33,9 +34,11 @@ class Listing:
         if not faults:
             of = auditor.release or "this version"
             otherwise = reads_otherwise(auditor)
-            has_trace = not found.is_of_kv_cache and where != "-"
+            has_trace = found.has_trace and where != "-"
             small = "make a small trace of it, and " * has_trace
-            if alike := akin(self.faces, auditor, found):
+            if found.is_of_worker:
+                yield "known", f"no: as the scheduler decided it, {rule.id} held: {A_WORKERS}"
+            elif alike := akin(self.faces, auditor, found):
                 yield "known", f"no: it is {alike}"
             else:
                 more = f"; {otherwise}" * bool(otherwise)
@@ -120,6 +123,7 @@ def _breaking(faults: Sequence[KnownFault], auditor: Auditor, found: Found) -> l
         and one.kind in (None, found.violation.kind)
         and one.runner in (None, runner)
         and _can_be(one, auditor.trace)
+        and not (found.is_of_worker and one.cause)  # causes are those of schedulers and managers
     }
     return [by_name[name] for name in reversed(by_name)]
 

@@ -117,7 +117,7 @@ class AuditReport:
             self._output.line(f"    {names.say(words)}")
         self._fields(formula, names)
         is_next = broken.first.key == one.broken[0].first.key  # the report ends with its command
-        if self._where != "-" and not broken.shown.is_of_kv_cache and not is_next:
+        if self._where != "-" and broken.shown.has_trace and not is_next:
             self._output.line("  make it small")
             rule, _ = broken.first.key
             self._output.command(f"    cacheproof minimise {self._where} --contract {rule}")

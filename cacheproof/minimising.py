@@ -99,14 +99,19 @@ def _chosen(audit_of: Audit, where: str, contract: str | None) -> tuple[str, Aud
                     "trace of a scheduler; expected another contract: search for this one with "
                     f"cacheproof fuzz --target {_target_of(auditor)} --depth kv_cache"
                 )
-            if contract in (None, rule) and not found.is_of_kv_cache:
+            if contract == rule and found.is_of_worker:
+                raise InputError(
+                    f"{where}: {rule} is broken by what a worker held, and not by what its "
+                    "scheduler decided, which is all that a trace has; expected another contract"
+                )
+            if contract in (None, rule) and found.has_trace:
                 return stem, auditor, found
     broken = sorted(
         {
             one.violation.contract.id
             for auditor in audit_of.auditors.values()
             for one in auditor.found
-            if not one.is_of_kv_cache
+            if one.has_trace
         }
     )
     raise InputError(

@@ -25,11 +25,13 @@ class At(NamedTuple):
 
 @dataclass(frozen=True)
 class Found:
-    """A contract that an engine broke: how, when, and what led there."""
+    """A contract that an engine broke: how, when, and what led there. `is_of_worker`: what a worker
+    held breaks it alone, and what the scheduler decided does not."""
 
     violation: Violation
     at: At
     window: tuple[Observed | Steady, ...]
+    is_of_worker: bool = False
 
     @property
     def key(self) -> tuple[str, str]:
@@ -45,6 +47,11 @@ class Found:
     def is_of_kv_cache(self) -> bool:
         """Whether the KV cache manager broke it, whose calls are in no trace of a scheduler."""
         return KV_CACHE in self.violation.contract.applies_to
+
+    @property
+    def has_trace(self) -> bool:
+        """Whether the trace of a scheduler alone may break it."""
+        return not (self.is_of_kv_cache or self.is_of_worker)
 
 
 @dataclass(frozen=True)

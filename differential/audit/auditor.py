@@ -208,7 +208,8 @@ class Auditor:
         elif compared:
             self.account.stores += 1
             if judge.violations:
-                self._take(judge.violations, self.when(message.step))
+                at = self.when(message.step)
+                self._take(judge.violations, at, is_of_worker=judge.stored_held)
 
     def _is_due(self, message: Stored) -> bool:
         assert self.judge is not None
@@ -353,12 +354,12 @@ class Auditor:
         assert self.judge is not None
         self._take(self.judge.violations, self._at_last_event())
 
-    def _take(self, broken: dict[str, Violation], at: At) -> None:
+    def _take(self, broken: dict[str, Violation], at: At, *, is_of_worker: bool = False) -> None:
         """Take what is broken, so that it is noticed again when it breaks again."""
         later = max(0, self.events - 1 - at.event)
         window = tuple(self._window)[: len(self._window) - later] if broken else ()
         for violation in broken.values():
-            found = Found(violation, at, window)
+            found = Found(violation, at, window, is_of_worker)
             key = found.key
             count = self.account.broken.get(key, 0)
             if not count and len(self.account.broken) >= KINDS_MAX:

@@ -68,6 +68,7 @@ class AuditJudge(SchedulerJudge):
         self._row = 0
         self._row_of: dict[str, Any] | None = None
         self._updated_at: Any = None
+        self.stored_held = True
         self._stored_step: Step | None = None
         self._stored: dict[str, int] = {}
         self.set_capacity(self._capacity)
@@ -228,12 +229,14 @@ class AuditJudge(SchedulerJudge):
 
     def judge_store(self, number: int, tokens: int, store: dict[str, int]) -> bool | None:
         """Compare a worker's store with what should be in it after step `number`, of so many
-        tokens. False where that step is not known, None where it had others."""
+        tokens. False where that step is not known, None where it had others. `stored_held` says
+        whether that step broke nothing as it was decided."""
         while self.steps and self.steps[0][0] < number:
             self.steps.popleft()
         if not self.steps or self.steps[0][0] != number:
             return False
         _, decided, step, held = self.steps.popleft()
+        self.stored_held = held
         if decided != tokens:
             return None
         if held and store == step.store:

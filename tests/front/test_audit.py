@@ -19,7 +19,7 @@ from cacheproof.audit_listing import Listing
 from cacheproof.differential.audit.audit import Audit
 from cacheproof.differential.audit.auditor import Auditor
 from cacheproof.differential.findings import leading
-from cacheproof.differential.recording.messages import Text
+from cacheproof.differential.recording.messages import Stored, Text
 from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.changed import Reading, write_tree
 from cacheproof.differential.traces.base import Item
@@ -30,7 +30,7 @@ from cacheproof.differential.traces.trace import Trace
 from cacheproof.differential.traces.trace_file import parse
 from cacheproof.reference.releases import NEWEST
 from tests.differential import scheduler_traces
-from tests.differential.audit.spoiled import copied, die, file_of, records_of, spoil
+from tests.differential.audit.spoiled import beside, copied, die, file_of, records_of, spoil
 from tests.differential.recording.driven import Driven, long_trace, run_recorded
 from tests.front.conftest import Run
 
@@ -312,6 +312,45 @@ def test_only_the_text_of_the_release_itself_has_its_faults(
     out = run("audit", recorded_as(text)).out
     assert clause in out
     assert labelled(out)["known"].startswith("no: it is new" if clause else "yes, stripped-item: ")
+
+
+OF_A_WORKER = """
+[[fault]]
+name = "listed"
+{cause}
+
+[[fault.face]]
+contract = "WM-1"
+releases = "all"
+harm = "safety"
+note = "a worker that forgets"
+"""
+
+
+@pytest.mark.parametrize(
+    ("cause", "word"),
+    [
+        ('cause = ["scheduler.hands_on_encodes"]', "no: as the scheduler decided it, WM-1 held: "),
+        ("", "yes, listed: a worker that forgets"),
+    ],
+)
+def test_what_a_worker_alone_broke_is_no_fault_of_schedulers(
+    run: Run, driven: tuple[Driven, Driven], tmp_path: Path, cause: str, word: str
+) -> None:
+    judge = driven[0].audited().judge
+    assert judge is not None
+    number, tokens = next((one, tokens) for one, tokens, step, _ in judge.steps if step.store)
+    folder, known = tmp_path / "records", tmp_path / "known.toml"
+    shutil.copytree(driven[0].folder, folder)
+    beside(folder, Stored(7, number, tokens, {}))
+    known.write_text(OF_A_WORKER.format(cause=cause))
+    ran = run("audit", folder, "--known", known)
+    assert ran.code == 1
+    assert labelled(ran.out)["known"].startswith(word)
+    assert labelled(ran.out)["broken"].startswith(f"WM-1, safety, in step {number} ")
+    assert "minimise" not in ran.out
+    refusal = run("minimise", folder, "--contract", "WM-1", "--findings", tmp_path).refusal
+    assert refusal.startswith(f"{folder}: WM-1 is broken by what a worker held, and not by what ")
 
 
 def test_what_a_later_version_adds_to_a_record_is_passed_over(

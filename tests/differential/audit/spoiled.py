@@ -11,7 +11,7 @@ import msgspec
 from cacheproof.differential.audit.auditor import Auditor
 from cacheproof.differential.audit.streams import Numbered, Part, Stream, folder_or_file
 from cacheproof.differential.recording.blocks import MAGIC, framed, pack
-from cacheproof.differential.recording.messages import Opened, Raised, Text
+from cacheproof.differential.recording.messages import Opened, Raised, Stored, Text
 
 NUMBERS = (-1, 0, 1, 2, 7, 1 << 20, 1 << 40, (1 << 63) - 1)
 JUNK = (None, True, -1, 1 << 40, 1.5, float("nan"), "r1", "", b"x", [], [1], [[]], {}, {1: 2})
@@ -56,11 +56,16 @@ MISS = Raised(
 
 def die(folder: Path, step: int, raised: Raised = MISS) -> Path:
     """Beside a scheduler's record that of a worker which raises in a step. Returns the folder."""
+    return beside(folder, msgspec.structs.replace(raised, step=step))
+
+
+def beside(folder: Path, said: Raised | Stored) -> Path:
+    """Beside a scheduler's record that of a worker which says that. Returns the folder."""
     (stream,) = folder_or_file(str(folder)).streams.values()
     opened = next(iter(stream.end())).message
     assert isinstance(opened, Opened)
     worker = msgspec.structs.replace(opened, role="worker", manager="", manager_class="")
-    records = [worker, msgspec.structs.replace(raised, step=step)]
+    records = [worker, said]
     name = f"worker-0-{worker.process}-9-000001.cprec"
     (folder / name).write_bytes(file_of([msgspec.to_builtins(one) for one in records]))
     return folder
