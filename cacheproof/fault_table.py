@@ -30,6 +30,11 @@ class ShownFault:
         return PurePosixPath(self.file).stem
 
     @property
+    def by_symptom(self) -> bool:
+        """Whether no cause of it is known, so that it is told by what it breaks alone."""
+        return not self.fault.cause
+
+    @property
     def file(self) -> str:
         """Its page's file, from docs/ on; empty where it has none."""
         return (self.fault.page or "").partition("#")[0]
@@ -46,6 +51,7 @@ class ShownFault:
             "page": self.fault.page,
             "harm": self.harm,
             "contracts": self.contracts,
+            "by_symptom": self.by_symptom,
             "events": {target: self.events(target) for target in self.targets},
         }
 
@@ -89,7 +95,7 @@ def print_faults(output: Output, shown: Sequence[ShownFault], targets: Sequence[
     if len(names) == 1:
         names = ["events"]
     page = max(len(one.page) for one in shown)
-    taken = max(len(one.fault.name) for one in shown) + 3 + sum(len(one) + 1 for one in names)
+    taken = max(len(one.fault.name) for one in shown) + 4 + sum(len(one) + 1 for one in names)
     room = max(len("contracts"), output.report.width - taken - page - 1)
     table.add_column("listed faults", no_wrap=True)
     for name in names:
@@ -102,8 +108,11 @@ def print_faults(output: Output, shown: Sequence[ShownFault], targets: Sequence[
             table.add_row(f"{harm} ({len(of_harm)})", style="bold")
         for one in of_harm:
             events = (_cell(one, target) for target in targets)
-            table.add_row(f"  {one.fault.name}", *events, " ".join(one.contracts), one.page)
+            name = f"  {one.fault.name}{'*' * one.by_symptom}"
+            table.add_row(name, *events, " ".join(one.contracts), one.page)
     output.report.print(table)
+    if any(one.by_symptom for one in shown):
+        output.line("* no cause of it is known: told by what it breaks alone")
     if any(one.findings for one in shown):
         where = dict.fromkeys(_place(one.file) for one in shown if one.file)
         pages = f"; pages: {', '.join(sorted(where))}" if where else ""

@@ -25,6 +25,7 @@ from cacheproof.spec.registry import by_id
 ROOT = Path(__file__).parents[2]
 FAULTS = tuple(listed())
 MEDIA = QUESTIONS[0]
+MOST_WITHOUT_A_CAUSE = 27
 
 
 def given(release: str, *faults: Fault, question: Question = MEDIA) -> Answer:
@@ -40,6 +41,12 @@ def test_the_page_is_made_from_the_list_of_faults() -> None:
     assert (ROOT / "docs" / "audit.md").read_text() == page.audit(FAULTS)
     assert page.audit(FAULTS) != page.audit(FAULTS[:-1])
     assert (ROOT / "docs" / "fault-causes.md").read_text() == page.causes(FAULTS)
+
+
+def test_no_more_faults_are_told_by_what_they_break_alone_than_were() -> None:
+    """A fault that is added has a cause; one of these that gets a cause is counted out here."""
+    alone = [one for one in FAULTS if () in one.causes and one.face]
+    assert len(alone) <= MOST_WITHOUT_A_CAUSE
 
 
 @pytest.mark.parametrize(
