@@ -128,18 +128,28 @@ def _adapter_keys(request: TokenRequest, semantics: BlockKeySemantics) -> Iterat
     adapter = request.lora_request
     if adapter is None:
         return
-    name = adapter.lora_name if semantics.keys_adapter_names else adapter.lora_int_id
-    path = (adapter.lora_path,) if semantics.keys_adapter_paths else ()
-    yield _extra_key("lora", name, *path, semantics=semantics)
+    if not semantics.keys_adapter_names:
+        yield adapter.lora_int_id
+    elif semantics.keys_adapter_paths:
+        if semantics.tags_block_keys:
+            yield ("lora", adapter.lora_name, adapter.lora_path)
+        else:
+            yield (adapter.lora_name, adapter.lora_path)
+    else:
+        yield ("lora", adapter.lora_name) if semantics.tags_block_keys else adapter.lora_name
 
 
 def _item_key(feature: MultiModalFeature, start: int, semantics: BlockKeySemantics) -> Any:
-    offset = (feature.mm_position.offset - start,) if semantics.keys_item_offsets else ()
-    return _extra_key("mm", feature.identifier, *offset, semantics=semantics)
+    offset = feature.mm_position.offset - start
+    if not semantics.keys_item_offsets:
+        return ("mm", feature.identifier) if semantics.tags_block_keys else feature.identifier
+    if semantics.tags_block_keys:
+        return ("mm", feature.identifier, offset)
+    return (feature.identifier, offset)
 
 
 def _salt_keys(salt: str, semantics: BlockKeySemantics) -> tuple[Any, ...]:
-    return (_extra_key("cache_salt", salt, semantics=semantics),)
+    return (("cache_salt", salt) if semantics.tags_block_keys else salt,)
 
 
 def _embeds_keys(
@@ -147,12 +157,7 @@ def _embeds_keys(
 ) -> tuple[Any, ...]:
     rows = b"".join(embeds.tensor[start:end])
     digest = hashlib.sha256(rows).digest() if semantics.digests_prompt_embeds else rows
-    mask = (bytes(embeds.given[start:end]),) if semantics.keys_embed_masks else ()
-    return (_extra_key("prompt_embeds", digest, *mask, semantics=semantics),)
-
-
-def _extra_key(kind: str, *of: Any, semantics: BlockKeySemantics) -> Any:
-    """What a key is made of, behind its kind where it says of which it is."""
-    if semantics.tags_block_keys:
-        return (kind, *of)
-    return of if len(of) > 1 else of[0]
+    if semantics.keys_embed_masks:
+        mask = bytes(embeds.given[start:end])
+        return (("prompt_embeds", digest, mask) if semantics.tags_block_keys else (digest, mask),)
+    return (("prompt_embeds", digest) if semantics.tags_block_keys else digest,)

@@ -149,11 +149,6 @@ class EncoderCacheManager:
         for input_id in sorted(self.get_cached_input_ids(request)):
             self.free_encoder_input(request, input_id)
 
-    def evict(self, identifier: str) -> None:
-        """Evict an idle entry, or none where it is held or not resident."""
-        if identifier in self.freeable:
-            self._evict(identifier)
-
     def get_freed_mm_hashes(self) -> list[str]:
         """Take the eviction notices for the worker."""
         freed, self.freed = self.freed, []

@@ -8,6 +8,7 @@ flight still writes would not help at once: then the pass ends.
 from collections.abc import Iterable, Iterator
 from operator import attrgetter
 
+from cacheproof.reference.encoder_cache import EncoderCacheManager
 from cacheproof.reference.scheduled_request import RequestStatus, ScheduledRequest
 from cacheproof.reference.scheduler.admission import take_encoder_inputs, walk
 from cacheproof.reference.scheduler.state import SchedulerState
@@ -125,7 +126,7 @@ def _preempt(state: SchedulerState, step: Step, victim: ScheduledRequest, positi
     if state.semantics.scheduler.hands_on_encodes:
         for identifier, heir, input_id in _inherited(state, victim, encodes):
             if heir is None:
-                state.encoder_cache_manager.evict(identifier)
+                _evict(state.encoder_cache_manager, identifier)
             else:
                 step.encoder_inputs.setdefault(heir.request_id, []).append(input_id)
                 step.encoder_compute_budget -= heir.get_num_encoder_embeds(input_id)
@@ -133,11 +134,17 @@ def _preempt(state: SchedulerState, step: Step, victim: ScheduledRequest, positi
         state.connector.withdraw(victim)
         for identifier, heir, input_id in _inherited(state, victim, loads):
             if heir is None:
-                state.encoder_cache_manager.evict(identifier)
+                _evict(state.encoder_cache_manager, identifier)
             else:
                 step.encoder_loads.setdefault(heir.request_id, []).append(input_id)
                 state.connector.update_state_after_alloc(heir, input_id)
     return int(moves_up and counts)
+
+
+def _evict(manager: EncoderCacheManager, identifier: str) -> None:
+    """What no release asks of its manager: evict that entry, if it is there."""
+    if identifier in manager.freeable:
+        manager._evict(identifier)
 
 
 def _inherited(
