@@ -131,21 +131,20 @@ def _adapter_keys(request: TokenRequest, semantics: BlockKeySemantics) -> Iterat
     if not semantics.keys_adapter_names:
         yield adapter.lora_int_id
     elif semantics.keys_adapter_paths:
-        if semantics.tags_block_keys:
-            yield ("lora", adapter.lora_name, adapter.lora_path)
-        else:
-            yield (adapter.lora_name, adapter.lora_path)
+        yield ("lora", adapter.lora_name, adapter.lora_path)
     else:
-        yield ("lora", adapter.lora_name) if semantics.tags_block_keys else adapter.lora_name
+        yield adapter.lora_name
 
 
 def _item_key(feature: MultiModalFeature, start: int, semantics: BlockKeySemantics) -> Any:
     offset = feature.mm_position.offset - start
     if not semantics.keys_item_offsets:
-        return ("mm", feature.identifier) if semantics.tags_block_keys else feature.identifier
-    if semantics.tags_block_keys:
-        return ("mm", feature.identifier, offset)
-    return (feature.identifier, offset)
+        return feature.identifier
+    return (
+        ("mm", feature.identifier, offset)
+        if semantics.tags_block_keys
+        else (feature.identifier, offset)
+    )
 
 
 def _salt_keys(salt: str, semantics: BlockKeySemantics) -> tuple[Any, ...]:
@@ -158,6 +157,5 @@ def _embeds_keys(
     rows = b"".join(embeds.tensor[start:end])
     digest = hashlib.sha256(rows).digest() if semantics.digests_prompt_embeds else rows
     if semantics.keys_embed_masks:
-        mask = bytes(embeds.given[start:end])
-        return (("prompt_embeds", digest, mask) if semantics.tags_block_keys else (digest, mask),)
+        return (("prompt_embeds", digest, bytes(embeds.given[start:end])),)
     return (("prompt_embeds", digest) if semantics.tags_block_keys else digest,)

@@ -98,8 +98,8 @@ class Attribution:
     ) -> dict[tuple[str, str], Attributed]:
         """Of all that a trace breaks, by contract and kind, which listed fault it is.
 
-        Without a lane, any of the trace's depth may have made it. Of faults without a cause the one
-        that its `name` begins with is the likeliest, else the first. Where it is `sure` which fault
+        Without a lane, any of the trace's depth may have made it. Of several faults that it may be
+        the one that its `name` begins with is told, else the first. Where it is `sure` which fault
         breaks a contract, the cause is not asked for again.
         """
         run: _Run | None = None
@@ -182,7 +182,7 @@ class Attribution:
         if not run.can_be_turned:
             return _by_symptom(by_symptom, name)
         causal = self._causal(trace, contract, kind)
-        for one in by_symptom:
+        for one in sorted(by_symptom, key=lambda one: not _is_called(name, one)):
             is_there = one.cause and not self._has(one.cause)
             if is_there and not self._breaks(run, (one.cause,), broken, event):
                 return Attributed(one.name)
@@ -260,8 +260,13 @@ def _by_symptom(faults: Sequence[KnownFault], name: str) -> Attributed:
     """The fault that a trace of that name is called after, else the first; if there is one."""
     if not faults:
         return _UNLISTED
-    likeliest = min(faults, key=lambda one: not (name and name.startswith(one.name)))
+    likeliest = min(faults, key=lambda one: not _is_called(name, one))
     return Attributed(likeliest.name, by_symptom=True)
+
+
+def _is_called(name: str, fault: KnownFault) -> bool:
+    """Whether a trace of that name is called after a fault."""
+    return bool(name) and name.startswith(fault.name)
 
 
 def _of_causes(faults: Sequence[KnownFault], causes: Causes) -> list[KnownFault]:

@@ -9,10 +9,12 @@ import pytest
 from cacheproof.campaigning import CampaignRun
 from cacheproof.console import Output
 from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.search.attribution import Attribution
 from cacheproof.differential.search.campaign import search
 from cacheproof.differential.search.known import KnownFault, parse
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.differential.targets.resolve import reference_for
 from cacheproof.plan import Plan
 from cacheproof.reference.semantics import Semantics
 
@@ -52,7 +54,15 @@ def begun(target: Target, known: list[KnownFault], seeds_at_once: int | None) ->
     plan = Plan(lanes, range(5), None, with_reference=False, seeds_at_once=seeds_at_once)
     run = CampaignRun(Output(None), target, lanes, plan, known, Path("unused"))
     assert [seeds for _, seeds in run._turns(lanes)]
-    run.campaign = search(target, lanes, against=None, seeds=range(2), kept_per_break=1)
+    told_apart = Attribution.of_target(known, target, reference_for(target))
+    run.campaign = search(
+        target,
+        lanes,
+        against=None,
+        seeds=range(2),
+        kept_per_break=1,
+        attribution=told_apart,
+    )
     return run
 
 
