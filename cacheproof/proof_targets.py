@@ -77,6 +77,18 @@ class Tree:
         return reading.nearest
 
 
+def listing_release(tree: Tree | None, subject: str) -> str | None:
+    """The release whose listed faults a class of a tree may show: the one that it promises, where
+    the class reads as there. A changed class breaks what it breaks for a cause of its own."""
+    if tree is None or tree.is_release:
+        return None if tree is None else tree.promises
+    reading = reading_of(tree.release)
+    if tree.plug_in is not None or reading is None or reading.nearest != tree.promises:
+        return None
+    changed = {name.partition(".")[0] for name in reading.differing}
+    return None if subject in changed else tree.promises
+
+
 def wanted_trees(targets: Sequence[str] | None, output: Output) -> list[Tree | None]:
     """The releases and checkouts to prove, and None for the reference."""
     if missing := [tool for tool in ("z3", "crosshair") if find_spec(tool) is None]:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, MutableMapping, Sequence, Set
 from dataclasses import asdict
+from functools import cache
 from importlib import metadata
 
 from rich.table import Table
@@ -21,6 +22,7 @@ from cacheproof.proof_targets import (
     REFERENCE,
     Tree,
     announced,
+    listing_release,
     refuse_changed,
     wanted_trees,
 )
@@ -52,8 +54,8 @@ def prove(
     say = output.say if markdown else output.line
     told = {one.name: announced(one, say) for one in wanted if one is not None}
     refuse_all_changed(wanted, output)
-    promised = {one.name: one.promises for one in wanted if one is not None}
-    names = {REFERENCE, *promised} if None in wanted else {*promised}
+    trees = {one.name: one for one in wanted if one is not None}
+    names = {REFERENCE, *trees} if None in wanted else {*trees}
     jobs = list(jobs_for(wanted, seed))
     kept = KeptProofs.locate(output.say)
     found = {} if fresh else proved_before(jobs, kept)
@@ -70,7 +72,8 @@ def prove(
         for row in piece.told(found.get(piece, ()))
         if row.target in names
     ]
-    listings = ((row, listing(row, known, promised.get(row.target))) for row in rows)
+    release_of = cache(lambda target, subject: listing_release(trees.get(target), subject))
+    listings = ((row, listing(row, known, release_of(row.target, row.subject))) for row in rows)
     listed = {row: fault for row, fault in listings if fault is not None}
     for one in wanted:
         output.found(proved.result_of(one, rows, listed, is_interrupted=is_interrupted))
@@ -158,8 +161,8 @@ def left_out(jobs: Iterable[Job], found: Container[Piece]) -> str:
 
 
 def listing(row: Evidence, known: Sequence[KnownFault], promised: str | None) -> KnownFault | None:
-    """The first fault that is known of the row's contract in the release whose contracts its target
-    promises, in whatever lane or kind."""
+    """The first fault that is known of the row's contract in the `promised` release, in whatever
+    lane or kind."""
     covers = (
         fault
         for fault in known

@@ -13,9 +13,12 @@ from cacheproof.console import Output
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.search import known
 from cacheproof.differential.search.verdict import HOLDS, UNLISTED, VOID
+from cacheproof.differential.targets import releases
+from cacheproof.differential.targets.modelled import COMPONENTS
 from cacheproof.proof_jobs import _digest_of_keys
-from cacheproof.proof_targets import MANAGERS, Tree, sources, wanted_trees
+from cacheproof.proof_targets import MANAGERS, Tree, listing_release, sources, wanted_trees
 from cacheproof.proving import exit_code, listing
+from cacheproof.reference.releases import NEWEST
 from cacheproof.spec.evidence import Evidence, Outcome, RedTwin
 
 ROW = Evidence(
@@ -53,6 +56,37 @@ def test_what_is_listed_of_the_promised_release_does_not_count() -> None:
     assert listing(fallen, faults, "0.12.0") is None
     assert listing(fallen, faults, None) is None
     assert exit_code([ROW, fallen], {fallen}) == HOLDS
+
+
+ENCODER, DECODER = "EncoderCacheManager", "EncoderDecoderCacheManager"
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Tree:
+    """A checkout with all that is modelled of the newest release."""
+    release = releases.install(NEWEST, report=print)
+    for component in COMPONENTS:
+        for path in component.paths:
+            if (file := release.tree / "vllm" / path).is_file():
+                copy = tmp_path / "vllm" / path
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                copy.write_bytes(file.read_bytes())
+    return Tree("path:copy", replace(release, tree=tmp_path, source=releases.CHECKOUT))
+
+
+def test_only_a_class_that_reads_as_the_release_shows_the_faults_of_the_release(
+    checkout: Tree,
+) -> None:
+    assert listing_release(None, ENCODER) is None
+    own = Tree(f"vllm@{NEWEST}", releases.install(NEWEST, report=print))
+    assert listing_release(own, ENCODER) == NEWEST
+    assert [listing_release(checkout, one) for one in (ENCODER, DECODER)] == [NEWEST, NEWEST]
+    managers = checkout.release.tree / MANAGERS
+    before, of_decoder, rest = managers.read_text().partition(f"class {DECODER}")
+    managers.write_text(before + of_decoder + rest.replace("self.num_free_slots += ", "pass; ", 1))
+    assert [listing_release(checkout, one) for one in (ENCODER, DECODER)] == [NEWEST, None]
+    plugged = replace(checkout, plug_in=(managers, ENCODER))
+    assert listing_release(plugged, ENCODER) is None
 
 
 PLUG_IN = """
