@@ -9,6 +9,7 @@ of its semantics. A fault that names no cause is told by what it breaks alone, i
 import itertools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 
 from cacheproof.differential.depths import DEPTHS
@@ -17,9 +18,12 @@ from cacheproof.differential.findings.finding import Finding
 from cacheproof.differential.judges.examination import LOCKSTEP, Examination, examine
 from cacheproof.differential.judges.lockstep import Difference, compare
 from cacheproof.differential.search.known import KnownFault, may_cover
+from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.named import plug_in_named
 from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.differential.targets.releases import Release
+from cacheproof.differential.targets.resolve import host_of
 from cacheproof.differential.traces.records import TraceResult
 from cacheproof.differential.traces.trace import Trace
 
@@ -38,19 +42,20 @@ Causes = tuple[tuple[str, ...], ...]
 @dataclass
 class _Run:
     """A trace that a target has run: the last event at which it breaks something, where it parts
-    from the model, if that `is_compared`, and what the model breaks without causes, as far as that
-    was asked."""
+    from the model or from the release itself, if it `is_compared` with one, whether the model runs
+    it, and what the model breaks without causes, as far as that was asked."""
 
     trace: Trace
     last: int
     difference: Difference | None
     is_compared: bool
+    is_modelled: bool
     without: dict[Causes, Examination] = field(default_factory=dict)
 
     @property
     def can_be_turned(self) -> bool:
         """Whether the model runs the trace, and has flags at its depth."""
-        return self.is_compared and self.trace.depth != UNTURNED
+        return self.is_modelled and self.trace.depth != UNTURNED
 
 
 class Attribution:
@@ -59,7 +64,8 @@ class Attribution:
     `release` is what the target says it is, of one of these `projects`. The `model` is the
     reference under the semantics of the release that is the target's model; None where that is not
     modelled: then faults are told by what they break alone. So they are on traces that the model
-    does not run, but for a target that `is_changed`: whose text is not that of its model.
+    does not run, but for a target that `is_changed`, whose text is not that of its model: there it
+    is held against the `release_itself`, if that is on this machine.
     """
 
     def __init__(
@@ -70,11 +76,13 @@ class Attribution:
         projects: Collection[str] = ("vllm",),
         *,
         is_changed: bool = False,
+        release_itself: Release | None = None,
     ) -> None:
         self._known = known
         self._release = release
         self._projects = projects
         self._is_changed = is_changed
+        self._release_itself = release_itself
         self._model = model
         self._turned: dict[Causes, ReferenceTarget] = {}
 
@@ -85,7 +93,15 @@ class Attribution:
         """For the breaks of a target; a plug-in is another text than its release."""
         is_changed = target.reading is not None and target.reading.differs
         is_changed |= plug_in_named(target.name) is not None
-        return cls(known, target.release, model, target.projects, is_changed=is_changed)
+        itself = releases.find(target.model) if is_changed and target.model is not None else None
+        return cls(
+            known,
+            target.release,
+            model,
+            target.projects,
+            is_changed=is_changed,
+            release_itself=itself,
+        )
 
     def of(
         self,
@@ -151,14 +167,22 @@ class Attribution:
         self, trace: Trace, result: TraceResult, last: int, seen: Examination | None = None
     ) -> _Run:
         if seen is not None and seen.compared:
-            return _Run(trace, last, seen.difference, is_compared=True)
-        if self._model is None or not self._model.compares(trace):
-            return _Run(trace, last, None, is_compared=False)
-        (expected,) = self._model.run([trace])
-        if expected.illegal is not None:
-            return _Run(trace, last, None, is_compared=False)
-        difference = compare(expected, result, DEPTHS[trace.depth].its_own)
-        return _Run(trace, last, difference, is_compared=True)
+            return _Run(trace, last, seen.difference, is_compared=True, is_modelled=True)
+        for beside in (self._model, self._itself):
+            if beside is None or (beside is self._model and not self._model.compares(trace)):
+                continue
+            (expected,) = beside.run([trace])
+            if expected.illegal is None:
+                difference = compare(expected, result, DEPTHS[trace.depth].its_own)
+                is_modelled = beside is self._model
+                return _Run(trace, last, difference, is_compared=True, is_modelled=is_modelled)
+        return _Run(trace, last, None, is_compared=False, is_modelled=False)
+
+    @cached_property
+    def _itself(self) -> Target | None:
+        """The release that a changed target is nearest to, where it is on this machine."""
+        itself = self._release_itself
+        return None if itself is None else host_of(itself, f"vllm@{itself.version}")
 
     def _told(
         self, run: _Run, broken: tuple[str, str], event: int, lane: str | None, name: str
@@ -168,10 +192,10 @@ class Attribution:
             self._known, trace, contract, self._release, lane, kind, self._projects
         )
         if first is not None and first.event <= event:
-            assert self._model is not None
+            release = self._release if self._model is None else self._model.release
             why = (
                 f"{_names(by_symptom)} breaks {contract} too, but the target decides "
-                f"otherwise than {self._model.release} before: {first.sentence}"
+                f"otherwise than {release} before: {first.sentence}"
             )
             return Attributed(why=why, parts=True) if by_symptom else _UNLISTED
         if self._is_changed and not run.is_compared and trace.depth != UNTURNED:
