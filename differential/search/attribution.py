@@ -20,6 +20,7 @@ from cacheproof.differential.judges.lockstep import Difference, compare
 from cacheproof.differential.search.known import KnownFault, may_cover
 from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.base import Target
+from cacheproof.differential.targets.changes import reads_otherwise
 from cacheproof.differential.targets.named import plug_in_named
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.releases import Release
@@ -29,6 +30,8 @@ from cacheproof.differential.traces.trace import Trace
 
 UNTURNED = "encoder_connector"
 """The depth whose reference has no flags: what a connector does wrong is in none."""
+CONNECTORS = "distributed/ec_transfer"
+"""Where vLLM has its connectors: of them a reading says nothing."""
 TOGETHER_MAX = 3
 """So many causes may be needed together for a break to go away."""
 _UNLISTED = Attributed()
@@ -91,16 +94,18 @@ class Attribution:
         cls, known: Sequence[KnownFault], target: Target, model: ReferenceTarget | None
     ) -> "Attribution":
         """For the breaks of a target; a plug-in is another text than its release."""
+        itself = None if target.model is None else releases.find(target.model)
         is_changed = target.reading is not None and target.reading.differs
         is_changed |= plug_in_named(target.name) is not None
-        itself = releases.find(target.model) if is_changed and target.model is not None else None
+        if not is_changed and itself is not None and target.tree is not None:
+            is_changed = reads_otherwise(target.tree, itself.tree, CONNECTORS)
         return cls(
             known,
             target.release,
             model,
             target.projects,
             is_changed=is_changed,
-            release_itself=itself,
+            release_itself=itself if is_changed else None,
         )
 
     def of(

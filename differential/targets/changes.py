@@ -22,6 +22,15 @@ def changed_once_in(target: Target) -> frozenset[str]:
     return changed_once(target.tree, nearest.tree, target.reading.differing)
 
 
+def reads_otherwise(tree: Path, other: Path, folder: str) -> bool:
+    """Whether any Python file of a folder of vLLM's differs in two trees, or is in one alone."""
+    mine, theirs = (
+        {file.relative_to(one): file.read_bytes() for file in (one / "vllm" / folder).rglob("*.py")}
+        for one in (tree, other)
+    )
+    return mine != theirs
+
+
 def changed_once(tree: Path, other: Path, names: Iterable[str]) -> frozenset[str]:
     """Those of the modelled definitions, by their names in a reading, that read otherwise in one
     place, of neighbouring lines: what such a one decides otherwise is one change's doing."""

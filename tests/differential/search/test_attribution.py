@@ -2,6 +2,7 @@
 one of them fails."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -9,10 +10,11 @@ from cacheproof.differential.findings.breaks import Attributed
 from cacheproof.differential.findings.finding import found_in
 from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.lanes.all_lanes import LANES
-from cacheproof.differential.search.attribution import Attribution
+from cacheproof.differential.search.attribution import CONNECTORS, Attribution
 from cacheproof.differential.search.campaign import Campaign, search
 from cacheproof.differential.search.campaigns.outcomes import Searched, read, written
 from cacheproof.differential.search.known import KnownFault, load
+from cacheproof.differential.targets.changes import reads_otherwise
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.records import TraceResult
 from cacheproof.differential.traces.trace import Trace
@@ -198,3 +200,19 @@ class Deaf(ReferenceTarget):
 
     def compares(self, trace: Trace) -> bool:
         return False
+
+
+def test_another_text_of_a_connector_is_another_text(tmp_path: Path) -> None:
+    for name, text in (("one", "a = 1"), ("same", "a = 1"), ("other", "a = 2"), ("more", "a = 1")):
+        folder = tmp_path / name / "vllm" / CONNECTORS
+        folder.mkdir(parents=True)
+        (folder / "connector.py").write_text(text)
+    (tmp_path / "more" / "vllm" / CONNECTORS / "new.py").write_text("")
+    (tmp_path / "same" / "vllm" / "elsewhere.py").write_text("")
+    one = tmp_path / "one"
+    differing = [
+        name
+        for name in ("same", "other", "more")
+        if reads_otherwise(one, tmp_path / name, CONNECTORS)
+    ]
+    assert differing == ["other", "more"]
