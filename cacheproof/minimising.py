@@ -4,6 +4,7 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+from cacheproof.audit_listing import reads_otherwise
 from cacheproof.bisecting import require_contract
 from cacheproof.console import Output
 from cacheproof.differential.audit.account import Found
@@ -77,7 +78,8 @@ def minimise(
                 output.verdict(line)
                 output.write_json("minimise", {"finding": small, "file": str(file)})
                 return UNLISTED
-    output.verdict(compared.of_lost(rule, ran.name))
+    otherwise = "" if target is not None else reads_otherwise(auditor)
+    output.verdict(compared.of_lost(rule, ran.name, otherwise))
     output.write_json("minimise", {"finding": None, "file": None})
     return VOID
 

@@ -121,8 +121,15 @@ def of_minimised(
     )
 
 
-def of_lost(rule: str, target: str) -> VerdictLine:
-    """No trace breaks what a record broke."""
+def of_lost(rule: str, target: str, otherwise: str = "") -> VerdictLine:
+    """No trace breaks what a record broke; `otherwise` says how the vLLM that was recorded reads
+    otherwise than the target."""
+    if otherwise:
+        return VerdictLine(
+            f"{target} does not break {rule_told(rule)} when the recorded events are run again, "
+            f"and {otherwise}.",
+            "run the vLLM that ran, with --target path:DIR",
+        )
     return VerdictLine(
         f"{target} does not break {rule_told(rule)} when the recorded events are run again, which "
         "proves nothing: the record leaves out the text of prompts and other plug-ins.",

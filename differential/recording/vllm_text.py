@@ -21,6 +21,7 @@ from cacheproof.differential.targets import known_texts, texts
 from cacheproof.differential.targets.known_texts import Reading
 from cacheproof.differential.targets.modelled import COMPONENTS
 from cacheproof.differential.targets.texts import is_left_out
+from cacheproof.spec.versions import release_key
 
 REPLACED = "replaced"
 ITS_OWN = "its own"
@@ -93,7 +94,11 @@ def of_files() -> tuple[Reading | None, Collection[str]]:
     import vllm
 
     text = texts.read(_folder().parent)
-    release = vllm.__version__.partition("+")[0]
+    release: str | None = vllm.__version__.partition("+")[0]
+    try:
+        release_key(release or "")
+    except ValueError:  # what a checkout without tags calls itself
+        release = None
     return known_texts.load().reading_of(text, release), text.digests.keys()
 
 

@@ -157,6 +157,10 @@ def test_a_small_trace_of_a_record_is_known_or_not() -> None:
     )
     assert "not on the list" in compared.of_minimised(*args, None, "").sentence
     assert "proves nothing" in compared.of_lost("EC-6a", "vllm@0.28.0").sentence
+    of_a_fork = compared.of_lost("EC-6a", "vllm@0.28.0", "the vLLM that ran reads otherwise")
+    assert "proves nothing" not in of_a_fork.sentence
+    assert of_a_fork.sentence.endswith("run again, and the vLLM that ran reads otherwise.")
+    assert "--target path:DIR" in of_a_fork.step
 
 
 def test_the_gallery_is_whole_or_says_what_it_lacks() -> None:

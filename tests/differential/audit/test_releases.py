@@ -56,6 +56,11 @@ def test_the_audit_of_a_record_is_the_harness_s_verdict(release: str, tmp_path: 
     judged = [one for one in driven if not one.audited().account.gap_count]
     assert 2 * len(judged) > len(driven) > 0
     assert all(one.audited().account.judged_steps > 0 for one in judged)
+    for one in driven:
+        opened = one.audited().opened
+        assert opened is not None
+        assert opened.text is not None
+        assert (opened.text.nearest, opened.text.differing) == (release, {})
 
 
 @pytest.mark.full

@@ -120,6 +120,13 @@ def test_a_scheduler_and_managers_of_a_plug_in_are_its_own(module: Any) -> None:
     assert f"{Text.__module__}.Text" in found
 
 
+def test_a_checkout_without_a_version_is_read_as_well(module: Any) -> None:
+    said = vllm_text.text_of(module.Scheduler())
+    sys.modules["vllm"].__version__ = "dev"  # type: ignore[attr-defined]
+    vllm_text.of_files.cache_clear()
+    assert vllm_text.text_of(module.Scheduler()) == said
+
+
 def test_a_thread_reads_ahead_and_says_the_same(module: Any) -> None:
     said = vllm_text.begin_reading()(module.Scheduler())
     assert said == vllm_text.text_of(module.Scheduler())
