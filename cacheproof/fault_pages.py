@@ -14,8 +14,8 @@ _HEADING = re.compile(r"^(#+) (.*)$", re.MULTILINE)
 _FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"\n```(?:.*\n(?:(?!```).*\n)*```)?")
 _NO_PROSE = re.compile(r"#|\* \*\*|\||    |  \S")
-_SAID_LAST = re.compile(r"\*\*(?:Reach|Judgement)\b")
-"""Paragraphs that say who meets a fault, and what we make of it."""
+_SAID_LAST = re.compile(r"\*\*(?:Reach|Judgement|To be safe)\b")
+"""Paragraphs that say who meets a fault, what we make of it, and how it is avoided."""
 
 
 def file_of(path: Path) -> Path:
@@ -41,7 +41,7 @@ def paragraphs_of(place: str) -> list[str]:
     page = FOLDER / name
     if not place.startswith("findings/") or name == "README.md" or not page.is_file():
         return []
-    told = list(_paragraphs(_section(page.read_text(), anchor)))
+    told = list(_paragraphs(section_of(page.read_text(), anchor)))
     # what such a sentence announces is a list, a table or code, and is not told here
     return [f"{one[:-1]}: see the page." if one.endswith(":") else one for one in told]
 
@@ -52,7 +52,7 @@ def plain(markdown: str) -> str:
     return " ".join(re.sub(r"\*\*|`", "", words).split())
 
 
-def _section(text: str, anchor: str) -> str:
+def section_of(text: str, anchor: str) -> str:
     """What stands under a heading; the first part of the page where none is named."""
     headings = list(_HEADING.finditer(_FENCE.sub(lambda one: " " * len(one[0]), text)))
     for number, heading in enumerate(headings):

@@ -7,6 +7,7 @@ else has spoiled, a store that cannot be reached for a while.
 """
 
 from dataclasses import dataclass, field
+from os import pardir
 from random import Random
 from typing import get_args
 
@@ -36,7 +37,9 @@ from cacheproof.differential.traces.encoder_connector import (
 from cacheproof.differential.traces.trace import Trace
 
 GENERATOR = "encoder-connector/3"
-NAMES = ("a", "b", "c", "d", "e", "../up", "a/b", "\N{SNOWMAN}", "n" * 300)
+_ABOVE = "/".join((pardir, "up"))
+"""Read as a path, it is beside the store, and within the trace's own folder."""
+NAMES = ("a", "b", "c", "d", "e", _ABOVE, "a/b", "\N{SNOWMAN}", "n" * 300)
 STEPS = (6, 24)
 PLANNED_MAX = 3
 LATE_MAX = 4

@@ -9,18 +9,19 @@ from typing import Any
 
 import pytest
 
+from cacheproof.differential.generators.media_hash import pair
 from cacheproof.differential.targets import releases
+from cacheproof.differential.traces.base import SCHEMA
+from cacheproof.differential.traces.media_hash import Hash, MediaHashConfig, MediaHashHeader
+from cacheproof.differential.traces.trace import Trace
+from cacheproof.differential.traces.trace_file import dump
 
 pytestmark = pytest.mark.full
 
 OLD, NEW = "vllm@0.8.5", "vllm@0.33.0"
 SEARCH = ("fuzz", "--depth", "media_hash", "--seeds", "0:50", "--target")
-COLLISION = (
-    '{"depth":"media_hash","schema":1,"config":{}}\n'
-    '{"event":"hash","value":{"is":"call","arguments":[["x",{"is":"int","value":"0"}]]}}\n'
-    '{"event":"hash","value":{"is":"call","arguments":[["x",'
-    '{"is":"float","bits":"0000000000000000"}]]}}\n'
-)
+COLLIDES = 49
+"""Seed of a pair whose types no release tells apart."""
 MANAGER = (
     '{"depth":"manager","schema":1,"manager":"encoder_cache",'
     '"config":{"capacity":4,"compute_budget":4}}\n'
@@ -37,8 +38,10 @@ def _provisioned() -> None:
 
 @pytest.fixture
 def collision(tmp_path: Path) -> Path:
+    drawn = pair(COLLIDES)
+    header = MediaHashHeader(SCHEMA, MediaHashConfig())
     path = tmp_path / "collision.jsonl"
-    path.write_text(COLLISION)
+    path.write_text(dump(Trace(header, (Hash(drawn.first), Hash(drawn.second)))))
     return path
 
 

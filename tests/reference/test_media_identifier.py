@@ -1,6 +1,9 @@
 """Identifiers keep items and adapters apart; each flag alone lets two of them meet."""
 
+import random
+from collections.abc import Callable
 from dataclasses import replace
+from itertools import combinations, product
 
 import pytest
 from hypothesis import given
@@ -13,7 +16,6 @@ from cacheproof.reference.semantics.media import MediaSemantics
 from cacheproof.spec.media_hash import NamedPair, identifiers_apart
 
 IDEAL = MediaSemantics()
-DIGEST = "af13"
 TEXTS = st.text("ab1:", min_size=1, max_size=4)
 NAMES = st.builds(ItemName, TEXTS, st.just(True)) | st.builds(
     ItemName, st.text("0123456789abcdef", min_size=4, max_size=4)
@@ -21,11 +23,10 @@ NAMES = st.builds(ItemName, TEXTS, st.just(True)) | st.builds(
 ADAPTERS = st.none() | TEXTS
 
 
-def pair(
-    semantics: MediaSemantics,
-    one: tuple[ItemName, str | None],
-    other: tuple[ItemName, str | None],
-) -> NamedPair:
+Named = tuple[ItemName, str | None]
+
+
+def pair(semantics: MediaSemantics, one: Named, other: Named) -> NamedPair:
     identifiers = [identifier(name, adapter, semantics) for name, adapter in (one, other)]
     return NamedPair(one[0] == other[0], one[1] == other[1], *identifiers)
 
@@ -43,23 +44,37 @@ def test_equal_names_and_adapters_share(name: ItemName, adapter: str | None) -> 
     assert both.first_identifier == both.second_identifier
 
 
-MEETS = {
-    "identifies_adapters": ((ItemName(DIGEST), "a"), (ItemName(DIGEST), "b")),
-    "separates_user_ids": ((ItemName(DIGEST), None), (ItemName(DIGEST, is_users=True), None)),
-    "measures_adapter_names": (
-        (ItemName(DIGEST), "a:b"),
-        (ItemName(f"b:{DIGEST}", is_users=True), "a"),
+DRAW = random.Random("identifiers")
+
+
+def drawn(count: int) -> list[str]:
+    """Short texts, which have much in common."""
+    return ["".join(DRAW.choices("ab:", k=DRAW.randint(1, 4))) for _ in range(count)]
+
+
+ITEMS: list[Named] = [
+    (ItemName(text, is_users), adapter)
+    for text, is_users, adapter in product(drawn(8), (False, True), (None, *drawn(6)))
+]
+ABOUT: dict[str, Callable[[Named, Named], bool]] = {
+    "identifies_adapters": lambda one, other: one[0] == other[0] and one[1] != other[1],
+    "separates_user_ids": lambda one, other: (
+        one[0].text == other[0].text and one[0] != other[0] and one[1] == other[1]
+    ),
+    "measures_adapter_names": lambda one, other: (
+        one[0] != other[0] and one[0].is_users and other[0].is_users and one[1] != other[1]
     ),
 }
+"""Which two items a flag keeps apart."""
 
 
-@pytest.mark.parametrize("flag", MEETS)
+@pytest.mark.parametrize("flag", ABOUT)
 def test_without_a_flag_two_items_meet(flag: str) -> None:
     """The rest is as in the newest release, but for what the flag's own sake needs."""
-    one, other = MEETS[flag]
-    newest = Semantics.of_vllm("0.33.0").media
-    assert identifiers_apart(pair(IDEAL, one, other))
-    assert not identifiers_apart(pair(replace(newest, **{flag: False}), one, other))
+    pairs = [two for two in combinations(ITEMS, 2) if ABOUT[flag](*two)]
+    without = replace(Semantics.of_vllm("0.33.0").media, **{flag: False})
+    assert all(identifiers_apart(pair(IDEAL, *two)) for two in pairs)
+    assert not all(identifiers_apart(pair(without, *two)) for two in pairs)
 
 
 def test_the_newest_release_joins_names_as_the_reference_says() -> None:

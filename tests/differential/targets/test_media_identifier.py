@@ -1,6 +1,7 @@
 """Identifiers that real releases give to items, beside those of the reference; MH-5 over them."""
 
 import json
+import random
 import subprocess
 from dataclasses import replace
 from functools import cache
@@ -16,9 +17,16 @@ from cacheproof.reference.semantics.media import MediaSemantics
 from cacheproof.spec.media_hash import NamedPair, identifiers_apart
 
 OTHERS = ("0.14.0", "0.15.1", "0.18.1", "0.22.1", "0.28.0", "0.31.0")
-TEXTS = ("af13", "b:af13", "a:b:af13")
-NAMES = [ItemName(text, is_users) for text, is_users in product(TEXTS, (False, True))]
-ADAPTERS = (None, "a", "b", "a:b")
+DRAW = random.Random("identifiers")
+
+
+def drawn(count: int) -> list[str]:
+    """Short texts, which have much in common."""
+    return ["".join(DRAW.choices("ab:", k=DRAW.randint(1, 4))) for _ in range(count)]
+
+
+NAMES = [ItemName(text, is_users) for text, is_users in product(drawn(12), (False, True))]
+ADAPTERS = (None, *drawn(6))
 CASES = list(product(NAMES, ADAPTERS, (False, True)))
 """How an item is named, the request's adapter, and whether adapters reach the encoder."""
 ASK = """

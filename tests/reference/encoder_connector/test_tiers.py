@@ -120,10 +120,10 @@ def test_a_torn_entry_does_not_hide_a_whole_one_of_the_next_tier(
     assert [again.file.read_bytes()] == entry("a")[1]
 
 
-@pytest.mark.parametrize("identifier", ["../../x", "/etc/x", "a" * 5000, "\0", "\ud800", ""])
+@pytest.mark.parametrize("identifier", ["../../x", "{tmp}/x", "a" * 5000, "\0", "\ud800", ""])
 def test_no_identifier_names_a_file_outside(store: Tiers, tmp_path: Path, identifier: str) -> None:
     before = set(tmp_path.iterdir())
-    store.put(replace(KEY, identifier=identifier), [b"x"])
+    store.put(replace(KEY, identifier=identifier.replace("{tmp}", str(tmp_path))), [b"x"])
     assert set(tmp_path.iterdir()) == before
     assert len(list(tmp_path.glob("cpu/entries/??/*"))) == 1
 
