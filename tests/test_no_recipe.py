@@ -2,7 +2,7 @@
 running server do it: docs/known-faults.md, "What is not in this repository"."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,10 @@ OUTSIDE = re.compile(
 )
 """A path that is absolute or leads upwards, or an URL that holds data."""
 OF_THE_SYSTEM = re.compile(r"/etc/(?!systemd/)|/root/|passwd|\.ssh\b")
+MEDIA = re.compile(
+    r"\.(?:png|jpe?g|gif|webp|tiff?|bmp|wav|mp3|ogg|flac|mp4|webm|avi|npy|npz|pt|pth|bin|pkl|safetensors)$"
+)
+A_REQUEST = re.compile(r"\"messages\"\s*:|\bcurl\b.*(?:-d\b|--data)")
 TARGET_OF_LINK = re.compile(r"\]\([^)]*\)")
 PYTHON = re.compile(r"^```python.*?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -155,3 +159,18 @@ def test_no_test_names_a_file_of_the_system() -> None:
     assert files
     assert {name: wrong for name, wrong in found.items() if wrong} == {}
     assert named_of_the_system(Path(__file__).read_text())
+
+
+def told_by_requests_or_media(files: Iterable[tuple[str, str]]) -> list[str]:
+    """Names of files that are media, or hold what is posted to a server; each with its text."""
+    return [name for name, text in files if MEDIA.search(name) or A_REQUEST.search(text)]
+
+
+def test_no_request_and_no_picture_lies_beside_the_events_of_a_fault() -> None:
+    """What a server is posted, and what it is shown, is made by a seed when it is asked."""
+    kept = [path for path in (ROOT / "docs").rglob("*") if path.is_file()]
+    files = [(path.name, "" if MEDIA.search(path.name) else path.read_text()) for path in kept]
+    assert files
+    assert told_by_requests_or_media(files) == []
+    wrong = [("x.png", ""), ("x.md", '{"messages": []}'), ("x.jsonl", "curl x -d y"), ("y.md", "")]
+    assert told_by_requests_or_media(wrong) == ["x.png", "x.md", "x.jsonl"]
