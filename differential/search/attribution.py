@@ -53,7 +53,7 @@ class _Run:
     difference: Difference | None
     is_compared: bool
     is_modelled: bool
-    without: dict[Causes, Examination] = field(default_factory=dict)
+    without: dict[Causes, tuple[TraceResult, Examination]] = field(default_factory=dict)
 
     @property
     def can_be_turned(self) -> bool:
@@ -252,12 +252,14 @@ class Attribution:
 
     def _breaks(self, run: _Run, causes: Causes, broken: tuple[str, str], event: int) -> bool:
         """Whether the model without causes breaks the same contract: in that kind up to the event,
-        or there in any."""
-        seen = run.without.get(causes)
-        if seen is None:
+        or there in any. One that raises before it has kept nothing; one that refuses has."""
+        if causes not in run.without:
             target = self._without(causes)
-            seen = examine(run.trace, target.run([run.trace])[0], target, last=run.last)
-            run.without[causes] = seen
+            (result,) = target.run([run.trace])
+            run.without[causes] = result, examine(run.trace, result, target, last=run.last)
+        result, seen = run.without[causes]
+        if seen.illegal is None and len(result.records) <= event:
+            return True
         contract, _ = broken
         return any(
             one.event == event or (place == broken and one.event < event)

@@ -16,7 +16,7 @@ from cacheproof.differential.search.campaigns.outcomes import Searched, read, wr
 from cacheproof.differential.search.known import KnownFault, load
 from cacheproof.differential.targets.changes import reads_otherwise
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.traces.records import TraceResult
+from cacheproof.differential.traces.records import Raised, TraceResult
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.semantics import Semantics
 
@@ -216,3 +216,30 @@ def test_another_text_of_a_connector_is_another_text(tmp_path: Path) -> None:
         if reads_otherwise(one, tmp_path / name, CONNECTORS)
     ]
     assert differing == ["other", "more"]
+
+
+def test_a_model_that_raises_before_has_kept_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the cause a trace goes another way, and may end on it."""
+    release, lane = "0.31.0", "block keys"
+    attribution = Attribution(load(), release, model(release))
+    trace = next(
+        one
+        for one in (LANES[lane].trace(seed, release) for seed in range(40))
+        if "BK-1" in examine(one, model(release).run([one])[0], model(release)).violations
+    )
+    (result,) = model(release).run([trace])
+    seen = examine(trace, result, model(release))
+    assert attribution.of(trace, result, seen, lane)["BK-1", ""].fault == "discarded-token"
+    run = ReferenceTarget._run
+
+    def ending(target: ReferenceTarget, one: Trace, planted: str | None) -> TraceResult:
+        whole = run(target, one, planted)
+        if not target.turned:
+            return whole
+        raised = Raised("RuntimeError", "gone another way")
+        return TraceResult([whole.records[0]._replace(raised=raised)], capacity=whole.capacity)
+
+    monkeypatch.setattr(ReferenceTarget, "_run", ending)
+    assert Attribution(load(), release, model(release)).of(trace, result, seen, lane)[
+        "BK-1", ""
+    ] == Attributed(why="BK-1 breaks without zero-embedding and discarded-token too")
