@@ -72,7 +72,7 @@ def _problem(one: Answered, broken: Broken) -> Problem:
         f"{violation.contract.id} broken in step {found.at.step:,}: {violation.contract.title}"
         f"{_told_as(one, broken)}",
         "\n".join([*steps_before(found.events, violation), violation.why]),
-        violation.kind,
+        found.key[1],
         "",
         way,
         places.find(release.tree, way[-1]) if release is not None and way else None,
@@ -162,7 +162,7 @@ def _finding_json(one: Answered, broken: Broken, where: str) -> dict[str, Any]:
     return {
         "contract": violation.contract.id,
         "harm": broken.harm,
-        "kind": violation.kind or None,
+        "kind": found.key[1] or None,
         "step": found.at.step,
         "record": found.at.record,
         "at": found.at.time,

@@ -15,6 +15,7 @@ from cacheproof.spec.versions import Versions
 NAMES_SHOWN = 3
 CHANGED = "changed"
 A_WORKERS = "it is the worker's, and no fault that is listed of workers"
+TOLD_BY = "told by"
 THAT_RAN = "the vLLM that ran"
 REPORT_AT = "https://github.com/vllm-project/vllm/issues"
 
@@ -55,12 +56,8 @@ class Listing:
         for face in faults:
             told = self.told[face.name]
             yield "known", f"yes, {face.name}: {told.title or face.note}"
-            if is_told_by_symptom(auditor):
-                yield (
-                    "told by",
-                    "what it breaks alone: the record does not say which text of vLLM ran",
-                )
-            yield from fault_rows(told)
+            yield TOLD_BY, _told_by(auditor)
+            yield from (row for row in fault_rows(told) if row[0] != TOLD_BY)
             if face.thread and not told.upstream:
                 yield "public", face.thread
 
@@ -93,7 +90,7 @@ def reads_otherwise(auditor: Auditor) -> str:
     """What of the vLLM that ran reads otherwise than the release that it says it is, as a clause;
     empty where nothing does, and where the record does not say."""
     text = None if auditor.opened is None else auditor.opened.text
-    if text is None or (text.nearest == auditor.release and not text.differing):
+    if text is None or (auditor.release in (None, text.nearest) and not text.differing):
         return ""
     if not text.differing:
         return f"{THAT_RAN} reads as {text.nearest}, and not as what it says it is"
@@ -101,6 +98,13 @@ def reads_otherwise(auditor: Auditor) -> str:
     more = len(names) - NAMES_SHOWN
     several = ", ".join(names[:NAMES_SHOWN]) + (f" and {more:,} more" if more > 0 else "")
     return f"{THAT_RAN} reads otherwise than {text.nearest} in {several}"
+
+
+def _told_by(auditor: Auditor) -> str:
+    """How a fault is told in an audit, which takes no cause away as a search does."""
+    if is_told_by_symptom(auditor):
+        return "what it breaks alone: the record does not say which text of vLLM ran"
+    return f"what it breaks, in a vLLM that reads as {auditor.release}"
 
 
 def is_told_by_symptom(auditor: Auditor) -> bool:

@@ -13,6 +13,10 @@ OF_A_STEP = frozenset({"schedule", "update_from_output", "execute_model", "sampl
 """What an engine does in every step. It does not go on after an exception of one of these."""
 
 
+OF_A_WORKER = "held by a worker"
+"""The kind of what only a worker's store breaks."""
+
+
 class At(NamedTuple):
     """A moment of an engine: the number of its scheduler's record, its step, the time in seconds
     since the epoch, and the event, counted from 0 among those that were judged."""
@@ -35,8 +39,9 @@ class Found:
 
     @property
     def key(self) -> tuple[str, str]:
-        """The contract, and the kind of break."""
-        return self.violation.contract.id, self.violation.kind
+        """The contract, and the kind of break; what a worker alone breaks is a kind of its own."""
+        kind = self.violation.kind or OF_A_WORKER * self.is_of_worker
+        return self.violation.contract.id, kind
 
     @property
     def events(self) -> list[Observed]:

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from cacheproof.differential.recording.messages import Text
@@ -41,6 +42,8 @@ _COMPONENT = {
 """The component that a module holds."""
 _OURS = f"{Path(__file__).parents[2]}{os.sep}"
 _OF_PYTHON = f"{sysconfig.get_path('stdlib')}{os.sep}"
+_DECORATING = ("torch", "typing_extensions")
+"""Libraries with whose decorators vLLM's functions are written."""
 _UNSAID = "cacheproof: the record does not say which text of vLLM ran"
 _logger = logging.getLogger("vllm.cacheproof")
 
@@ -127,7 +130,11 @@ def _own(scheduler: Any) -> Iterator[str]:
 def _replaced(names: Collection[str]) -> Iterator[str]:
     """What is modelled and imported, and in whose place others run."""
     modules = [(sys.modules[one], of) for one, of in _COMPONENT.items() if one in sys.modules]
-    places = _Places({module.__file__ or "" for module, _ in modules}, f"{_folder()}{os.sep}")
+    decorating = filter(None, map(sys.modules.get, _DECORATING))
+    places = _Places(
+        {module.__file__ or "" for module, _ in modules},
+        (f"{_folder()}{os.sep}", _OURS, *(_place_of(module) for module in decorating)),
+    )
     for module, component in modules:
         for name, value in list(vars(module).items()):
             if f"{component}:{name}" not in names:
@@ -157,18 +164,24 @@ def _functions_of(value: Any) -> Iterator[Any]:
 
 
 class _Places(NamedTuple):
-    """The files that are modelled, and the folder of vLLM, with a separator behind it."""
+    """The files that are modelled, and where functions stand that may be around theirs: files, and
+    folders with a separator behind them."""
 
     modelled: Collection[str]
-    vllm: str
+    around: tuple[str, ...]
 
     def are_foreign(self, function: Any) -> bool:
-        """Whether a function stands in no modelled file, or what is around it is not vLLM's,
-        Python's or ours."""
+        """Whether a function stands in no modelled file, or what is around it is a stranger's."""
         *around, own = _files_of(function)
         return not (own in self.modelled or _is_of_python(own)) or not all(
-            file.startswith((self.vllm, _OURS)) or _is_of_python(file) for file in around
+            file.startswith(self.around) or _is_of_python(file) for file in around
         )
+
+
+def _place_of(module: ModuleType) -> str:
+    """A module's file, or a package's folder."""
+    file = module.__file__ or os.devnull
+    return f"{Path(file).parent}{os.sep}" if Path(file).stem == "__init__" else file
 
 
 def _files_of(function: Any) -> list[str]:

@@ -12,10 +12,11 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
+from msgspec import structs
 
 from cacheproof import audit_page
 from cacheproof.audit_answer import Answered
-from cacheproof.audit_listing import Listing
+from cacheproof.audit_listing import Listing, reads_otherwise
 from cacheproof.differential.audit.audit import Audit
 from cacheproof.differential.audit.auditor import Auditor
 from cacheproof.differential.findings import leading
@@ -32,6 +33,7 @@ from cacheproof.reference.releases import NEWEST
 from tests.differential import scheduler_traces
 from tests.differential.audit.spoiled import beside, copied, die, file_of, records_of, spoil
 from tests.differential.recording.driven import Driven, long_trace, run_recorded
+from tests.differential.recording.made import OPENED
 from tests.front.conftest import Run
 
 PLANTED = "drops_what_is_encoded"
@@ -347,7 +349,9 @@ def test_what_a_worker_alone_broke_is_no_fault_of_schedulers(
     ran = run("audit", folder, "--known", known)
     assert ran.code == 1
     assert labelled(ran.out)["known"].startswith(word)
-    assert labelled(ran.out)["broken"].startswith(f"WM-1, safety, in step {number} ")
+    assert labelled(ran.out)["broken"].startswith(
+        f"WM-1 (held by a worker), safety, in step {number} "
+    )
     assert "minimise" not in ran.out
     refusal = run("minimise", folder, "--contract", "WM-1", "--findings", tmp_path).refusal
     assert refusal.startswith(f"{folder}: WM-1 is broken by what a worker held, and not by what ")
@@ -361,7 +365,17 @@ def test_what_a_later_version_adds_to_a_record_is_passed_over(
     later.write_bytes(file_of([[*opened, ["of a later version"]], *records]))
     ran = run("audit", later)
     assert labelled(ran.out)["known"].startswith("yes, stripped-item: ")
-    assert "told by" not in labelled(ran.out)
+    assert labelled(ran.out)["told by"] == TOLD_BY["listed"]
+
+
+@pytest.mark.parametrize("release", [None, NEWEST])
+def test_a_version_that_is_no_release_may_read_as_one(release: str | None) -> None:
+    auditor = Auditor()
+    auditor.release = release
+    auditor.opened = structs.replace(OPENED, text=Text(NEWEST, 589, {}))
+    assert reads_otherwise(auditor) == ""
+    auditor.opened = structs.replace(OPENED, text=CHANGED)
+    assert reads_otherwise(auditor) == OTHERWISE
 
 
 @pytest.mark.full
@@ -429,7 +443,10 @@ def test_one_moment_has_one_number(run: Run, dead: Path) -> None:
 CHANGED = Text(NEWEST, 589, {"Scheduler.schedule": "changed"})
 OTHERWISE = f"the vLLM that ran reads otherwise than {NEWEST} in Scheduler.schedule"
 MAY_BE = f"new, or stripped-item in another form, since {OTHERWISE}"
-BY_SYMPTOM = "what it breaks alone: the record does not say which text of vLLM ran"
+TOLD_BY = {
+    "listed": f"what it breaks, in a vLLM that reads as {NEWEST}",
+    "of an older record": "what it breaks alone: the record does not say which text of vLLM ran",
+}
 
 
 @pytest.fixture
@@ -466,9 +483,7 @@ def test_whether_it_is_known_is_said_alike_everywhere(
     word = "yes, stripped-item: " if is_known else "no: no listed fault"
     if case == "of another text":
         word = f"no: it is {MAY_BE}"
-    assert labelled(said["screen"]).get("told by") == (
-        BY_SYMPTOM if case == "of an older record" else None
-    )
+    assert labelled(said["screen"]).get("told by") == TOLD_BY.get(case)
     assert labelled(said["screen"])["known"].startswith(word)
     assert dict(said["page"]["answer"])["known"].startswith(word)
     (engine,) = said["json"]["engines"]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typing_extensions
 
 from cacheproof.differential.recording import vllm_text
 from cacheproof.differential.recording.messages import Text
@@ -96,6 +97,14 @@ def test_a_method_that_a_plug_in_wraps_differs_and_one_that_python_wraps_does_no
     module.Scheduler.schedule = functools.cache(method)
     assert differing(module.Scheduler()) == NOTHING
     module.Scheduler.schedule = functools.wraps(method)(lambda self: method(self) + 1)
+    assert differing(module.Scheduler()) == {"Scheduler.schedule": vllm_text.REPLACED}
+
+
+def test_a_decorator_of_a_library_that_vllm_uses_is_none_of_a_plug_in(module: Any) -> None:
+    deprecated = typing_extensions.deprecated("soon gone")
+    module.Scheduler.schedule = deprecated(module.Scheduler.schedule)
+    assert differing(module.Scheduler()) == NOTHING
+    module.Scheduler.schedule = deprecated(another)
     assert differing(module.Scheduler()) == {"Scheduler.schedule": vllm_text.REPLACED}
 
 
