@@ -9,6 +9,7 @@ from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search.known import Fault, KnownFault
 from cacheproof.differential.traces.scheduler import SchedulerConfig
 from cacheproof.differential.traces.trace import Trace
+from cacheproof.differential.traces.wording import visible_line
 from cacheproof.fault_facts import fault_rows, remedy
 from cacheproof.spec.versions import Versions
 
@@ -93,11 +94,12 @@ def reads_otherwise(auditor: Auditor) -> str:
     if text is None or (auditor.release in (None, text.nearest) and not text.differing):
         return ""
     if not text.differing:
-        return f"{THAT_RAN} reads as {text.nearest}, and not as what it says it is"
+        nearest = visible_line(text.nearest)
+        return f"{THAT_RAN} reads as {nearest}, and not as what it says it is"
     names = [one if how == CHANGED else f"{one} ({how})" for one, how in text.differing.items()]
     more = len(names) - NAMES_SHOWN
     several = ", ".join(names[:NAMES_SHOWN]) + (f" and {more:,} more" if more > 0 else "")
-    return f"{THAT_RAN} reads otherwise than {text.nearest} in {several}"
+    return visible_line(f"{THAT_RAN} reads otherwise than {text.nearest} in {several}")
 
 
 def _told_by(auditor: Auditor) -> str:

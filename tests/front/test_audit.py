@@ -306,6 +306,10 @@ def test_what_another_text_broke_is_made_small_on_that_text(
             Text(NEWEST, 589, dict.fromkeys("abcde", "changed")),
             f"otherwise than {NEWEST} in a, b, c and 2 more",
         ),
+        (
+            Text(NEWEST, 1, {"a\nb": "a\x1bway"}),
+            f"otherwise than {NEWEST} in a\\nb (a\\x1bway)",
+        ),
     ],
 )
 def test_only_the_text_of_the_release_itself_has_its_faults(
