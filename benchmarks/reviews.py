@@ -28,12 +28,16 @@ PAIRS = (("0.28.0", "0.29.0"), ("0.31.0", "0.32.0"), ("0.32.0", NEWEST))
 
 
 class Edit(NamedTuple):
-    """An expression of a function, as Python writes it, and what stands in its place."""
+    """An expression or a statement of a function, as Python writes it, and what stands in its
+    place. A function is named alone, or behind its class's name. Where it has the expression `of`
+    times, `which` of them, from 1."""
 
     path: str
     function: str
     expression: str
     instead: str
+    which: int = 1
+    of: int = 1
 
 
 class Change(NamedTuple):
@@ -150,29 +154,41 @@ CHANGES = (
 
 
 def edited(source: str, edit: Edit) -> str:
-    """A module's text with the expression replaced.
+    """A module's text with the expression, or the statement, replaced.
 
     Raises:
-        ValueError: the function does not have it exactly once.
+        ValueError: the function does not have it exactly as often as the edit says.
     """
     found = [
         node
-        for function in ast.walk(ast.parse(source))
-        if isinstance(function, ast.FunctionDef) and function.name == edit.function
+        for function in _functions(ast.parse(source), edit.function)
         for node in ast.walk(function)
-        if isinstance(node, ast.expr) and ast.unparse(node) == edit.expression
+        if isinstance(node, ast.expr | ast.stmt) and not isinstance(node, ast.Expr)
+        if ast.unparse(node) == edit.expression
     ]
-    if len(found) != 1:
+    if len(found) != edit.of:
+        often = "once" if edit.of == 1 else f"{edit.of} times"
         raise ValueError(
-            f"{edit.path}: {edit.function} has {edit.expression!r} {len(found)} times, not once"
+            f"{edit.path}: {edit.function} has {edit.expression!r} {len(found)} times, not {often}"
         )
-    segment = ast.get_source_segment(source, found[0])
+    node = sorted(found, key=lambda one: (one.lineno, one.col_offset))[edit.which - 1]
+    segment = ast.get_source_segment(source, node)
     assert segment is not None
     lines = source.splitlines(keepends=True)
-    node = found[0]
     start = sum(len(line.encode()) for line in lines[: node.lineno - 1]) + node.col_offset
     data = source.encode()
     return (data[:start] + edit.instead.encode() + data[start + len(segment.encode()) :]).decode()
+
+
+def _functions(module: ast.Module, name: str) -> Iterator[ast.FunctionDef]:
+    """Those of a module, or of its classes, that have the name, alone or behind their class's."""
+    owners: list[ast.Module | ast.ClassDef] = [module]
+    owners += [one for one in ast.walk(module) if isinstance(one, ast.ClassDef)]
+    for owner in owners:
+        of_class = f"{owner.name}." if isinstance(owner, ast.ClassDef) else ""
+        for one in owner.body:
+            if isinstance(one, ast.FunctionDef) and name in (one.name, f"{of_class}{one.name}"):
+                yield one
 
 
 def write_copy(change: Change, folder: Path) -> None:

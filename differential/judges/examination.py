@@ -87,7 +87,8 @@ def examine(
     compared = reference is not None and reference.compares(trace)
     if reference is not None and compared:
         expected = reference.run([trace])[0]
-        if expected.illegal is None:
+        compared = expected.illegal is None
+        if compared:
             difference = compare(expected, result, DEPTHS[trace.depth].its_own)
     violations = judge.violations
     return Examination(

@@ -32,6 +32,8 @@ UNTURNED = "encoder_connector"
 """The depth whose reference has no flags: what a connector does wrong is in none."""
 CONNECTORS = "distributed/ec_transfer"
 """Where vLLM has its connectors: of them a reading says nothing."""
+DRAWN = frozenset({"outside"})
+"""Of an outcome, what two runs of one release may say otherwise: files whose names are drawn."""
 TOGETHER_MAX = 3
 """So many causes may be needed together for a break to go away."""
 _UNLISTED = Attributed()
@@ -178,8 +180,9 @@ class Attribution:
                 continue
             (expected,) = beside.run([trace])
             if expected.illegal is None:
-                difference = compare(expected, result, DEPTHS[trace.depth].its_own)
                 is_modelled = beside is self._model
+                its_own = DEPTHS[trace.depth].its_own if is_modelled else DRAWN
+                difference = compare(expected, result, its_own)
                 return _Run(trace, last, difference, is_compared=True, is_modelled=is_modelled)
         return _Run(trace, last, None, is_compared=False, is_modelled=False)
 

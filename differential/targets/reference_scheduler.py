@@ -181,10 +181,12 @@ def session(trace: Event, semantics: Semantics, fault: str | None = None) -> Sch
 
 
 def build(trace: Event, semantics: Semantics, fault: str | None = None) -> SchedulerKit:
-    """The scheduler of a trace."""
+    """The scheduler of a trace. Raises Illegal where no release takes the configuration either."""
     config = trace["header"]["config"]
     sizes = [_size(item, semantics) for event in trace["events"] for item in event.get("items", ())]
     largest = max(sizes, default=0)
+    if config["disable_chunked_mm_input"]:
+        _check_whole(largest, config["max_num_batched_tokens"])
     capacity = max(config["capacity"], largest)
     is_decoder = _is_decoder(trace)
     manager = (EncoderDecoderCacheManager if is_decoder else EncoderCacheManager)(
@@ -229,7 +231,8 @@ def build(trace: Event, semantics: Semantics, fault: str | None = None) -> Sched
 
     def make_request(event: Event, arrival_time: float) -> ScheduledRequest:
         if config["disable_chunked_mm_input"] and semantics.scheduler.refuses_long_whole_items:
-            _check_lengths(event["items"], config["max_num_batched_tokens"])
+            longest = max((item["length"] for item in event["items"]), default=0)
+            _check_whole(longest, config["max_num_batched_tokens"])
         return ScheduledRequest(
             event["request"],
             token_ids_of(event, config.get("model"), has_placeholders=not is_decoder),
@@ -335,12 +338,9 @@ def _unknown_caches(config: Event, semantics: Semantics) -> str | None:
     return None
 
 
-def _check_lengths(items: list[Event], tokens_max: int) -> None:
-    for item in items:
-        if item["length"] > tokens_max:
-            raise Illegal(
-                f"an item of {item['length']} tokens must be whole, and a step has {tokens_max}"
-            )
+def _check_whole(tokens: int, tokens_max: int) -> None:
+    if tokens > tokens_max:
+        raise Illegal(f"an item of {tokens} tokens must be whole, and a step has {tokens_max}")
 
 
 def _size(item: Event, semantics: Semantics) -> int:

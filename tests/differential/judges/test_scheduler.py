@@ -381,7 +381,8 @@ def test_a_request_that_computes_the_same_for_ever_is_seen_once_all_could_have_e
 
 
 def test_what_fits_no_step_is_refused_on_arrival_or_reported_there() -> None:
-    never = trace(Add("a", 20, (Item("x", 2, 17),)), *STEPS, disable_chunked_mm_input=True)
+    sparse = Item("x", 2, 17, is_embed=(True,) * 16 + (False,))
+    never = trace(Add("a", 20, (sparse,)), *STEPS, disable_chunked_mm_input=True)
     (refused,) = ReferenceTarget().run([never])
     assert refused.illegal == "an item of 17 tokens must be whole, and a step has 16"
     assert broken(never, without("scheduler.refuses_long_whole_items"))["LV-2"].event == 0

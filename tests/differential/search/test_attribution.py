@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from cacheproof.differential.findings.breaks import Attributed
 from cacheproof.differential.findings.finding import found_in
@@ -14,10 +15,13 @@ from cacheproof.differential.search.attribution import CONNECTORS, Attribution
 from cacheproof.differential.search.campaign import Campaign, search
 from cacheproof.differential.search.campaigns.outcomes import Searched, read, written
 from cacheproof.differential.search.known import KnownFault, load
+from cacheproof.differential.targets import reference_scheduler
 from cacheproof.differential.targets.changes import reads_otherwise
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.records import Raised, TraceResult
+from cacheproof.differential.traces.scheduler import SchedulerHeader
 from cacheproof.differential.traces.trace import Trace
+from cacheproof.reference.releases import NEWEST
 from cacheproof.reference.semantics import Semantics
 
 OLD = "0.31.0"
@@ -243,3 +247,30 @@ def test_a_model_that_raises_before_has_kept_nothing(monkeypatch: pytest.MonkeyP
     assert Attribution(load(), release, model(release)).of(trace, result, seen, lane)[
         "BK-1", ""
     ] == Attributed(why="BK-1 breaks without zero-embedding and discarded-token too")
+
+
+def refused_trace() -> tuple[Trace, TraceResult]:
+    """A trace with an item that must be whole and has no room in a step, and what a target makes of
+    it that does not refuse it, as releases do."""
+    trace = LANES["scheduler"].trace(25, NEWEST)
+    assert isinstance(trace.header, SchedulerHeader)
+    assert trace.header.config.disable_chunked_mm_input
+    config = replace(trace.header.config, max_num_batched_tokens=11)
+    narrow = Trace(replace(trace.header, config=config), trace.events)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reference_scheduler, "_check_whole", lambda *_: None)
+        (result,) = model(NEWEST).run([narrow])
+    return narrow, result
+
+
+@pytest.mark.parametrize("in_lockstep", [False, True])
+def test_what_the_release_would_not_run_breaks_nothing_that_is_listed(in_lockstep: bool) -> None:
+    trace, result = refused_trace()
+    target = model(NEWEST)
+    seen = examine(trace, result, target, target if in_lockstep else None)
+    assert not seen.compared
+    attribution = Attribution(load(), NEWEST, target, is_changed=True)
+    told = attribution.of(trace, result, seen, "scheduler")
+    assert names([*told.values()]) == {None}
+    why = "whole-item-sparse breaks LV-2 too, but the reference runs no such trace"
+    assert told["LV-2", ""].why == why
