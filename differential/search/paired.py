@@ -275,15 +275,33 @@ def _pairs(
                     changes = both.comparison.explanation(trace, difference)
                 parted = Parted(*place, changes)
             name = names[start + number]
-            of_base, of_head = both.attributions
+            faults = _attributed(both, trace, (one, other), (base, head), (lane, name))
             yield Pair(
                 lane,
                 name,
                 trace,
-                of_base.of(trace, one, base, lane, name),
-                of_head.of(trace, other, head, lane, name),
+                *faults,
                 base.illegal is not None,
                 head.illegal is not None,
                 parted,
                 base.calls + head.calls,
             )
+
+
+def _attributed(
+    both: Both,
+    trace: Trace,
+    results: tuple[TraceResult, TraceResult],
+    seen: tuple[Examination, Examination],
+    where: tuple[str | None, str],
+) -> tuple[Mapping[Broken, Attributed], Mapping[Broken, Attributed]]:
+    """What each side breaks, and as which listed fault. What both break is what base breaks: that
+    head decides otherwise than its model before makes it no news of head."""
+    ours, theirs = (
+        side.of(trace, result, examination, *where)
+        for side, result, examination in zip(both.attributions, results, seen, strict=True)
+    )
+    alike = {
+        broken: ours[broken] for broken, told in theirs.items() if told.parts and broken in ours
+    }
+    return ours, theirs | alike

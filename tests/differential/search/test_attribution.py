@@ -16,6 +16,9 @@ from cacheproof.differential.search.campaign import Campaign, search
 from cacheproof.differential.search.campaigns.outcomes import Searched, read, written
 from cacheproof.differential.search.known import KnownFault, load
 from cacheproof.differential.targets import reference_scheduler
+
+
+from cacheproof.differential.search.paired import Both, RunSeeds
 from cacheproof.differential.targets.changes import reads_otherwise
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.records import Raised, TraceResult
@@ -274,3 +277,15 @@ def test_what_the_release_would_not_run_breaks_nothing_that_is_listed(in_lockste
     assert names([*told.values()]) == {None}
     why = "whole-item-sparse breaks LV-2 too, but the reference runs no such trace"
     assert told["LV-2", ""].why == why
+
+
+def test_what_both_sides_of_a_review_break_is_told_as_of_base() -> None:
+    """A mend decides otherwise than its release, and breaks behind that what both break."""
+    known = [fault("same", CLAIMED), fault("leak", contract="EC-1", lane="scheduler")]
+    both = Both(model(), Parting(Semantics.of_vllm(OLD), release=OLD), known)
+    pairs = RunSeeds(LANES[LANE], range(30)).run(both)
+    shared = [one for one in pairs if ("EC-6a", "") in one.base and ("EC-6a", "") in one.head]
+    assert shared
+    assert all(one.head["EC-6a", ""].fault == "same" for one in shared)
+    assert all(one.head["EC-1", ""].fault is None for one in pairs if ("EC-1", "") in one.head)
+    assert any(("EC-1", "") in one.head and ("EC-1", "") not in one.base for one in pairs)
