@@ -15,10 +15,8 @@ from cacheproof.differential.search.attribution import CONNECTORS, Attribution
 from cacheproof.differential.search.campaign import Campaign, search
 from cacheproof.differential.search.campaigns.outcomes import Searched, read, written
 from cacheproof.differential.search.known import KnownFault, load
-from cacheproof.differential.targets import reference_scheduler
-
-
 from cacheproof.differential.search.paired import Both, RunSeeds
+from cacheproof.differential.targets import reference_scheduler
 from cacheproof.differential.targets.changes import reads_otherwise
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.records import Raised, TraceResult
