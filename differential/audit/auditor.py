@@ -5,7 +5,7 @@ counted and named.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Any
 
@@ -209,7 +209,7 @@ class Auditor:
             self.account.stores += 1
             if judge.violations:
                 at = self.when(message.step)
-                self._take(judge.violations, at, is_of_worker=judge.stored_held)
+                self._take(judge.violations, at, decided=judge.decided_broken)
 
     def _is_due(self, message: Stored) -> bool:
         assert self.judge is not None
@@ -354,11 +354,15 @@ class Auditor:
         assert self.judge is not None
         self._take(self.judge.violations, self._at_last_event())
 
-    def _take(self, broken: dict[str, Violation], at: At, *, is_of_worker: bool = False) -> None:
-        """Take what is broken, so that it is noticed again when it breaks again."""
+    def _take(
+        self, broken: dict[str, Violation], at: At, *, decided: Collection[str] | None = None
+    ) -> None:
+        """Take what is broken, so that it is noticed again when it breaks again; of a worker's
+        store, of which the step broke some contracts as it was `decided`."""
         later = max(0, self.events - 1 - at.event)
         window = tuple(self._window)[: len(self._window) - later] if broken else ()
         for violation in broken.values():
+            is_of_worker = decided is not None and violation.contract.id not in decided
             found = Found(violation, at, window, is_of_worker)
             key = found.key
             count = self.account.broken.get(key, 0)

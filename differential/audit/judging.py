@@ -68,7 +68,7 @@ class AuditJudge(SchedulerJudge):
         self._row = 0
         self._row_of: dict[str, Any] | None = None
         self._updated_at: Any = None
-        self.stored_held = True
+        self.decided_broken: frozenset[str] = frozenset()
         self._stored_step: Step | None = None
         self._stored: dict[str, int] = {}
         self.set_capacity(self._capacity)
@@ -229,14 +229,13 @@ class AuditJudge(SchedulerJudge):
 
     def judge_store(self, number: int, tokens: int, store: dict[str, int]) -> bool | None:
         """Compare a worker's store with what should be in it after step `number`, of so many
-        tokens. False where that step is not known, None where it had others. `stored_held` says
-        whether that step broke nothing as it was decided."""
+        tokens. False where that step is not known, None where it had others. `decided_broken`
+        has the contracts that the step broke as it was decided."""
         while self.steps and self.steps[0][0] < number:
             self.steps.popleft()
         if not self.steps or self.steps[0][0] != number:
             return False
         _, decided, step, held = self.steps.popleft()
-        self.stored_held = held
         if decided != tokens:
             return None
         if held and store == step.store:
@@ -244,8 +243,16 @@ class AuditJudge(SchedulerJudge):
         if step is self._stored_step and store == self._stored:
             return True  # as it was judged after the step before
         self._stored_step, self._stored = step, dict(store)
+        self.decided_broken = frozenset() if held else self._broken_by(step)
         self._evaluator.step(step._replace(store=store), "update", _OF_THE_STORE)
         return True
+
+    def _broken_by(self, step: Step) -> frozenset[str]:
+        """The contracts of stores that a step breaks as it was decided."""
+        self._evaluator.step(step, "update", _OF_THE_STORE)
+        broken = frozenset(self.violations)
+        self.violations.clear()
+        return broken
 
     def contradicts(self, keyframe: Keyframe, follower: Follower) -> str:
         """In what a keyframe is not what the records before it have led to; empty: in nothing."""

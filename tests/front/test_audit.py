@@ -361,6 +361,21 @@ def test_what_a_worker_alone_broke_is_no_fault_of_schedulers(
     assert refusal.startswith(f"{folder}: WM-1 is broken by what a worker held, and not by what ")
 
 
+@pytest.mark.parametrize("is_decided", [False, True])
+def test_a_step_excuses_a_worker_of_what_it_breaks_itself_alone(
+    driven: tuple[Driven, Driven], *, is_decided: bool
+) -> None:
+    judge = driven[0].audited().judge
+    assert judge is not None
+    number, tokens, step = next((*one[:2], one[2]) for one in judge.steps if one[2].store)
+    judge.steps.clear()
+    held = step._replace(store={}) if is_decided else step
+    judge.steps.append((number, tokens, held, False))  # it broke something
+    assert judge.judge_store(number, tokens, {})
+    assert "WM-1" in judge.violations
+    assert ("WM-1" in judge.decided_broken) == is_decided
+
+
 def test_what_a_later_version_adds_to_a_record_is_passed_over(
     run: Run, recorded: list[Driven], tmp_path: Path
 ) -> None:
