@@ -15,7 +15,6 @@ from cacheproof.spec.versions import Versions
 
 NAMES_SHOWN = 3
 CHANGED = "changed"
-A_WORKERS = "it is the worker's, and no fault that is listed of workers"
 TOLD_BY = "told by"
 THAT_RAN = "the vLLM that ran"
 REPORT_AT = "https://github.com/vllm-project/vllm/issues"
@@ -39,7 +38,8 @@ class Listing:
             has_trace = found.has_trace and where != "-"
             small = "make a small trace of it, and " * has_trace
             if found.is_of_worker:
-                yield "known", f"no: as the scheduler decided it, {rule.id} held: {A_WORKERS}"
+                kept = f"the step keeps {rule.id} as the scheduler decided it"
+                yield "known", f"no: {kept}, and no listed fault of a worker breaks it"
             elif alike := akin(self.faces, auditor, found):
                 yield "known", f"no: it is {alike}"
             else:

@@ -336,7 +336,10 @@ note = "a worker that forgets"
 @pytest.mark.parametrize(
     ("cause", "word"),
     [
-        ('cause = ["scheduler.hands_on_encodes"]', "no: as the scheduler decided it, WM-1 held: "),
+        (
+            'cause = ["scheduler.hands_on_encodes"]',
+            "no: the step keeps WM-1 as the scheduler decided it, ",
+        ),
         ("", "yes, listed: a worker that forgets"),
     ],
 )
