@@ -135,6 +135,11 @@ class Room:
         beside = self.model if in_lockstep else None
         return told(place, result, self.host, self.attribution, beside)
 
+    def told_without_release(self, place: Place, result: TraceResult) -> Attributed:
+        """As what it is told where the release itself is not on this machine."""
+        without = Attribution(KNOWN, RELEASE, self.model, is_changed=True)
+        return told(place, result, self.host, without)
+
     def told_unchanged(self, shown: Shown) -> Attributed:
         """As what a break of the unchanged release is told."""
         (result,) = self.base.run([shown.trace])
