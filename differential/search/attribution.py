@@ -57,6 +57,10 @@ class _Run:
     is_modelled: bool
     without: dict[Causes, tuple[TraceResult, Examination]] = field(default_factory=dict)
 
+    def parts_by(self, event: int) -> bool:
+        """Whether the target decided otherwise than what it was compared with, up to that event."""
+        return self.difference is not None and self.difference.event <= event
+
     @property
     def can_be_turned(self) -> bool:
         """Whether the model runs the trace, and has flags at its depth."""
@@ -148,7 +152,7 @@ class Attribution:
         run = self._run_of(found.trace, result, found.event)
         broken = found.contract, found.kind
         told = self._told(run, broken, found.event, lane, "")
-        if told.fault is None and not told.parts and run.can_be_turned:
+        if told.fault is None and not run.parts_by(found.event) and run.can_be_turned:
             other = self._of_another_contract(run, broken, found.event)
             if other is not None:
                 why = f"{found.contract} holds without {other.name}, which does not list it"
@@ -168,7 +172,7 @@ class Attribution:
         run = self._run_of(trace, result, event)
         if not run.is_compared:
             return self._is_changed
-        return run.difference is not None and run.difference.event <= event
+        return run.parts_by(event)
 
     def _run_of(
         self, trace: Trace, result: TraceResult, last: int, seen: Examination | None = None
@@ -199,7 +203,7 @@ class Attribution:
         by_symptom = may_cover(
             self._known, trace, contract, self._release, lane, kind, self._projects
         )
-        if first is not None and first.event <= event:
+        if first is not None and run.parts_by(event):
             release = self._release if self._model is None else self._model.release
             why = (
                 f"{_names(by_symptom)} breaks {contract} too, but the target decides "

@@ -154,6 +154,16 @@ def test_a_finding_is_told_by_its_records_and_by_a_cause_that_does_not_list_it(
     pytest.fail("nothing was broken")
 
 
+def test_what_a_changed_target_breaks_is_laid_to_no_cause_of_its_release() -> None:
+    """The model without any cause keeps a contract that the model keeps with all of them."""
+    attribution = Attribution([fault("same", CLAIMED)], OLD, model())
+    found = found_in(
+        Parting(Semantics.of_vllm(OLD), release=OLD), LANES[LANE].trace(0, OLD), "EC-1"
+    )
+    assert found is not None
+    assert attribution.of_finding(found, LANE) == Attributed()
+
+
 def test_a_search_counts_the_traces_that_are_a_listed_fault_and_a_store_keeps_it() -> None:
     known = [fault("same", CLAIMED)]
     lanes = [LANES[LANE]]
