@@ -30,8 +30,6 @@ from cacheproof.differential.traces.trace import Trace
 
 UNTURNED = "encoder_connector"
 """The depth whose reference has no flags: what a connector does wrong is in none."""
-CONNECTORS = "distributed/ec_transfer"
-"""Where vLLM has its connectors: of them a reading says nothing."""
 DRAWN = frozenset({"outside"})
 """Of an outcome, what two runs of one release may say otherwise: files whose names are drawn."""
 TOGETHER_MAX = 3
@@ -103,8 +101,9 @@ class Attribution:
         itself = None if target.model is None else releases.find(target.model)
         is_changed = target.reading is not None and target.reading.differs
         is_changed |= plug_in_named(target.name) is not None
-        if not is_changed and itself is not None and target.tree is not None:
-            is_changed = reads_otherwise(target.tree, itself.tree, CONNECTORS)
+        if not is_changed and itself is not None and target.tree not in (None, itself.tree):
+            # a reading says nothing of connectors, nor of what they and others call
+            is_changed = reads_otherwise(target.tree, itself.tree)
         return cls(
             known,
             target.release,

@@ -22,13 +22,14 @@ def changed_once_in(target: Target) -> frozenset[str]:
     return changed_once(target.tree, nearest.tree, target.reading.differing)
 
 
-def reads_otherwise(tree: Path, other: Path, folder: str) -> bool:
-    """Whether any Python file of a folder of vLLM's differs in two trees, or is in one alone."""
+def reads_otherwise(tree: Path, other: Path) -> bool:
+    """Whether any Python file of vLLM's differs in two trees, or is in one alone."""
     mine, theirs = (
-        {file.relative_to(one): file.read_bytes() for file in (one / "vllm" / folder).rglob("*.py")}
-        for one in (tree, other)
+        {file.relative_to(one) for file in (one / "vllm").rglob("*.py")} for one in (tree, other)
     )
-    return mine != theirs
+    return mine != theirs or any(
+        (tree / file).read_bytes() != (other / file).read_bytes() for file in mine
+    )
 
 
 def changed_once(tree: Path, other: Path, names: Iterable[str]) -> frozenset[str]:
