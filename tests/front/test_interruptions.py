@@ -16,7 +16,10 @@ LEAKED = "leaked semaphore"
 
 @pytest.fixture(autouse=True)
 def _as_before() -> Iterator[None]:
+    """As a process begins: a library that another test has used may have set its own."""
     before = {one: signal.getsignal(one) for one in INTERRUPTIONS}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     yield
     for one, handler in before.items():
         signal.signal(one, handler)
