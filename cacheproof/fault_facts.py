@@ -118,6 +118,9 @@ def remedy(fault: Fault, release: str | None) -> str:
     return ", or ".join(filter(None, (act, move)))
 
 
+BY_SYMPTOM = "what it breaks alone, since no cause of it is modelled"
+
+
 def fault_rows(fault: Fault) -> Iterator[tuple[str, str]]:
     """What it does, in which releases, what it needs, how to avoid it: a name and a content each;
     nothing of what the list does not say."""
@@ -128,20 +131,17 @@ def fault_rows(fault: Fault) -> Iterator[tuple[str, str]]:
         ("needs", fault.needs),
         ("avoid by", fault.avoid),
         ("public", fault.upstream),
-        ("told by", _told_by(fault)),
+        ("gone where", _gone_where(fault)),
+        ("told by", "" if fault.causes != ((),) or not fault.face else BY_SYMPTOM),
         ("page", f"docs/{fault.page}".partition("#")[0] if fault.page else ""),
     )
     yield from ((name, content) for name, content in rows if content)
 
 
-def _told_by(fault: Fault) -> str:
-    """How a search tells it from another fault that breaks the same."""
+def _gone_where(fault: Fault) -> str:
+    """What is true of a release without it."""
     flags = dict.fromkeys(flag for cause in fault.causes for flag in cause)
-    told = [f"its cause: not true is that {CHANGES[flag].sentence}" for flag in list(flags)[:1]]
-    told += [f"or that {CHANGES[flag].sentence}" for flag in list(flags)[1:]]
-    if () in fault.causes:
-        told.append("what it breaks alone, since no cause of it is modelled" * bool(fault.face))
-    return "; ".join(filter(None, told))
+    return "; and where ".join(CHANGES[flag].sentence for flag in flags)
 
 
 def showing(fault: Fault) -> Iterator[str]:
