@@ -17,7 +17,6 @@ from pathlib import Path
 import msgspec
 from disguised_page import Run, page
 from disguised_table import PAGE, RELEASE, Disguised, Gallery, Place, Shown, Turned, gallery
-from reviews import edited
 
 from cacheproof.differential.errors import HarnessError
 from cacheproof.differential.findings import finding_file
@@ -31,6 +30,7 @@ from cacheproof.differential.search.weighing import tallies
 from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.changed import ChangingHost, Reading, write_tree
+from cacheproof.differential.targets.edits import edited
 from cacheproof.differential.targets.reference import ReferenceTarget, protocol_of
 from cacheproof.differential.targets.resolve import host_of
 from cacheproof.differential.traces.records import TraceResult

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
-from reviews import Edit
 
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.lanes.lane import Lane
+from cacheproof.differential.targets.edits import Edit
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.differential.traces.trace_file import parse
 from cacheproof.reference.releases import NEWEST
@@ -74,7 +74,8 @@ class Disguised(Place, frozen=True, kw_only=True, tag="change"):
 
     @property
     def edit(self) -> Edit:
-        return Edit(self.path, self.function, self.expression, self.instead, self.which, self.of)
+        places = self.path, self.function, self.expression, self.instead
+        return Edit(*places, which=self.which, of=self.of)
 
     @property
     def said(self) -> str:

@@ -8,7 +8,6 @@ and keeps its page and its JSON in the folder. docs/review.md has the rows.
 """
 
 import argparse
-import ast
 import json
 import shutil
 import subprocess
@@ -18,26 +17,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cacheproof.differential.targets import releases
+from cacheproof.differential.targets import mends, releases
+from cacheproof.differential.targets.edits import Edit, edited
 from cacheproof.reference.releases import NEWEST
 
 RELEASE = NEWEST
 SEEDS = "0:4"
 CORE = "vllm/v1/core"
 PAIRS = (("0.28.0", "0.29.0"), ("0.31.0", "0.32.0"), ("0.32.0", NEWEST))
-
-
-class Edit(NamedTuple):
-    """An expression or a statement of a function, as Python writes it, and what stands in its
-    place. A function is named alone, or behind its class's name. Where it has the expression `of`
-    times, `which` of them, from 1."""
-
-    path: str
-    function: str
-    expression: str
-    instead: str
-    which: int = 1
-    of: int = 1
 
 
 class Change(NamedTuple):
@@ -49,45 +36,15 @@ class Change(NamedTuple):
     functions: str = ""
 
 
-HANDED_OVER = '''
-
-def take_back(scheduler, request, encodes):
-    """Forget what a step was to encode for a request, and note for whom else it may be needed. The
-    compute budget stays spent."""
-    noted = scheduler.__dict__.setdefault("taken_back", set())
-    for number in encodes.pop(request.request_id, ()):
-        noted.add(request.mm_features[number].identifier)
-
-
-def settle(scheduler, encodes, scheduled):
-    """Have each noted item encoded for a request of the step that holds it, or evict its entry.
-    Returns the evicted."""
-    manager = scheduler.encoder_cache_manager
-    cached = getattr(manager, "cached", {})  # an encoder-decoder's manager shares no entry
-    requests = {name: scheduler.requests[name].mm_features for name in scheduled}
-    encoded = {requests[name][n].identifier for name, some in encodes.items() for n in some}
-    noted = scheduler.__dict__.pop("taken_back", set()) - encoded
-    for key in sorted(noted & cached.keys()):
-        if holder := min(cached[key] & requests.keys(), default=None):
-            number = [one.identifier for one in requests[holder]].index(key)
-            encodes.setdefault(holder, []).append(number)
-        elif key in manager.freeable:
-            del cached[key], manager.num_embeds_by_hash[key]
-            manager.num_free_slots += manager.freeable.pop(key)
-            manager.freed.append(key)
-    return manager.get_freed_mm_hashes()
-'''
-"""A mend of phantom-entry."""
+def _mend(name: str) -> mends.Text:
+    text = mends.mends()[name].for_release(RELEASE)
+    assert text is not None
+    return text
 
 
 _SCHEDULE = (f"{CORE}/sched/scheduler.py", "schedule")
 _TAKEN_BACK = (*_SCHEDULE, "scheduled_encoder_inputs.pop(preempted_req_id, None)")
-_TAKE_BACK = Edit(*_TAKEN_BACK, "take_back(self, preempted_req, scheduled_encoder_inputs)")
-_SETTLE = Edit(
-    *_SCHEDULE,
-    "self.encoder_cache_manager.get_freed_mm_hashes()",
-    "settle(self, scheduled_encoder_inputs, num_scheduled_tokens)",
-)
+_PHANTOM, _STRIPPED = (_mend(name) for name in ("phantom-entry", "stripped-item"))
 _SENT = (
     f"{CORE}/sched/output.py",
     "from_request",
@@ -99,14 +56,14 @@ CHANGES = (
     Change(
         "phantom-entry, mended",
         "a request of the step that holds the entry encodes it; where there is none, it is evicted",
-        (_TAKE_BACK, _SETTLE),
-        HANDED_OVER,
+        _PHANTOM.edit,
+        _PHANTOM.functions,
     ),
     Change(
         "phantom-entry, evicted alone",
         "the same, without the request that has hit the entry meanwhile",
-        (_TAKE_BACK, _SETTLE),
-        HANDED_OVER.replace("cached[key] & requests.keys()", "()"),
+        _PHANTOM.edit,
+        _PHANTOM.functions.replace("cached[key] & requests.keys()", "()"),
     ),
     Change(
         "phantom-entry, encode kept",
@@ -127,7 +84,7 @@ CHANGES = (
     Change(
         "stripped-item, mended",
         "a new request is sent with the data of all its items",
-        (Edit(*_SENT, "request.mm_features"),),
+        _STRIPPED.edit,
     ),
     Change(
         "stripped-item, after a preemption",
@@ -151,44 +108,6 @@ CHANGES = (
         (Edit(*_ROOM, "not num_embeds - 1 <= self.num_freeable_slots"),),
     ),
 )
-
-
-def edited(source: str, edit: Edit) -> str:
-    """A module's text with the expression, or the statement, replaced.
-
-    Raises:
-        ValueError: the function does not have it exactly as often as the edit says.
-    """
-    found = [
-        node
-        for function in _functions(ast.parse(source), edit.function)
-        for node in ast.walk(function)
-        if isinstance(node, ast.expr | ast.stmt) and not isinstance(node, ast.Expr)
-        if ast.unparse(node) == edit.expression
-    ]
-    if len(found) != edit.of:
-        often = "once" if edit.of == 1 else f"{edit.of} times"
-        raise ValueError(
-            f"{edit.path}: {edit.function} has {edit.expression!r} {len(found)} times, not {often}"
-        )
-    node = sorted(found, key=lambda one: (one.lineno, one.col_offset))[edit.which - 1]
-    segment = ast.get_source_segment(source, node)
-    assert segment is not None
-    lines = source.splitlines(keepends=True)
-    start = sum(len(line.encode()) for line in lines[: node.lineno - 1]) + node.col_offset
-    data = source.encode()
-    return (data[:start] + edit.instead.encode() + data[start + len(segment.encode()) :]).decode()
-
-
-def _functions(module: ast.Module, name: str) -> Iterator[ast.FunctionDef]:
-    """Those of a module, or of its classes, that have the name, alone or behind their class's."""
-    owners: list[ast.Module | ast.ClassDef] = [module]
-    owners += [one for one in ast.walk(module) if isinstance(one, ast.ClassDef)]
-    for owner in owners:
-        of_class = f"{owner.name}." if isinstance(owner, ast.ClassDef) else ""
-        for one in owner.body:
-            if isinstance(one, ast.FunctionDef) and name in (one.name, f"{of_class}{one.name}"):
-                yield one
 
 
 def write_copy(change: Change, folder: Path) -> None:

@@ -18,7 +18,7 @@ from cacheproof.differential.findings.finding import Finding
 from cacheproof.differential.judges.examination import LOCKSTEP, Examination, examine
 from cacheproof.differential.judges.lockstep import Difference, compare
 from cacheproof.differential.search.known import KnownFault, may_cover
-from cacheproof.differential.targets import releases
+from cacheproof.differential.targets import mends, releases
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.changes import reads_otherwise
 from cacheproof.differential.targets.named import plug_in_named
@@ -97,11 +97,15 @@ class Attribution:
     def of_target(
         cls, known: Sequence[KnownFault], target: Target, model: ReferenceTarget | None
     ) -> "Attribution":
-        """For the breaks of a target; a plug-in is another text than its release."""
+        """For the breaks of a target; a plug-in is another text than its release. What a
+        mend has taken out of it is not listed any more."""
         itself = None if target.model is None else releases.find(target.model)
         is_changed = target.reading is not None and target.reading.differs
         is_changed |= plug_in_named(target.name) is not None
-        if not is_changed and itself is not None and target.tree not in (None, itself.tree):
+        if target.mended:
+            gone = mends.flags_of(target.mended).keys()
+            known = [one for one in known if one.name not in target.mended or {*one.cause} - gone]
+        elif not is_changed and itself is not None and target.tree not in (None, itself.tree):
             # a reading says nothing of connectors, nor of what they and others call
             is_changed = reads_otherwise(target.tree, itself.tree)
         return cls(

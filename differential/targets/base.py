@@ -17,7 +17,8 @@ class Target(Interface):
     (None: those of the newest), `reading` how its text stands to the modelled releases (None where
     there is nothing to be read), `protocol` how its scheduler calls its manager. `projects` are
     those whose lanes it runs, first whose system it is, and whose version `release` is. `tree` is
-    the folder that holds its package vllm, None where what is judged is not in one.
+    the folder that holds its package vllm, None where what is judged is not in one. `mended` are
+    the listed faults that are taken out of it.
     """
 
     name: str
@@ -25,6 +26,7 @@ class Target(Interface):
     release: str | None
     reading: Reading | None
     tree: Path | None
+    mended: tuple[str, ...]
 
     @property
     def model(self) -> str | None:

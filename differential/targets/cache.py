@@ -74,6 +74,10 @@ class Cache:
         return self.root / "checkouts"
 
     @property
+    def mended(self) -> Path:
+        return self.root / "mended"
+
+    @property
     def logs(self) -> Path:
         return self.root / "logs"
 
@@ -106,6 +110,7 @@ class Cache:
                 self.engines,
                 self.environments,
                 self.checkouts,
+                self.mended,
                 self.logs,
                 self.scratch,
                 self._tmp,

@@ -5,13 +5,14 @@ import importlib
 import re
 import sys
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from importlib.machinery import PathFinder
 from pathlib import Path
 
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.targets import checkouts, connectors
+from cacheproof.differential.targets.mended import MARK, chosen
 from cacheproof.differential.targets.process import DEPTHS_OF_A_RELEASE
 from cacheproof.differential.targets.versions import parse, parse_engine, runs_hasher_alone
 from cacheproof.reference.releases import FIRST_MODELLED, MODELLED, NEWEST, is_modelled
@@ -27,7 +28,7 @@ DEPTHS_OF_LMCACHE = (CONNECTOR,)
 _VERSION = re.compile(r"\d+\.\d+\.\d+(\.\d+)?", re.ASCII)
 EXPECTED = (
     "expected reference[@VERSION], vllm@VERSION, engine@VERSION, lmcache@VERSION, path:DIR or "
-    "MODULE:CLASS[@VERSION]"
+    f"MODULE:CLASS[@VERSION]; {MARK} behind vllm@VERSION or engine@VERSION mends its listed faults"
 )
 _ELSEWHERE = ("cacheproof", "vllm")
 """Packages of which modules may be named that are not here: the release's interpreter has them."""
@@ -50,12 +51,14 @@ class Named:
 
     `version` is that of the release, or of LMCache; empty for a checkout, and for the reference
     where none is said. `place` is the folder of a checkout, or the MODULE:CLASS of a plug-in.
+    `mended` are the listed faults that are taken out of it first.
     """
 
     name: str
     kind: Kind
     version: str = ""
     place: str = ""
+    mended: tuple[str, ...] = ()
 
     @property
     def projects(self) -> tuple[str, ...]:
@@ -92,6 +95,8 @@ def named(text: str) -> Named:
         InputError: it names nothing that can be run.
     """
     word, at, version = text.partition("@")
+    if at and MARK in version and word in (Kind.RELEASE.value, ENGINE):
+        return _mended(text)
     if word == Kind.REFERENCE.value:
         if at:
             semantics_of(version)
@@ -114,6 +119,15 @@ def named(text: str) -> Named:
         return Named(text, Kind.PLUG_IN, version, word)
     meant = f"did you mean vllm@{text}? " if _VERSION.fullmatch(text) else ""
     raise InputError(f"target {text!r}: {meant}{EXPECTED}")
+
+
+def _mended(text: str) -> Named:
+    at = text.index(MARK)
+    one = named(text[:at])
+    try:
+        return replace(one, name=text, mended=chosen(text[at:], one.version))
+    except InputError as error:
+        raise InputError(f"target {text[:120]}: {error}") from None
 
 
 def plug_in_named(text: str) -> tuple[str, str, str] | None:

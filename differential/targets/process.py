@@ -97,7 +97,8 @@ class HostTarget:
     class (`module:Class`) in the place of the release's manager. `module` has the `Release` that is
     run in place of the tree's whole vLLM, and `depths` are all that it runs. Where it `is_forked`,
     its imports leave one thread, and its hosts share them. `reading` is how the text of the `tree`
-    stands to the modelled releases. `project` is whose system it is.
+    stands to the modelled releases, `mended` the listed faults that are taken out of it. `project`
+    is whose system it is.
     """
 
     def __init__(
@@ -110,6 +111,7 @@ class HostTarget:
         reading: Reading | None = None,
         tree: Path | None = None,
         plug_in: str | None = None,
+        mended: tuple[str, ...] = (),
         module: str | None = None,
         depths: Collection[str] = DEPTHS_OF_A_RELEASE,
         is_forked: bool = False,
@@ -122,6 +124,7 @@ class HostTarget:
         self.release = release
         self.reading = reading
         self.tree = tree
+        self.mended = mended
         self._interpreter = command
         self._module = [module] if module else []
         self._environment = {**environment, "PYTHONHASHSEED": "0"}
@@ -163,6 +166,9 @@ class HostTarget:
 
     @property
     def announcement(self) -> list[str]:
+        if self.mended:
+            faults = ", ".join(self.mended)
+            return [f"{self.name}: listed faults that are mended first: {faults}"]
         return [] if self.reading is None else self.reading.announcement(self.name)
 
     @property

@@ -71,6 +71,7 @@ class ReferenceTarget:
         self.release = release
         self.reading: Reading | None = None
         self.tree: Path | None = None
+        self.mended: tuple[str, ...] = ()
         self.semantics = semantics or Semantics.ideal()
         self._protocol = protocol or protocol_of(self.semantics)
         self.managers = managers or MANAGERS

@@ -3,12 +3,13 @@
 import json
 from pathlib import Path
 
-from cacheproof.differential.targets import checkouts, connectors, known_texts, releases
+from cacheproof.differential.targets import checkouts, connectors, known_texts, mends, releases
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.cache import Cache, Report
 from cacheproof.differential.targets.host.engine_limits import MODELS_SETTING
 from cacheproof.differential.targets.host.media_hash_alone import REFERENCE_SETTING
 from cacheproof.differential.targets.known_texts import KnownTexts, Reading
+from cacheproof.differential.targets.mended import MARK, tree_of
 from cacheproof.differential.targets.named import (
     DEPTHS_OF_A_HASHER,
     DEPTHS_OF_AN_ENGINE,
@@ -48,9 +49,11 @@ def resolve(text: str, *, report: Report) -> Target:
             semantics = semantics_of(version) if version else None
             return ReferenceTarget(semantics, name=text, release=version or None)
         case Kind.RELEASE:
-            return host_of(releases.install(version, report=report), text)
+            release = releases.install(version, report=report)
+            return host_of(release, text, mended=one.mended, report=report)
         case Kind.ENGINE:
-            return engine_of(releases.install(version, report=report, kind=releases.ENGINE), text)
+            engine = releases.install(version, report=report, kind=releases.ENGINE)
+            return engine_of(engine, text, mended=one.mended, report=report)
         case Kind.LMCACHE:
             return lmcache_of(connectors.install(version, report=report), version, text)
         case Kind.CHECKOUT:
@@ -62,7 +65,7 @@ def resolve(text: str, *, report: Report) -> Target:
 def tree_here(text: str) -> Path | None:
     """The folder that holds the package vllm of a target, where it is on this machine. Provisions
     nothing."""
-    kind, at, version = text.partition("@")
+    kind, at, version = text.partition(MARK)[0].partition("@")
     if text.startswith("path:"):
         tree = Path(text.removeprefix("path:")).expanduser().absolute()
         return tree if (tree / "vllm").is_dir() else None
@@ -71,9 +74,22 @@ def tree_here(text: str) -> Path | None:
     return None if found is None else found.tree
 
 
-def host_of(release: Release, name: str, *, plug_in: str | None = None) -> HostTarget:
-    """A host process for a release; a plug-in is imported from the current folder, from the tree,
-    or from cacheproof.reference."""
+def host_of(
+    release: Release,
+    name: str,
+    *,
+    plug_in: str | None = None,
+    mended: tuple[str, ...] = (),
+    report: Report = print,
+) -> HostTarget:
+    """A host process for a release, in which listed faults are `mended`; a plug-in is imported from
+    the current folder, from the tree, or from cacheproof.reference.
+
+    Raises:
+        InputError: a mend is of another text than the release's.
+    """
+    if mended:
+        release = tree_of(release, mended, report=report)
     command, environment = releases.host_command(release)
     stated = stated_release(release.version)
     if runs_hasher_alone(release.version) and plug_in is None:
@@ -86,7 +102,7 @@ def host_of(release: Release, name: str, *, plug_in: str | None = None) -> HostT
             module=HASHER_ALONE,
             depths=DEPTHS_OF_A_HASHER,
         )
-    reading = reading_of(release)
+    reading = None if mended else reading_of(release)
     promised = reading.nearest if stated is None and reading is not None else stated
     return HostTarget(
         name,
@@ -96,12 +112,18 @@ def host_of(release: Release, name: str, *, plug_in: str | None = None) -> HostT
         reading=reading,
         tree=None if plug_in else release.tree,
         plug_in=plug_in,
+        mended=mended,
         is_forked=True,
     )
 
 
-def engine_of(engine: Release, name: str) -> HostTarget:
-    """A host process for an engine: its scheduler, with a worker and a model behind it."""
+def engine_of(
+    engine: Release, name: str, *, mended: tuple[str, ...] = (), report: Report = print
+) -> HostTarget:
+    """A host process for an engine: its scheduler, with a worker and a model behind it; `mended` as
+    of a release."""
+    if mended:
+        engine = tree_of(engine, mended, report=report)
     command, environment = releases.host_command(engine)
     environment |= {MODELS_SETTING: str(Cache.locate().models)}
     return HostTarget(
@@ -109,8 +131,9 @@ def engine_of(engine: Release, name: str) -> HostTarget:
         engine.version,
         command,
         environment,
-        reading=reading_of(engine),
+        reading=None if mended else reading_of(engine),
         tree=engine.tree,
+        mended=mended,
         module=ENGINE_MODULE,
         depths=DEPTHS_OF_AN_ENGINE,
     )
@@ -180,11 +203,12 @@ def reference_for(target: Target) -> ReferenceTarget | None:
 
 
 def semantics_beside(target: Target) -> Semantics | None:
-    """Those of the release that is the target's model; None where it is not modelled."""
+    """Those of the release that is the target's model, with what is mended in it; None where it is
+    not modelled."""
     if target.model is None or "vllm" not in target.projects:
         return None
     try:
-        return Semantics.of_vllm(target.model)
+        return Semantics.of_vllm(target.model).changed(mends.flags_of(target.mended))
     except NotModelled:
         return None
 

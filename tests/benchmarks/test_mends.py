@@ -1,0 +1,43 @@
+"""A mend is held to what it says: the flags that are true with it, and what it takes away."""
+
+from typing import Any
+
+import pytest
+
+from cacheproof.differential.errors import InputError
+from cacheproof.differential.targets import mends
+from cacheproof.reference.releases import NEWEST
+
+SEEDS = range(6)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", mends.mended_in(NEWEST))
+def test_a_release_decides_with_a_mend_as_its_flags_say(script: Any, name: str) -> None:
+    found = script.held(name, NEWEST, SEEDS, ["scheduler", "manager", "kv_cache"])
+    assert found.holds, (found.differing[:3], found.brought)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("flags", [(), ("scheduler.sends_all_items",)])
+def test_a_mend_whose_flags_say_otherwise_does_not_hold(
+    script: Any, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...]
+) -> None:
+    mend = mends.mends()["phantom-entry"]
+    wrong = {"phantom-entry": type(mend)(mend.does, flags, mend.text)}
+    monkeypatch.setattr(mends, "mends", lambda: wrong)
+    assert not script.held("phantom-entry", NEWEST, range(1), ["scheduler"]).holds
+
+
+def test_a_fault_without_a_mend_is_refused(script: Any) -> None:
+    with pytest.raises(InputError, match="has no mend"):
+        script.held("overtaken", NEWEST, range(1), ["scheduler"])
+
+
+def test_a_mend_that_shows_nothing_or_breaks_anew_does_not_hold(script: Any) -> None:
+    found = script.Held("a", NEWEST, ("flag",), traces=2, compared=2)
+    assert not found.holds  # nothing tells the release from the mended one
+    found.told_apart = 1
+    assert found.holds
+    found.brought["SC-1"] = "scheduler, seed 3"
+    assert not found.holds

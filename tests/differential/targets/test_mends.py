@@ -1,0 +1,158 @@
+"""Mends of listed faults: their files, their targets, and what a release decides with them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from cacheproof.differential.errors import InputError
+from cacheproof.differential.search.attribution import Attribution
+from cacheproof.differential.search.known import load
+from cacheproof.differential.targets import mended, mends, releases
+from cacheproof.differential.targets.mends import Mend, apply, parse
+from cacheproof.differential.targets.named import named
+from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.reference.releases import MODELLED, NEWEST
+from cacheproof.reference.semantics import Semantics
+from cacheproof.spec.versions import Versions
+
+MEND = """
+does = "no more than one"
+flags = ["scheduler.sends_all_items"]
+
+[[text]]
+releases = ">=0.33.0,<0.34.0"
+functions = "def least(some):\\n    return min(some)"
+
+[[text.edit]]
+path = "vllm/a.py"
+function = "pick"
+expression = "max(some)"
+instead = "least(some)"
+"""
+SOURCE = "def pick(some):\n    return max(some)\n"
+
+
+@pytest.fixture
+def two(monkeypatch: pytest.MonkeyPatch) -> Mapping[str, Mend]:
+    """Two mends of the same place, and one that is the same as the first."""
+    one = parse(MEND, "one")
+    again = parse(MEND.replace("least", "last"), "two")
+    found = {"one": one, "two": again, "twin": one}
+    monkeypatch.setattr(mends, "mends", lambda: found)
+    return found
+
+
+def test_a_mend_changes_its_place_and_brings_its_functions(two: object) -> None:
+    text = apply(["one", "twin"], "0.33.0", {"vllm/a.py": SOURCE})["vllm/a.py"]
+    assert text == (
+        "def pick(some):\n    return least(some)\n\n\ndef least(some):\n    return min(some)\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("names", "source", "why"),
+    [
+        (["one"], "def pick(some):\n    return some[0]\n", "'max\\(some\\)' 0 times, not once"),
+        (["one"], SOURCE + "def least(some):\n    pass\n", "has a function least already"),
+        (["one", "two"], SOURCE, "faults/two/mend.toml: .* with the mends before it \\(one\\)"),
+        (["one"], "def pick(:\n", "of another text than vLLM 0.33.0"),
+    ],
+)
+def test_a_mend_of_another_text_is_refused(
+    two: object, names: list[str], source: str, why: str
+) -> None:
+    with pytest.raises(InputError, match=why):
+        apply(names, "0.33.0", {"vllm/a.py": source})
+
+
+def test_a_mend_is_refused_for_another_release(two: object) -> None:
+    with pytest.raises(InputError, match=r"one has no mend for vLLM 0\.32\.0"):
+        apply(["one"], "0.32.0", {"vllm/a.py": SOURCE})
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("does = 3", "Expected `str`"),
+        ("[[text]", "TOML|Expected"),
+        (MEND.replace("sends_all_items", "sends_all"), "is no flag of the semantics"),
+        (MEND.replace(">=0.33.0,<0.34.0", "newer"), "expected a mend"),
+        ('does = "nothing"', "either texts or the fault that it is the same as"),
+        ('same_as = "b"\n' + MEND, "either texts or the fault that it is the same as"),
+        (MEND.replace("instead", "insted"), "insted"),
+    ],
+)
+def test_a_file_that_is_no_mend_is_refused(text: str, why: str) -> None:
+    with pytest.raises(InputError, match=why):
+        parse(text, "faults/a/mend.toml")
+
+
+def test_a_name_says_which_faults_are_mended(two: object) -> None:
+    assert named("vllm@0.33.0+mended").mended == ("one", "two", "twin")
+    assert named("vllm@0.33.0+mended:twin,one").mended == ("one", "twin")
+    assert named("engine@0.33.0+mended-but:one").mended == ("two", "twin")
+    assert named("vllm@0.33.0+mended-but:one").version == "0.33.0"
+    assert not named("vllm@0.33.0").mended
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("vllm@0.33.0+mended:four", "'four' has no mend for vLLM 0.33.0; expected .* one, two"),
+        ("vllm@0.33.0+mended-but", "'\\+mended-but'; expected"),
+        ("vllm@0.33.0+mendedall", "'\\+mendedall'; expected"),
+        ("vllm@0.30.0+mended", "no listed fault has a mend for vLLM 0.30.0"),
+        ("vllm@0.33+mended", "names no release; did you mean"),
+        ("lmcache@0.5.6+mended", "expected"),
+    ],
+)
+def test_a_name_that_mends_nothing_is_refused(two: object, text: str, why: str) -> None:
+    with pytest.raises(InputError, match=why):
+        named(text)
+
+
+def test_what_is_mended_is_not_listed_any_more() -> None:
+    """What it breaks by another cause, which the mend does not take away, still is."""
+    semantics = Semantics.of_vllm(NEWEST)
+    target = ReferenceTarget(semantics, release=NEWEST)
+    known = load()
+    before = Attribution.of_target(known, target, target)._known
+    target.mended = ("phantom-entry",)
+    after = Attribution.of_target(known, target, target)._known
+    gone = {(one.name, one.cause) for one in before} - {(one.name, one.cause) for one in after}
+    assert gone == {("phantom-entry", ("scheduler.hands_on_encodes",))}
+
+
+def test_a_mend_is_for_releases_that_have_its_fault() -> None:
+    for name, mend in mends.mends().items():
+        assert mend.does, name
+        for text in mend.text:
+            assert any(release in Versions(text.releases) for release in MODELLED), name
+
+
+@pytest.mark.parametrize("release", [one for one in MODELLED if mends.mended_in(one)])
+def test_all_mends_of_a_release_go_together(release: str, tmp_path: Path) -> None:
+    """Each is of that release's text, alone and behind all the others."""
+    installed = releases.find(release) or releases.find(release, kind=releases.ENGINE)
+    if installed is None:
+        pytest.skip(f"vLLM {release} is not installed")
+    names = mends.mended_in(release)
+    for several in ([name] for name in names):
+        assert apply(several, release, mended._Sources(installed.tree))
+    for path, text in apply(names, release, mended._Sources(installed.tree)).items():
+        compile(text, path, "exec")
+
+
+def test_a_mended_tree_is_links_and_the_changed_files(two: object, tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    (tree / "vllm" / "b").mkdir(parents=True)
+    (tree / "vllm" / "a.py").write_text(SOURCE)
+    (tree / "vllm" / "b" / "c.py").write_text("")
+    (tree / "RECORD").write_text("")
+    draft = tmp_path / "draft"
+    mended._link(tree, draft, {"vllm/a.py": "changed"})
+    assert (draft / "vllm" / "a.py").read_text() == "changed"
+    assert (draft / "vllm" / "b").is_symlink()
+    assert (draft / "RECORD").is_symlink()
+    assert (tree / "vllm" / "a.py").read_text() == SOURCE
