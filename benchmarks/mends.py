@@ -13,9 +13,9 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from cacheproof.differential.depths import DEPTHS
-from cacheproof.differential.findings.finding_file import load as load_trace
 from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search.known import Fault, listed
@@ -24,6 +24,7 @@ from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
 from cacheproof.differential.traces.trace import Trace
+from cacheproof.differential.traces.trace_file import parse
 from cacheproof.fault_pages import FOLDER
 from cacheproof.reference.releases import NEWEST
 
@@ -70,7 +71,8 @@ HEADER = (
 def traces_of(fault: Fault) -> Iterator[tuple[str, Trace]]:
     """The kept traces of a fault, by name."""
     for name in (*fault.traces, *fault.engines):
-        yield name, load_trace(FOLDER / f"{name}.jsonl")
+        file = Path(str(FOLDER / f"{name}.jsonl"))
+        yield name, parse(file.read_bytes().splitlines(), str(file))
 
 
 def traces_for(

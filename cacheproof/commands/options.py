@@ -130,7 +130,8 @@ DepthOption = Annotated[
 A_WEEK = 7 * 24 * 3600
 TARGET_HELP = (
     "vllm@VERSION, engine@VERSION, lmcache@VERSION, path:DIR, MODULE:CLASS[@VERSION] or "
-    "reference[@VERSION]"
+    "reference[@VERSION]; with +mended behind a release or an engine, the same without its known "
+    "faults"
 )
 TargetOption = Annotated[
     str,
