@@ -3,7 +3,8 @@
 A break is a listed fault's where (a) up to there the target decided on that trace as the model of
 its release does, (b) the model with the fault's cause taken away does not break the contract there,
 and (c) the fault is listed to break that contract. The model is the reference, and causes are flags
-of its semantics. A fault that names no cause is told by what it breaks alone, if (a) holds.
+of its semantics. Of a fault whose cause is no flag, the release itself with the fault mended is
+asked; a fault without a mend is told by what it breaks alone, if (a) holds.
 """
 
 import itertools
@@ -18,10 +19,12 @@ from cacheproof.differential.findings.finding import Finding
 from cacheproof.differential.judges.examination import LOCKSTEP, Examination, examine
 from cacheproof.differential.judges.lockstep import Difference, compare
 from cacheproof.differential.search.known import KnownFault, may_cover
+from cacheproof.differential.search.mending import Mending
 from cacheproof.differential.targets import mends, releases
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.changes import reads_otherwise
 from cacheproof.differential.targets.named import plug_in_named
+from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.releases import Release
 from cacheproof.differential.targets.resolve import host_of
@@ -46,14 +49,14 @@ Causes = tuple[tuple[str, ...], ...]
 class _Run:
     """A trace that a target has run: the last event at which it breaks something, where it parts
     from the model or from the release itself, if it `is_compared` with one, whether the model runs
-    it, and what the model breaks without causes, as far as that was asked."""
+    it, and what breaks without causes, or with a fault mended, as far as that was asked."""
 
     trace: Trace
     last: int
     difference: Difference | None
     is_compared: bool
     is_modelled: bool
-    without: dict[Causes, tuple[TraceResult, Examination]] = field(default_factory=dict)
+    without: dict[Causes | str, tuple[TraceResult, Examination]] = field(default_factory=dict)
 
     def parts_by(self, event: int) -> bool:
         """Whether the target decided otherwise than what it was compared with, up to that event."""
@@ -84,12 +87,14 @@ class Attribution:
         *,
         is_changed: bool = False,
         release_itself: Release | None = None,
+        mending: Mending | None = None,
     ) -> None:
         self._known = known
         self._release = release
         self._projects = projects
         self._is_changed = is_changed
         self._release_itself = release_itself
+        self._mending = mending
         self._model = model
         self._turned: dict[Causes, ReferenceTarget] = {}
 
@@ -99,7 +104,10 @@ class Attribution:
     ) -> "Attribution":
         """For the breaks of a target; a plug-in is another text than its release. What a
         mend has taken out of it is not listed any more."""
-        itself = None if target.model is None else releases.find(target.model)
+        kind = releases.VLLM
+        if isinstance(target, HostTarget) and target.runs_depth(releases.ENGINE):
+            kind = releases.ENGINE
+        itself = None if target.model is None else releases.find(target.model, kind=kind)
         is_changed = target.reading is not None and target.reading.differs
         is_changed |= plug_in_named(target.name) is not None
         if target.mended:
@@ -115,6 +123,7 @@ class Attribution:
             target.projects,
             is_changed=is_changed,
             release_itself=itself if is_changed else None,
+            mending=None if itself is None else Mending(itself, kind),
         )
 
     def of(
@@ -219,7 +228,7 @@ class Attribution:
             )
             return Attributed(why=why, parts=True) if by_symptom else _UNLISTED
         if not run.can_be_turned:
-            return _by_symptom(by_symptom, name)
+            return self._by_mend(run, by_symptom, broken, event, name)
         causal = self._causal(trace, contract, kind)
         for one in sorted(by_symptom, key=lambda one: not _is_called(name, one)):
             is_there = one.cause and not self._has(one.cause)
@@ -233,8 +242,31 @@ class Attribution:
                 return _by_causes([_of_causes(causal, one) for one in explaining])
         without_cause = [one for one in by_symptom if not one.cause]
         if without_cause:
-            return _by_symptom(without_cause, name)
+            return self._by_mend(run, without_cause, broken, event, name)
         return Attributed(why=f"{contract} breaks without {_names(causal)} too" if causal else "")
+
+    def _by_mend(
+        self,
+        run: _Run,
+        faults: Sequence[KnownFault],
+        broken: tuple[str, str],
+        event: int,
+        name: str,
+    ) -> Attributed:
+        """Of faults without a cause the one whose mend takes the break away; of those that have no
+        mend either, the one that shows so."""
+        mending = self._mending
+        can_be = [one for one in faults if mending is not None and mending.can_mend(one.name)]
+        for one in sorted(can_be, key=lambda one: not _is_called(name, one)):
+            assert mending is not None
+            if one.name not in run.without:
+                run.without[one.name] = _examined(run, mending.without(one.name))
+            if not _still_breaks(*run.without[one.name], broken, event):
+                return Attributed(one.name)
+        cannot_be = [one for one in faults if one not in can_be]
+        if cannot_be or not can_be:
+            return _by_symptom(cannot_be, name)
+        return Attributed(why=f"{broken[0]} breaks without {_names(can_be)} too")
 
     def _of_another_contract(
         self, run: _Run, broken: tuple[str, str], event: int
@@ -261,21 +293,10 @@ class Attribution:
         return all(flags[flag] for flag in cause)
 
     def _breaks(self, run: _Run, causes: Causes, broken: tuple[str, str], event: int) -> bool:
-        """Whether the model without causes breaks the same contract: in that kind up to the event,
-        or there in any. One that raises before it has kept nothing; one that refuses has."""
+        """Whether the model without causes still breaks the same contract."""
         if causes not in run.without:
-            target = self._without(causes)
-            (result,) = target.run([run.trace])
-            run.without[causes] = result, examine(run.trace, result, target, last=run.last)
-        result, seen = run.without[causes]
-        if seen.illegal is None and len(result.records) <= event:
-            return True
-        contract, _ = broken
-        return any(
-            one.event == event or (place == broken and one.event < event)
-            for place, one in seen.by_kind.items()
-            if place[0] == contract
-        )
+            run.without[causes] = _examined(run, self._without(causes))
+        return _still_breaks(*run.without[causes], broken, event)
 
     def _without(self, causes: Causes) -> ReferenceTarget:
         """The model in which the flags of causes are true."""
@@ -284,6 +305,26 @@ class Attribution:
             flags = dict.fromkeys(itertools.chain(*causes), True)
             self._turned[causes] = self._model.with_flags(flags)
         return self._turned[causes]
+
+
+def _examined(run: _Run, target: Target) -> tuple[TraceResult, Examination]:
+    (result,) = target.run([run.trace])
+    return result, examine(run.trace, result, target, last=run.last)
+
+
+def _still_breaks(
+    result: TraceResult, seen: Examination, broken: tuple[str, str], event: int
+) -> bool:
+    """Whether a run breaks the same contract: in that kind up to the event, or there in any. One
+    that raises before it has kept nothing; one that refuses has."""
+    if seen.illegal is None and len(result.records) <= event:
+        return True
+    contract, _ = broken
+    return any(
+        one.event == event or (place == broken and one.event < event)
+        for place, one in seen.by_kind.items()
+        if place[0] == contract
+    )
 
 
 def _by_causes(explaining: Sequence[Sequence[KnownFault]]) -> Attributed:

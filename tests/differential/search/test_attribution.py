@@ -15,6 +15,7 @@ from cacheproof.differential.search.attribution import Attribution
 from cacheproof.differential.search.campaign import Campaign, search
 from cacheproof.differential.search.campaigns.outcomes import Searched, read, written
 from cacheproof.differential.search.known import KnownFault, load
+from cacheproof.differential.search.mending import Mending
 from cacheproof.differential.search.paired import Both, RunSeeds
 from cacheproof.differential.targets import reference_scheduler
 from cacheproof.differential.targets.changes import reads_otherwise
@@ -104,6 +105,43 @@ def test_a_fault_without_a_cause_is_told_by_what_it_breaks_and_marked() -> None:
     assert names(found) == {"without"}
     assert all(one.by_symptom for one in found)
     assert set(told(model(), [fault("without", lane="scheduler")])) == {Attributed()}
+
+
+class MendedByFlag(Mending):
+    """A mend that the reference stands in for: it turns a flag."""
+
+    def __init__(self, fault: str, flag: str) -> None:
+        self.mended = fault
+        self.target = ReferenceTarget(Semantics.of_vllm(OLD).changed({flag: True}), release=OLD)
+
+    def can_mend(self, fault: str) -> bool:
+        return fault == self.mended
+
+    def without(self, fault: str) -> ReferenceTarget:
+        return self.target
+
+
+@pytest.mark.parametrize(
+    ("flag", "others", "outcome"),
+    [
+        (CLAIMED, ["first"], Attributed("mended")),
+        (OTHER, [], Attributed(why="EC-6a breaks without mended too")),
+        (OTHER, ["first"], Attributed("first", by_symptom=True)),
+    ],
+)
+def test_a_fault_without_a_cause_is_told_by_its_mend(
+    flag: str, others: list[str], outcome: Attributed
+) -> None:
+    known = [fault(one) for one in (*others, "mended")]
+    mending = MendedByFlag("mended", flag)
+    attribution = Attribution(known, OLD, model(), mending=mending)
+    found = set()
+    for seed in range(60):
+        trace = LANES[LANE].trace(seed, OLD)
+        (result,) = model().run([trace])
+        breaks = attribution.of(trace, result, examine(trace, result, model()), LANE)
+        found |= {one for (contract, _), one in breaks.items() if contract == "EC-6a"}
+    assert found == {outcome}
 
 
 def test_a_release_that_is_not_modelled_has_its_faults_told_by_what_they_break() -> None:

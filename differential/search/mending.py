@@ -1,0 +1,40 @@
+"""What a release does once one listed fault is mended in it: that tells a fault whose cause is no
+flag of the reference."""
+
+from cacheproof.differential.targets import mends, releases
+from cacheproof.differential.targets.base import Target
+from cacheproof.differential.targets.mended import MARK
+from cacheproof.differential.targets.named import Kind
+from cacheproof.differential.targets.process import HostTarget
+from cacheproof.differential.targets.releases import Release
+from cacheproof.differential.targets.resolve import engine_of, host_of
+
+
+class Mending:
+    """An installed release, or an engine, with one fault mended at a time; each in a host that is
+    started when it is asked for."""
+
+    def __init__(self, release: Release, kind: releases.Kind = releases.VLLM) -> None:
+        self._release = release
+        self._kind = kind
+        self._hosts: dict[str, HostTarget] = {}
+
+    def can_mend(self, fault: str) -> bool:
+        """Whether a fault has a mend for the release."""
+        mend = mends.mends().get(fault)
+        return mend is not None and mend.for_release(self._release.version) is not None
+
+    def without(self, fault: str) -> Target:
+        """The release without a fault that can be mended in it.
+
+        Raises:
+            InputError: its text is another than the mend's.
+        """
+        if fault not in self._hosts:
+            begin = engine_of if self._kind == releases.ENGINE else host_of
+            kind = Kind.ENGINE if self._kind == releases.ENGINE else Kind.RELEASE
+            name = f"{kind.value}@{self._release.version}{MARK}:{fault}"
+            self._hosts[fault] = begin(
+                self._release, name, mended=(fault,), report=lambda line: None
+            )
+        return self._hosts[fault]
