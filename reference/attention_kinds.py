@@ -76,11 +76,15 @@ class FullAttentionManager(SingleTypeKVCacheManager):
         *,
         replay_boundaries: Sequence[int],
     ) -> None:
-        """Beside full blocks, the one in which the prompt ends: by what of it the prompt fills."""
+        """Beside full blocks, the one in which the prompt ends: by what of it the prompt fills.
+
+        No hit that is modelled ends inside a block, so under `caches_findable_tails` there is none.
+        """
         super().cache_blocks(
             request, num_tokens, retention_interval, replay_boundaries=replay_boundaries
         )
-        if self.hashes_of_block > 1 and self.semantics.caches_prompt_tail:
+        caches_tail = self.semantics.caches_prompt_tail and not self.semantics.caches_findable_tails
+        if self.hashes_of_block > 1 and caches_tail:
             self._cache_prompt_tail(request, num_tokens)
 
     def _cache_prompt_tail(self, request: ScheduledRequest, num_tokens: int) -> None:

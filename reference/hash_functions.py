@@ -5,17 +5,17 @@
 
 Of what keys are made of (None, integers, strings, bytes and tuples of these) unequal values have
 unequal encodings. Equal ones have one encoding in CBOR, while a pickle also tells which objects are
-shared: in its place `Semantics.ideal()` puts MessagePack. `sha256_cbor_64bit` keeps 64 bits of
-sha256_cbor, and was offered only before the first release that is modelled.
+shared: `Semantics.ideal()` leaves that out. `sha256_cbor_64bit` keeps 64 bits of sha256_cbor, and
+was offered only before the first release that is modelled.
 """
 
 import hashlib
+import io
 import pickle
 from collections.abc import Callable
 from typing import Any, Literal
 
 import cbor2
-import msgspec
 import xxhash
 
 from cacheproof.reference.semantics.block_keys import BlockKeySemantics
@@ -31,6 +31,14 @@ def _pickled(value: Any) -> bytes:
     return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
 
 
+def _pickled_by_content(value: Any) -> bytes:
+    stream = io.BytesIO()
+    pickler = pickle.Pickler(stream, protocol=pickle.HIGHEST_PROTOCOL)
+    pickler.fast = True  # each object is written out, seen before or not
+    pickler.dump(value)
+    return stream.getvalue()
+
+
 def _cbor(value: Any) -> bytes:
     return cbor2.dumps(value, canonical=True)
 
@@ -39,7 +47,6 @@ def _sha256(encoded: bytes) -> bytes:
     return hashlib.sha256(encoded).digest()
 
 
-_msgpack: _Encoding = msgspec.msgpack.Encoder().encode
 _FUNCTIONS: dict[Algorithm, tuple[_Encoding, _Digest]] = {
     "sha256": (_pickled, _sha256),
     "sha256_cbor": (_cbor, _sha256),
@@ -66,7 +73,7 @@ def hash_function(semantics: BlockKeySemantics, algorithm: Algorithm = DEFAULT) 
         raise ValueError(f"no block hash {algorithm!r}; expected one of {', '.join(offered)}")
     encode, digest = _FUNCTIONS[algorithm]
     if encode is _pickled and semantics.keys_by_content:
-        encode = _msgpack
+        encode = _pickled_by_content
 
     def hash_of(value: Any) -> bytes:
         return digest(encode(value))

@@ -74,6 +74,12 @@ class KVCacheSemantics:
         "FullAttentionManager._cache_partial_tail_block",
         "a hit of a prompt's tail leaves the last prompt token to compute",
     )
+    caches_findable_tails: bool = change(
+        None,
+        "FullAttentionManager.cache_blocks",
+        "the partly filled end of a prompt is cached only where a lookup can find it",
+        thread=NOT_FOUND,
+    )
     events_carry_extra_keys: bool = change(
         "0.17.0", "BlockPool.cache_full_blocks", "a KV event carries the extra keys of each block"
     )
