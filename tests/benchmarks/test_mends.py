@@ -9,12 +9,19 @@ from cacheproof.differential.targets import mends
 from cacheproof.reference.releases import NEWEST
 
 SEEDS = range(6)
+BEFORE = "0.32.0"
+"""The release before, with faults that the newest one does not have."""
+HELD = [(name, NEWEST) for name in mends.mended_in(NEWEST)] + [
+    (name, BEFORE) for name in mends.mended_in(BEFORE) if name not in mends.mended_in(NEWEST)
+]
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("name", mends.mended_in(NEWEST))
-def test_a_release_decides_with_a_mend_as_its_flags_say(script: Any, name: str) -> None:
-    found = script.held(name, NEWEST, SEEDS, ["scheduler", "manager", "kv_cache"])
+@pytest.mark.parametrize(("name", "release"), HELD)
+def test_a_release_decides_with_a_mend_as_its_flags_say(
+    script: Any, name: str, release: str
+) -> None:
+    found = script.held(name, release, SEEDS, ["scheduler", "manager", "kv_cache"])
     assert found.holds, (found.differing[:3], found.brought)
 
 
