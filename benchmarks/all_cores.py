@@ -8,7 +8,7 @@ from typing import Any
 from cacheproof.differential.lanes.lane import Lane
 from cacheproof.differential.search import work
 from cacheproof.differential.search.campaign import Campaign
-from cacheproof.differential.search.known import load
+from cacheproof.differential.search.fault_folders import load
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.resolve import reference_for
 from cacheproof.workers import Crew, count

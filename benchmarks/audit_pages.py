@@ -4,7 +4,7 @@ known faults."""
 from pathlib import Path
 
 from cacheproof.assessing import page
-from cacheproof.differential.search.known import listed
+from cacheproof.differential.search.fault_folders import load
 
 ROOT = Path(__file__).parent.parent
 AUDIT = ROOT / "docs" / "audit.md"
@@ -20,7 +20,7 @@ def with_table(text: str, table: list[str]) -> str:
 
 
 def main() -> None:
-    faults = listed()
+    faults = load()
     AUDIT.write_text(page.audit(faults))
     CAUSES.write_text(page.causes(faults))
     FINDINGS.write_text(with_table(FINDINGS.read_text(), page.findings(faults)))

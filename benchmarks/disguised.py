@@ -24,7 +24,8 @@ from cacheproof.differential.findings.breaks import Attributed
 from cacheproof.differential.findings.finding import Finding, found_in
 from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.search.attribution import Attribution
-from cacheproof.differential.search.known import load, may_cover
+from cacheproof.differential.search.fault_folders import load
+from cacheproof.differential.search.known import may_be
 from cacheproof.differential.search.paired import Both, RunSeeds
 from cacheproof.differential.search.weighing import tallies
 from cacheproof.differential.targets import releases
@@ -54,7 +55,7 @@ def reading(tree: Path, change: Disguised) -> Reading:
 
 def symptom(place: Place) -> list[str]:
     """The listed faults of the release that a break may be, by what it breaks and where."""
-    listed = may_cover(KNOWN, place.trace, place.contract, RELEASE, place.lane, place.kind)
+    listed = may_be(KNOWN, place.contract, place.kind, RELEASE, (place.lane,))
     return [one.name for one in listed]
 
 

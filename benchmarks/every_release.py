@@ -21,7 +21,7 @@ from cacheproof.differential.findings.breaks import Break
 from cacheproof.differential.findings.finding import found_in
 from cacheproof.differential.judges.examination import LOCKSTEP
 from cacheproof.differential.lanes.all_lanes import LANES
-from cacheproof.differential.search import known
+from cacheproof.differential.search import fault_folders
 from cacheproof.differential.search.attribution import Attribution
 from cacheproof.differential.search.campaign import LaneReport, search
 from cacheproof.differential.targets.base import Target
@@ -108,7 +108,7 @@ def checked(
     done = compared = differences = seeds = 0
     broken: set[str] = set()
     unlisted: list[str] = []
-    attribution = Attribution(known.load(), release, reference)
+    attribution = Attribution(fault_folders.load(), release, reference)
     started = time.monotonic()
     for first in itertools.count(first_seed, SEEDS_AT_A_TIME):
         campaign = search(

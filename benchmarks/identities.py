@@ -25,7 +25,8 @@ from cacheproof.differential.findings.shrinking.edits import EXTRAS, kind, shape
 from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search.attribution import Attribution
-from cacheproof.differential.search.known import KnownFault, load
+from cacheproof.differential.search.fault_folders import load
+from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.targets.host.session import calm_collector
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve

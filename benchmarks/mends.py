@@ -18,7 +18,8 @@ from pathlib import Path
 from cacheproof.differential.depths import DEPTHS
 from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.lanes.all_lanes import LANES
-from cacheproof.differential.search.known import Fault, listed
+from cacheproof.differential.search.fault_folders import load
+from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.targets import mends
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.reference import ReferenceTarget
@@ -68,7 +69,7 @@ HEADER = (
 )
 
 
-def traces_of(fault: Fault) -> Iterator[tuple[str, Trace]]:
+def traces_of(fault: KnownFault) -> Iterator[tuple[str, Trace]]:
     """The kept traces of a fault, by name."""
     for name in (*fault.traces, *fault.engines):
         file = Path(str(FOLDER / f"{name}.jsonl"))
@@ -76,7 +77,7 @@ def traces_of(fault: Fault) -> Iterator[tuple[str, Trace]]:
 
 
 def traces_for(
-    fault: Fault, release: str, seeds: Sequence[int], depths: Iterable[str]
+    fault: KnownFault, release: str, seeds: Sequence[int], depths: Iterable[str]
 ) -> Iterator[tuple[str, Trace]]:
     """The kept traces of a fault, then those of seeds, lane by lane."""
     yield from traces_of(fault)
@@ -94,7 +95,7 @@ def held(
     Raises:
         InputError: the fault has no mend for the release.
     """
-    (fault,) = (one for one in listed() if one.name == name)
+    (fault,) = (one for one in load() if one.name == name)
     with (
         closing(resolve(f"{kind}@{release}+mended:{name}", report=print)) as mended,
         closing(resolve(f"{kind}@{release}", report=print)) as own,

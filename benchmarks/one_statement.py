@@ -37,8 +37,9 @@ from cacheproof.differential.judges.examination import LOCKSTEP, examine
 from cacheproof.differential.judges.lockstep import compare
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.lanes.lane import Lane
-from cacheproof.differential.search import known
+from cacheproof.differential.search import fault_folders
 from cacheproof.differential.search.campaign import BATCH_TRACES, HARNESS_ERRORS_MAX
+from cacheproof.differential.search.known import may_be
 from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.cache import Cache
 from cacheproof.differential.targets.changed import ChangingHost, decoded, write_tree
@@ -175,7 +176,7 @@ class Search:
             digest_of(count, "spec", "reference", "differential"),
             lambda: broken_by_itself(host, reference, self.unchanged),
         )
-        self._faults = known.load()
+        self._faults = fault_folders.load()
         self._of_reference: Callable[[str, int], TraceResult] = lru_cache(512)(self._referenced)
 
     def _referenced(self, lane: str, seed: int) -> TraceResult:
@@ -261,7 +262,7 @@ class Search:
             if (contract, lane.name, kind) in self._own:
                 continue
             runner = trace.runner
-            if known.covering(self._faults, contract, RELEASE, lane.name, kind, runner) is None:
+            if not may_be(self._faults, contract, kind, RELEASE, (lane.name,), runner):
                 found.setdefault("contracts", broken)
         if self._reference.runs(trace):
             assert trace.header.seed is not None

@@ -13,6 +13,7 @@ from cacheproof.audit_listing import (
     is_told_by_symptom,
     listed,
     reads_otherwise,
+    remedy_of,
 )
 from cacheproof.differential.audit.account import At, Failure, Found
 from cacheproof.differential.audit.auditor import Auditor
@@ -49,7 +50,7 @@ class Answered:
         """What is to be said of an engine, as far as it was judged."""
         broken = tuple(ranked(auditor))
         listed_as = {
-            one.first.key: tuple(listed(listing.faces, auditor, one.first)) for one in broken
+            one.first.key: tuple(listed(listing.faults, auditor, one.first)) for one in broken
         }
         return cls(stem, auditor, auditor.fatal, broken, listed_as, listing)
 
@@ -75,7 +76,7 @@ class Answered:
 
     def akin(self, one: Broken) -> str:
         """Why a break may be new though a listed fault breaks the same; empty where none does."""
-        return akin(self.listing.faces, self.auditor, one.first)
+        return akin(self.listing.faults, self.auditor, one.first)
 
     @property
     def by_symptom(self) -> bool:
@@ -135,7 +136,7 @@ class Answered:
         if not self.does_harm:
             return "", ""
         found, faults = self.broken[0].shown, self.faults(self.broken[0])
-        remedy = self.listing.remedy(faults, self.auditor.release)
+        remedy = remedy_of(faults, self.auditor.release)
         if where == "-" or not found.has_trace:
             return remedy, ""
         command = f"cacheproof minimise {where} --contract {found.key[0]}"

@@ -1,17 +1,16 @@
 """Which listed fault a break in a record is, and what to do about it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from cacheproof.differential.audit.account import Found
 from cacheproof.differential.audit.auditor import Auditor
 from cacheproof.differential.lanes.all_lanes import LANES
-from cacheproof.differential.search.known import Fault, KnownFault
+from cacheproof.differential.search.known import KnownFault, may_be
 from cacheproof.differential.traces.scheduler import SchedulerConfig
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.differential.traces.wording import visible_line
 from cacheproof.fault_facts import fault_rows, remedy
-from cacheproof.spec.versions import Versions
 
 NAMES_SHOWN = 3
 CHANGED = "changed"
@@ -22,10 +21,9 @@ REPORT_AT = "https://github.com/vllm-project/vllm/issues"
 
 @dataclass(frozen=True)
 class Listing:
-    """The list of known faults: their faces, and what it says of each, by name."""
+    """The list of known faults."""
 
-    faces: Sequence[KnownFault]
-    told: Mapping[str, Fault]
+    faults: Sequence[KnownFault]
 
     def advice(
         self, faults: Sequence[KnownFault], auditor: Auditor, found: Found, where: str
@@ -40,7 +38,7 @@ class Listing:
             if found.is_of_worker:
                 kept = f"the step keeps {rule.id} as the scheduler decided it"
                 yield "known", f"no: {kept}, and no listed fault of a worker breaks it"
-            elif alike := akin(self.faces, auditor, found):
+            elif alike := akin(self.faults, auditor, found):
                 yield "known", f"no: it is {alike}"
             else:
                 more = f"; {otherwise}" * bool(otherwise)
@@ -54,22 +52,17 @@ class Listing:
                 )
             else:
                 yield "to do", f"report it to who made {THAT_RAN}"
-        for face in faults:
-            told = self.told[face.name]
-            yield "known", f"yes, {face.name}: {told.title or face.note}"
+        for fault in faults:
+            yield "known", f"yes, {fault.name}: {fault.title}"
             yield TOLD_BY, _told_by(auditor)
-            yield from (row for row in fault_rows(told) if row[0] != TOLD_BY)
-            if face.thread and not told.upstream:
-                yield "public", face.thread
+            yield from (row for row in fault_rows(fault) if row[0] != TOLD_BY)
 
-    def remedy(self, faults: Sequence[KnownFault], release: str | None) -> str:
-        """What to do about these faults, as a clause; empty where the list does not say. Of several
-        that it may be, where to read what to do about each."""
-        several = [self.told[face.name] for face in faults]
-        remedies = list(dict.fromkeys(filter(None, (remedy(one, release) for one in several))))
-        return (
-            remedies[0] if len(remedies) == 1 else "do what avoids each, as above" * bool(remedies)
-        )
+
+def remedy_of(faults: Sequence[KnownFault], release: str | None) -> str:
+    """What to do about these faults, as a clause; empty where the list does not say. Of several
+    that it may be, where to read what to do about each."""
+    remedies = list(dict.fromkeys(filter(None, (remedy(one, release) for one in faults))))
+    return remedies[0] if len(remedies) == 1 else "do what avoids each, as above" * bool(remedies)
 
 
 def listed(faults: Sequence[KnownFault], auditor: Auditor, found: Found) -> list[KnownFault]:
@@ -120,26 +113,23 @@ def _breaking(faults: Sequence[KnownFault], auditor: Auditor, found: Found) -> l
         return []
     if not auditor.opened.manager_class.startswith("vllm."):
         return []  # its faults are its own
-    runner = auditor.trace.runner
-    by_name = {
-        one.name: one
-        for one in reversed(faults)
-        if one.contract == found.violation.contract.id
-        and auditor.release in Versions(one.releases)
-        and one.kind in (None, found.violation.kind)
-        and one.runner in (None, runner)
-        and _can_be(one, auditor.trace)
-        and not (found.is_of_worker and one.cause)  # causes are those of schedulers and managers
-    }
-    return [by_name[name] for name in reversed(by_name)]
+    contract, kind, lanes = found.violation.contract.id, found.violation.kind, _lanes(auditor.trace)
+    return [
+        one
+        for one in may_be(faults, contract, kind, auditor.release, lanes, auditor.trace.runner)
+        if one.is_by_symptom or (_can_be(one, lanes) and not found.is_of_worker)
+    ]  # causes are those of schedulers and managers
 
 
-def _can_be(fault: KnownFault, trace: Trace) -> bool:
-    """Whether an engine of that configuration does what the fault's lanes do."""
+def _lanes(trace: Trace) -> list[str]:
+    """The lanes that do what an engine of that configuration does."""
     config = trace.header.config
     assert isinstance(config, SchedulerConfig)
     has = {"scheduler with loads": config.ec_connector, "scheduler with windows": config.groups}
     managers = trace.header.manager, "kv_cache"  # which every engine has
-    return not fault.lanes or any(
-        LANES[lane].manager in managers and has.get(lane, True) for lane in fault.lanes
-    )
+    return [name for name, one in LANES.items() if one.manager in managers and has.get(name, True)]
+
+
+def _can_be(fault: KnownFault, lanes: Collection[str]) -> bool:
+    """Whether a search meets a fault in one of these lanes; one that it need not meet in any."""
+    return not fault.again or not {*fault.again}.isdisjoint(lanes)

@@ -16,7 +16,7 @@ from cacheproof.differential.audit.audit import Audit
 from cacheproof.differential.audit.auditor import Auditor
 from cacheproof.differential.audit.metrics import Metrics
 from cacheproof.differential.errors import InputError
-from cacheproof.differential.search import known as known_faults
+from cacheproof.differential.search import fault_folders
 from cacheproof.drawing import Drawings
 
 LOOK_EVERY_SECONDS = 0.2
@@ -37,9 +37,7 @@ def audit(
 ) -> int:
     """Judge a record, print the report, and draw `window` events where that is asked for. Returns
     the exit code."""
-    faults = known_faults.load(known)
-    told = {fault.name: fault for fault in known_faults.listed(known)}
-    report = AuditReport(output, Listing(faults, told), where)
+    report = AuditReport(output, Listing(fault_folders.load(known)), where)
     audit_of = Audit(where, waits=follow)
     is_interrupted = False
     try:

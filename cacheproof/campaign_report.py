@@ -14,7 +14,7 @@ from cacheproof.board.page import page
 from cacheproof.console import Output, require_writable, write_file
 from cacheproof.differential.findings import finding_file
 from cacheproof.differential.findings.register import Record
-from cacheproof.differential.search import known as known_faults
+from cacheproof.differential.search import fault_folders
 from cacheproof.differential.search.campaigns import reporting
 from cacheproof.differential.search.campaigns.faults import Fault
 from cacheproof.differential.search.campaigns.merging import merge_stores
@@ -60,7 +60,7 @@ def report(
     if html is not None:
         require_writable("--html", html)
     with closing(Store(where)) as store:
-        known = known_faults.parse(store.known, store.where)
+        known = fault_folders.of_text(store.known, store.where)
         folder = folder_for(where, findings)
         code = print_report(output, store, known, folder, register)
         if html is not None:
@@ -179,7 +179,7 @@ def status(output: Output, where: str) -> None:
     """Print how far a campaign is, in a screen."""
     now = time.time()
     with closing(Store(where)) as store:
-        known = known_faults.parse(store.known, store.where)
+        known = fault_folders.of_text(store.known, store.where)
         rows = [_row(store, number, known, now) for number in range(len(store.targets))]
         runners = store.beating()
     table = Table("target", box=None, pad_edge=False)

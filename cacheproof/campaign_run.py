@@ -13,7 +13,7 @@ from cacheproof.announcing import start as start_host
 from cacheproof.console import Output
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.lanes.all_lanes import LANES
-from cacheproof.differential.search import known as known_faults
+from cacheproof.differential.search import fault_folders
 from cacheproof.differential.search.campaigns import plan_file
 from cacheproof.differential.search.campaigns.plan_file import CampaignPlan
 from cacheproof.differential.search.campaigns.reporting import Reported
@@ -65,8 +65,7 @@ def start(
     plan = plan_file.load(file)
     if register:
         plan = msgspec.structs.replace(plan, shrink_listed=True)
-    text, source = known_faults.read(known)
-    known_faults.parse(text, source)
+    text = fault_folders.to_text(fault_folders.load(known))
     for one in plan.targets:
         with _of_plan(file):
             require_lanes(plan.chosen, one)
@@ -174,7 +173,7 @@ def _run(
     register: Register,
 ) -> int:
     """Run what is left, target by target, and report."""
-    known = known_faults.parse(store.known, store.where)
+    known = fault_folders.of_text(store.known, store.where)
     clock = SystemClock()
     runner = store.enlist(Who.here(), place.number(max(map(mib_of, targets))), clock.now())
     is_interrupted = False

@@ -100,9 +100,7 @@ class CampaignRun:
         self._notes: list[_Note] = []
         self._told = 0
         self._errors_told = 0
-        self._noting = Noting(
-            self.known, self.target.release, shrinks_listed=self.plan.shrinks_listed
-        )
+        self._noting = Noting(self.known, shrinks_listed=self.plan.shrinks_listed)
         self._urgent: deque[_Due] = deque()
         self._listed: deque[_Due] = deque()
         self._parts: dict[int, Campaign] = {}
@@ -227,7 +225,7 @@ class CampaignRun:
         return [
             lane
             for lane in self.lanes
-            if any(one.covers(one.contract, release, lane.name, one.kind or "") for one in missing)
+            if any(one.must_be_met(release, lane.name) for one in missing)
         ]
 
     def _seeds(self) -> Iterator[tuple[Lane, Sequence[int]]]:

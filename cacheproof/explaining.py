@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cacheproof.console import Output
-from cacheproof.differential.search.known import Fault
+from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.traces.wording import visible, visible_line
 from cacheproof.fault_facts import fault_called, fault_rows, listed_by_name, showing
 from cacheproof.fault_pages import paragraphs_of
@@ -64,20 +64,16 @@ def list_faults(output: Output) -> None:
     output.write_json("explain", {"faults": {one.name: _title(one) for one in faults}})
 
 
-def _title(fault: Fault) -> str:
+def _title(fault: KnownFault) -> str:
     return fault.title
 
 
-def _why(fault: Fault) -> list[str]:
+def _why(fault: KnownFault) -> list[str]:
     """How it comes about: as its page says, else as each face of it is noted."""
-    told = paragraphs_of(fault.page or "")
-    if told:
-        return told
-    notes = dict.fromkeys(face.note for face in fault.face)
-    return [f"{note[:1].upper()}{note[1:]}." for note in notes]
+    return paragraphs_of(fault.page or "") or [f"{fault.title}."]
 
 
-def _verdict_of(fault: Fault, commands: Sequence[str]) -> VerdictLine:
+def _verdict_of(fault: KnownFault, commands: Sequence[str]) -> VerdictLine:
     step = ("see it", commands[0]) if commands else ("", "")
     whose = f"{fault.product} beside vLLM" if fault.product else "vLLM"
     where = f"was seen in {whose} {fault.seen}" if fault.seen else f"is a fault of {whose}"

@@ -7,7 +7,8 @@ from functools import cache
 
 from cacheproof.assessing import kept
 from cacheproof.differential.errors import InputError
-from cacheproof.differential.search.known import Fault, listed
+from cacheproof.differential.search.fault_folders import load
+from cacheproof.differential.search.known import KnownFault
 from cacheproof.reference.releases import MODELLED, within
 from cacheproof.reference.semantics import CHANGES
 from cacheproof.spec.versions import release_key
@@ -18,12 +19,12 @@ _PRODUCT = re.compile(r"(?P<name>\w+) (?P<version>[\d.]+\w*)")
 
 
 @cache
-def listed_by_name() -> dict[str, Fault]:
+def listed_by_name() -> dict[str, KnownFault]:
     """The faults of the shipped list."""
-    return {fault.name: fault for fault in listed()}
+    return {fault.name: fault for fault in load()}
 
 
-def fault_called(name: str) -> Fault:
+def fault_called(name: str) -> KnownFault:
     """The listed fault of that name.
 
     Raises:
@@ -39,7 +40,7 @@ def fault_called(name: str) -> Fault:
     return faults[name]
 
 
-def newest_showing(fault: Fault, trace: str) -> str | None:
+def newest_showing(fault: KnownFault, trace: str) -> str | None:
     """The newest target that was seen to break on a trace of docs/findings; None of another
     trace."""
     if trace in fault.engines:
@@ -51,7 +52,7 @@ def newest_showing(fault: Fault, trace: str) -> str | None:
     return f"vllm@{max(_breaking(fault, trace), key=MODELLED.index)}"
 
 
-def trace_showing(fault: Fault, release: str) -> tuple[str, str] | None:
+def trace_showing(fault: KnownFault, release: str) -> tuple[str, str] | None:
     """A trace of docs/findings that shows a fault on a release, and the target to run it on; of an
     engine where no other does."""
     for trace in fault.traces:
@@ -64,13 +65,13 @@ def trace_showing(fault: Fault, release: str) -> tuple[str, str] | None:
     return None
 
 
-def _product_of(fault: Fault) -> str | None:
+def _product_of(fault: KnownFault) -> str | None:
     """The plug-in that has it, in the first version that does, as a target."""
     product = _PRODUCT.match(fault.product)
     return None if product is None else f"{product['name'].lower()}@{product['version']}"
 
 
-def _breaking(fault: Fault, trace: str) -> frozenset[str]:
+def _breaking(fault: KnownFault, trace: str) -> frozenset[str]:
     """The releases on which a trace was seen to break a contract of a fault; those that have the
     fault, where no contract says it."""
     runs = [one for one in kept.replays()[trace] if one.contract in fault.contracts]
@@ -79,7 +80,7 @@ def _breaking(fault: Fault, trace: str) -> frozenset[str]:
     )
 
 
-def newest_having(faults: Sequence[Fault], trace: str) -> str | None:
+def newest_having(faults: Sequence[KnownFault], trace: str) -> str | None:
     """Of all faults that a trace of docs/findings shows."""
     seen = [found for one in faults if (found := newest_showing(one, trace)) is not None]
     return max(seen, key=_age, default=None)
@@ -90,7 +91,7 @@ def _age(target: str) -> int:
     return MODELLED.index(release) if release in MODELLED else -1
 
 
-def lifetime(fault: Fault) -> str:
+def lifetime(fault: KnownFault) -> str:
     """In which releases a fault was seen or read, and what became of it: the release that mends it,
     or the newest that was run."""
     if fault.product:
@@ -106,7 +107,7 @@ def lifetime(fault: Fault) -> str:
     return "; ".join(filter(None, parts))
 
 
-def remedy(fault: Fault, release: str | None) -> str:
+def remedy(fault: KnownFault, release: str | None) -> str:
     """What to do about a fault of a release, as a clause: what to restart with, and where to move;
     empty where the list says neither."""
     act = fault.avoid.removeprefix("no switch; ").removesuffix("a later release")
@@ -121,7 +122,7 @@ def remedy(fault: Fault, release: str | None) -> str:
 BY_SYMPTOM = "what it breaks alone, since no cause of it is modelled"
 
 
-def fault_rows(fault: Fault) -> Iterator[tuple[str, str]]:
+def fault_rows(fault: KnownFault) -> Iterator[tuple[str, str]]:
     """What it does, in which releases, what it needs, how to avoid it: a name and a content each;
     nothing of what the list does not say."""
     rows = (
@@ -132,19 +133,19 @@ def fault_rows(fault: Fault) -> Iterator[tuple[str, str]]:
         ("avoid by", fault.avoid),
         ("public", fault.upstream),
         ("gone where", _gone_where(fault)),
-        ("told by", "" if fault.causes != ((),) or not fault.face else BY_SYMPTOM),
+        ("told by", BY_SYMPTOM if fault.is_by_symptom and fault.symptom else ""),
         ("page", f"docs/{fault.page}".partition("#")[0] if fault.page else ""),
     )
     yield from ((name, content) for name, content in rows if content)
 
 
-def _gone_where(fault: Fault) -> str:
+def _gone_where(fault: KnownFault) -> str:
     """What is true of a release without it."""
-    flags = dict.fromkeys(flag for cause in fault.causes for flag in cause)
+    flags = dict.fromkeys(flag for cause in fault.cause for flag in cause.flags)
     return "; and where ".join(CHANGES[flag].sentence for flag in flags)
 
 
-def showing(fault: Fault) -> Iterator[str]:
+def showing(fault: KnownFault) -> Iterator[str]:
     """Commands that show a fault, what takes the least time first."""
     for trace in (*fault.traces[:1], *list(fault.engines)[:1]):
         target = newest_showing(fault, trace)

@@ -6,14 +6,13 @@ from pathlib import Path
 
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.findings import finding_file
-from cacheproof.differential.lanes.all_lanes import LANES, PROJECTS
-from cacheproof.differential.search.known import Fault
+from cacheproof.differential.lanes.all_lanes import PROJECTS
+from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.targets import connectors
 from cacheproof.differential.targets.versions import parse
 from cacheproof.fault_facts import listed_by_name, trace_showing
 from cacheproof.fault_pages import WHERE, file_of
 from cacheproof.reference.releases import MODELLED, within
-from cacheproof.spec.versions import Versions
 
 
 def finding_of(name: str, release: str, folder: Path) -> tuple[Path, str | None]:
@@ -49,34 +48,28 @@ def _why_none(name: str, release: str, folder: Path) -> str:
     if _is_listed_in(fault, release):
         return f"no finding of that fault in {folder}; run {_showing(fault, release)}"
     latest = next((one for one in reversed(_releases(fault)) if _is_listed_in(fault, one)), None)
-    where = (
-        fault.product
-        or fault.seen
-        or ", ".join(dict.fromkeys(face.releases for face in fault.face))
-    )
+    where = fault.product or fault.seen or ", ".join(one.releases for one in fault.symptom)
     said = f"that fault is not listed for {release}; it is for {where}"
     return said if latest is None else f"{said}: run {_showing(fault, latest)}"
 
 
-def _is_lmcaches(fault: Fault) -> bool:
-    projects = {LANES[lane].project for face in fault.face for lane in face.lanes}
-    return projects == {connectors.LMCACHE}
+def _is_lmcaches(fault: KnownFault) -> bool:
+    return fault.product.lower().startswith(connectors.LMCACHE)
 
 
-def _releases(fault: Fault) -> tuple[str, ...]:
+def _releases(fault: KnownFault) -> tuple[str, ...]:
     """Those that are searched, from old to new."""
     return (connectors.FIRST,) if _is_lmcaches(fault) else MODELLED
 
 
-def _is_listed_in(fault: Fault, release: str) -> bool:
+def _is_listed_in(fault: KnownFault, release: str) -> bool:
     """Whether a fault is listed for a release: LMCache's faults for none of vLLM's."""
     if _is_lmcaches(fault) and release in MODELLED:
         return False
-    shows = any(release in Versions(face.releases) for face in fault.face)
-    return shows or release in within(fault.seen)
+    return fault.is_seen_in(release) or release in within(fault.seen)
 
 
-def _showing(fault: Fault, release: str) -> str:
+def _showing(fault: KnownFault, release: str) -> str:
     """The command that shows the fault on a release: a search, or a trace of docs/findings."""
     if _is_lmcaches(fault):
         return f"cacheproof fuzz --target {connectors.LMCACHE}@{release}"

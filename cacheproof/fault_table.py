@@ -8,7 +8,7 @@ from rich.table import Table
 
 from cacheproof.console import Output
 from cacheproof.differential.findings.finding import Finding
-from cacheproof.differential.search.known import HARMS, KnownFault, listed_as
+from cacheproof.differential.search.known import HARMS, KnownFault, called
 from cacheproof.differential.search.verdict import Verdict
 
 FINDINGS = "findings/"
@@ -19,10 +19,14 @@ class ShownFault:
     """A listed fault as searches met it: by which contracts, in which targets' smallest traces."""
 
     fault: KnownFault
-    harm: str
     contracts: list[str] = field(default_factory=list)
     targets: list[str] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def harm(self) -> str:
+        """The kind of what it does."""
+        return self.fault.kind_of_harm
 
     @property
     def page(self) -> str:
@@ -32,7 +36,7 @@ class ShownFault:
     @property
     def by_symptom(self) -> bool:
         """Whether no cause of it is known, so that it is told by what it breaks alone."""
-        return not self.fault.cause
+        return self.fault.is_by_symptom
 
     @property
     def file(self) -> str:
@@ -61,8 +65,7 @@ def shown_faults(verdicts: Sequence[Verdict], known: Sequence[KnownFault]) -> li
     shown: dict[str, ShownFault] = {}
     for verdict in verdicts:
         for fault, contract in _met(verdict, known):
-            one = shown.setdefault(fault.name, ShownFault(fault, fault.harm))
-            one.harm = min(one.harm, fault.harm, key=HARMS.index)
+            one = shown.setdefault(fault.name, ShownFault(fault))
             _add(one.contracts, contract)
             _add(one.targets, verdict.campaign.target)
         for finding in verdict.findings:
@@ -76,7 +79,7 @@ def _met(verdict: Verdict, known: Sequence[KnownFault]) -> Iterator[tuple[KnownF
     """Listed faults and the contracts by which they showed, in the order of the breaks."""
     campaign = verdict.campaign
     for one in campaign.breaks:
-        fault = listed_as(known, one.attributed.fault, one, campaign.release)
+        fault = called(known, one.attributed.fault)
         if fault is not None:
             yield fault, one.contract
 

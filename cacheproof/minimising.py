@@ -15,7 +15,7 @@ from cacheproof.differential.audit.retelling import Retold
 from cacheproof.differential.errors import HarnessError, InputError
 from cacheproof.differential.findings import finding_file, report
 from cacheproof.differential.findings.finding import Finding, found_in
-from cacheproof.differential.search import known as known_faults
+from cacheproof.differential.search import fault_folders
 from cacheproof.differential.search.attribution import Attribution
 from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.search.verdict import UNLISTED, VOID
@@ -43,7 +43,7 @@ def minimise(
     require_contract(contract)
     if target is not None:
         require_lanes(lanes_at("scheduler"), target)
-    folder, faults = folder_of(findings), known_faults.load(known)
+    folder, faults = folder_of(findings), fault_folders.load(known)
     audit_of = Audit(where)
     audit_of.look(last=True)
     stem, auditor, found = _chosen(audit_of, where, contract)

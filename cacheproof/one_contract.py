@@ -11,7 +11,7 @@ from cacheproof.differential.errors import InputError
 from cacheproof.differential.judges.rules import rules_for
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search.canary import canaries
-from cacheproof.differential.search.known import Fault
+from cacheproof.differential.search.known import KnownFault
 from cacheproof.explaining import Part, print_parts, rows_part, text_part
 from cacheproof.fault_facts import listed_by_name, showing
 from cacheproof.reference.releases import NEWEST
@@ -124,12 +124,12 @@ def _signature(rule: Contract) -> str:
     return ", ".join(f"{one}: {kind}" for one, kind in zip(rule.parameters, kinds, strict=True))
 
 
-def _told(fault: Fault) -> str:
+def _told(fault: KnownFault) -> str:
     where = fault.product or fault.seen
     return f"{fault.title} ({where})"
 
 
-def _commands(rule: Contract, faults: list[Fault]) -> Iterator[str]:
+def _commands(rule: Contract, faults: list[KnownFault]) -> Iterator[str]:
     for fault in faults[:1]:
         yield from list(showing(fault))[:1]
         yield f"cacheproof explain {fault.name}"
@@ -138,7 +138,7 @@ def _commands(rule: Contract, faults: list[Fault]) -> Iterator[str]:
     yield "cacheproof prove --target reference"
 
 
-def _verdict_of(rule: Contract, faults: list[Fault], commands: list[str]) -> VerdictLine:
+def _verdict_of(rule: Contract, faults: list[KnownFault], commands: list[str]) -> VerdictLine:
     known = (
         f"{counted(len(faults), 'known fault')} of real releases "
         f"{'breaks' if len(faults) == 1 else 'break'} it"

@@ -10,8 +10,7 @@ from rich.table import Table
 
 from cacheproof import evidence_page
 from cacheproof.console import Output
-from cacheproof.differential.lanes.all_lanes import LANES
-from cacheproof.differential.search.known import KnownFault
+from cacheproof.differential.search.known import KnownFault, may_be
 from cacheproof.differential.search.verdict import HOLDS, INTERRUPTED, UNLISTED, VOID
 from cacheproof.formats import proved
 from cacheproof.kept_proofs import KeptProofs
@@ -163,13 +162,7 @@ def left_out(jobs: Iterable[Job], found: Container[Piece]) -> str:
 def listing(row: Evidence, known: Sequence[KnownFault], promised: str | None) -> KnownFault | None:
     """The first fault that is known of the row's contract in the `promised` release, in whatever
     lane or kind."""
-    covers = (
-        fault
-        for fault in known
-        for lane in (fault.lanes or LANES)
-        if fault.covers(row.contract, promised, lane, fault.kind or "")
-    )
-    return next(covers, None)
+    return next(iter(may_be(known, row.contract, None, promised)), None)
 
 
 def exit_code(rows: Sequence[Evidence], listed: Set[Evidence]) -> int:

@@ -15,7 +15,7 @@ from cacheproof.differential.findings.finding import LOCKSTEP, Finding, Replay
 from cacheproof.differential.judges.retrace import Retrace
 from cacheproof.differential.media.differences import parts
 from cacheproof.differential.search.attribution import Attribution
-from cacheproof.differential.search.known import HARMS, Fault, KnownFault
+from cacheproof.differential.search.known import HARMS, KnownFault, called
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.trace import Trace
@@ -39,7 +39,7 @@ class Story:
     target: Target
     runs: Replay
     found: tuple[Finding, ...]
-    fault: Fault | None
+    fault: KnownFault | None
 
     @property
     def trace(self) -> Trace:
@@ -121,9 +121,7 @@ def story_of(
     faults = listed_by_name()
     of_file = _of_file(file, what, faults)
     attribution = Attribution.of_target(known, target, model)
-    is_known = of_file is not None and (
-        not of_file.face or any(one.name == of_file.name for one in known)
-    )
+    is_known = of_file is not None and (called(known, of_file.name) is not None)
     shown = of_file if is_known else None
     name = file.stem if of_file is None else of_file.name
     told = attribution.of(trace, runs.result, runs.examination, None, name)
@@ -136,7 +134,7 @@ def story_of(
     return Story(file, what, target, runs, tuple(found), faults.get(first or "", of_file))
 
 
-def _of_file(file: Path, what: Finding | Trace, faults: dict[str, Fault]) -> Fault | None:
+def _of_file(file: Path, what: Finding | Trace, faults: dict[str, KnownFault]) -> KnownFault | None:
     """The listed fault that a finding says it is, or that a trace of docs/findings shows."""
     if isinstance(what, Finding):
         return faults.get(what.fault or "")
@@ -146,7 +144,7 @@ def _of_file(file: Path, what: Finding | Trace, faults: dict[str, Fault]) -> Fau
     return min(showing, key=lambda one: one.name != file.stem, default=None)
 
 
-def _is_not_asked(found: Finding, what: Finding | Trace, of_file: Fault | None) -> bool:
+def _is_not_asked(found: Finding, what: Finding | Trace, of_file: KnownFault | None) -> bool:
     """Whether it is another break than that of a finding, or of the fault that a trace shows."""
     if isinstance(what, Trace):
         return of_file is None or found.fault != of_file.name
@@ -159,7 +157,7 @@ def _weight(found: Finding) -> tuple[bool, int, int]:
 
 
 def _annotated(
-    found: Finding, attribution: Attribution, told: Attributed, shown: Fault | None
+    found: Finding, attribution: Attribution, told: Attributed, shown: KnownFault | None
 ) -> Finding:
     """The finding with what is listed of it; where nothing is, the fault that its file shows, if
     that was seen on this release and breaks the contract in some way that no list tells."""
@@ -168,7 +166,7 @@ def _annotated(
     return attribution.annotated(found, told)
 
 
-def _shows(found: Finding, fault: Fault) -> bool:
+def _shows(found: Finding, fault: KnownFault) -> bool:
     """Whether a break of a trace that shows a fault is that fault: on this release it was seen."""
     return found.release in within(fault.seen) and found.contract in fault.contracts
 
@@ -200,7 +198,7 @@ def _print_others(output: Output, others: Sequence[Finding]) -> None:
     output.line("")
 
 
-def _part_of(fault: Fault) -> Part:
+def _part_of(fault: KnownFault) -> Part:
     """Which fault it is, what it does and where, and how to avoid it."""
     return rows_part(f"{fault.name}: {fault.title}", list(fault_rows(fault)))
 

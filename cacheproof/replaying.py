@@ -13,7 +13,7 @@ from cacheproof.differential.errors import InputError
 from cacheproof.differential.findings import finding as findings_of
 from cacheproof.differential.findings import finding_file
 from cacheproof.differential.findings.finding import LOCKSTEP, Finding, Replay
-from cacheproof.differential.search import known as known_faults
+from cacheproof.differential.search import fault_folders
 from cacheproof.differential.search.known import NAME, KnownFault
 from cacheproof.differential.search.verdict import FROM_MODEL, HOLDS, UNLISTED, VOID
 from cacheproof.differential.targets.base import Target
@@ -110,7 +110,7 @@ def _newest_showing(file: Path) -> str:
     Raises:
         InputError: it is another trace.
     """
-    newest = newest_having(known_faults.listed(), file.stem)
+    newest = newest_having(fault_folders.load(), file.stem)
     if newest is None:
         raise InputError(f"{file} is a trace without a target; give one with --target")
     return newest
@@ -154,7 +154,7 @@ def _require_depth(target: Target | Named, trace: Trace, file: Path) -> None:
 
 def _instead(file: Path, otherwise: str) -> str:
     """What was expected: of a trace of docs/findings the target that it shows a fault on."""
-    newest = newest_having(known_faults.listed(), file.stem)
+    newest = newest_having(fault_folders.load(), file.stem)
     return f"expected {otherwise if newest is None else f'--target {newest}, which takes it'}"
 
 

@@ -14,7 +14,7 @@ from cacheproof.commands.engines import MODELS
 from cacheproof.console import Output
 from cacheproof.differential.audit.audit import Audit
 from cacheproof.differential.errors import InputError
-from cacheproof.differential.search import known as known_faults
+from cacheproof.differential.search import fault_folders
 from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.search.verdict import HOLDS, INTERRUPTED, UNLISTED, VOID
 from cacheproof.differential.serving import recorder
@@ -118,7 +118,7 @@ def http(
     models = [_model(name) for name in kinds]
     if records is not None:
         folder_of(records, "--records")
-    faults = known_faults.load(known)
+    faults = fault_folders.load(known)
     version = _engine(target)
     release = releases.install(version, report=output.say, kind=releases.ENGINE)
     cache = Cache.locate()

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from cacheproof.assessing import page as page_table
-from cacheproof.differential.search.known import Fault, listed
+from cacheproof.differential.search.fault_folders import load
+from cacheproof.differential.search.known import KnownFault
 from cacheproof.reference.releases import within
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -50,7 +51,7 @@ def header_of(page: Path, anchor: str) -> dict[str, str]:
     return found
 
 
-def unlike(fault: Fault, header: dict[str, str]) -> list[str]:
+def unlike(fault: KnownFault, header: dict[str, str]) -> list[str]:
     """The releases of a fault of vLLM that the header of its page does not name."""
     ends = [] if fault.product else [within(fault.seen)[0], within(fault.seen)[-1]]
     return [one for one in ends if one not in header["Releases"]]
@@ -75,10 +76,10 @@ def disagreements(page: str, replays: dict[tuple[str, str], str]) -> list[str]:
     ]
 
 
-DESCRIBED = page_table.described(listed())
+DESCRIBED = page_table.described(load())
 
 
-def place_of(fault: Fault) -> tuple[Path, str]:
+def place_of(fault: KnownFault) -> tuple[Path, str]:
     """The page and the anchor at which a fault is described."""
     name, _, anchor = (fault.page or "").partition("#")
     return ROOT / "docs" / name, anchor
@@ -87,7 +88,7 @@ def place_of(fault: Fault) -> tuple[Path, str]:
 def test_the_table_is_made_from_the_list_of_faults() -> None:
     text = (FINDINGS / "README.md").read_text()
     table = [line for line in text.splitlines() if line.startswith("|")]
-    assert table == page_table.findings(listed())
+    assert table == page_table.findings(load())
     assert table != page_table.findings(DESCRIBED[1:])
 
 
@@ -97,7 +98,9 @@ def test_a_page_names_the_releases_in_which_its_faults_were_seen() -> None:
 
 
 def test_a_page_that_names_other_releases_is_seen() -> None:
-    fault = Fault("it", page="findings/overtaken.md", seen="0.10.2 to 0.14.0")
+    fault = KnownFault(
+        "it", "a title", "safety", page="findings/overtaken.md", seen="0.10.2 to 0.14.0"
+    )
     assert unlike(fault, header_of(*place_of(fault))) == ["0.14.0"]
 
 

@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from cacheproof.assessing.questions import QUESTIONS
-from cacheproof.differential.search.known import Fault, listed
+from cacheproof.differential.search.fault_folders import load
+from cacheproof.differential.search.known import KnownFault
 from cacheproof.fault_pages import plain, section_of
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -39,14 +40,14 @@ TARGET_OF_LINK = re.compile(r"\]\([^)]*\)")
 PYTHON = re.compile(r"^```python.*?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def crosses(fault: Fault) -> bool:
+def crosses(fault: KnownFault) -> bool:
     """Whether it crosses a border, and no release mends it."""
     answers = ISOLATION.intersection(fault.questions or ())
     is_of_a_border = answers or BORDERS.intersection(fault.contracts)
     return bool(is_of_a_border or fault.name in OTHERS) and not fault.mended_in
 
 
-FAULTS = listed()
+FAULTS = load()
 OPEN = [fault for fault in FAULTS if crosses(fault)]
 
 
@@ -75,7 +76,7 @@ def wrong_in_section(text: str, avoid: str) -> list[str]:
     return found if plain(avoid) in safe else [*found, "how to be safe"]
 
 
-def section(fault: Fault) -> str:
+def section(fault: KnownFault) -> str:
     """Where it is described; a whole page but for the sections of other faults."""
     name, _, anchor = (fault.page or "").partition("#")
     text = (ROOT / "docs" / name).read_text()
@@ -94,7 +95,7 @@ def test_faults_that_cross_a_border_are_told_from_others() -> None:
 
 
 @pytest.mark.parametrize("fault", OPEN, ids=lambda one: one.name)
-def test_a_page_says_how_to_be_safe_and_holds_no_recipe(fault: Fault) -> None:
+def test_a_page_says_how_to_be_safe_and_holds_no_recipe(fault: KnownFault) -> None:
     assert wrong_in_section(section(fault), fault.avoid) == []
 
 
@@ -116,7 +117,7 @@ def test_a_recipe_in_a_page_is_seen(text: str, wrong: list[str]) -> None:
 
 
 @pytest.mark.parametrize("fault", OPEN, ids=lambda one: one.name)
-def test_a_trace_states_events_of_a_scheduler_or_of_a_connector(fault: Fault) -> None:
+def test_a_trace_states_events_of_a_scheduler_or_of_a_connector(fault: KnownFault) -> None:
     traces = {name: (FINDINGS / f"{name}.jsonl").read_text()
               for name in (*fault.traces, *fault.engines)}  # fmt: skip
     found = {name: wrong_in_trace(text) for name, text in traces.items()}

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from cacheproof.assessing import kept
 from cacheproof.assessing.questions import Question
-from cacheproof.differential.search.known import Fault
+from cacheproof.differential.search.known import KnownFault
 from cacheproof.reference.releases import within
 from cacheproof.spec.evidence import Outcome
 from cacheproof.spec.registry import by_id
@@ -55,7 +55,7 @@ class Shown(NamedTuple):
     command: str = ""
 
 
-def status(fault: Fault, release: str, question: str = "") -> Status:
+def status(fault: KnownFault, release: str, question: str = "") -> Status:
     """What is known of a fault in a release; of a question, whether it bears on that there."""
     narrowed = fault.only.get(question)
     is_narrowed = narrowed is not None and release not in within(narrowed)
@@ -78,14 +78,14 @@ class Answer:
 
     question: Question
     release: str
-    known: tuple[Fault, ...]
+    known: tuple[KnownFault, ...]
 
     @property
-    def faults(self) -> list[Fault]:
+    def faults(self) -> list[KnownFault]:
         """The listed faults that bear on the question in some release."""
         return [one for one in self.known if self.question.id in (one.questions or ())]
 
-    def of(self, *wanted: Status) -> list[Fault]:
+    def of(self, *wanted: Status) -> list[KnownFault]:
         """The question's faults of which that is known."""
         return [one for one in self.faults if status(one, self.release, self.question.id) in wanted]
 
@@ -207,7 +207,7 @@ def _searched(given: Answer) -> Iterator[Shown]:
         yield Shown(Kind.SEARCHED, text, f"cacheproof fuzz --target vllm@{given.release} {options}")
 
 
-def shown(fault: Fault, release: str) -> Iterator[Shown]:
+def shown(fault: KnownFault, release: str) -> Iterator[Shown]:
     """What shows a fault in a release in which it was seen."""
     found = [*_run_again(fault, release)]
     if not found:
@@ -215,7 +215,7 @@ def shown(fault: Fault, release: str) -> Iterator[Shown]:
     yield from found
 
 
-def _run_again(fault: Fault, release: str) -> Iterator[Shown]:
+def _run_again(fault: KnownFault, release: str) -> Iterator[Shown]:
     """The commands that show a fault again: a search where no trace does."""
     replayed = [*_replayed(fault, release)]
     if fault.search and not replayed:
@@ -226,7 +226,7 @@ def _run_again(fault: Fault, release: str) -> Iterator[Shown]:
     yield from replayed
 
 
-def _replayed(fault: Fault, release: str) -> Iterator[Shown]:
+def _replayed(fault: KnownFault, release: str) -> Iterator[Shown]:
     """The traces that show a fault on the release, each what no trace before it does, and the first
     that shows it on its engine."""
     replay = "cacheproof replay docs/findings/{}.jsonl --target {}"
@@ -250,7 +250,7 @@ def _replayed(fault: Fault, release: str) -> Iterator[Shown]:
             break
 
 
-def _breaks(fault: Fault, release: str) -> Iterator[tuple[str, Sequence[kept.Replay]]]:
+def _breaks(fault: KnownFault, release: str) -> Iterator[tuple[str, Sequence[kept.Replay]]]:
     """The fault's traces that break one of its contracts on a release, each with those that it
     breaks; only traces that break one more than those before."""
     told: set[str] = set()
@@ -266,7 +266,7 @@ def _breaks(fault: Fault, release: str) -> Iterator[tuple[str, Sequence[kept.Rep
             yield trace, broken
 
 
-def _runner(fault: Fault, broken: Sequence[kept.Replay], release: str) -> str:
+def _runner(fault: KnownFault, broken: Sequence[kept.Replay], release: str) -> str:
     """Under which model runner, of a fault that is one runner's."""
     of_first = all(release not in one.second for one in broken)
     is_ones = of_first and fault.runner.startswith("first")

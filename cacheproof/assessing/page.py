@@ -6,7 +6,7 @@ from itertools import groupby
 from cacheproof.assessing.answer import Answer, Status, Verdict, status
 from cacheproof.assessing.questions import PURPOSES, QUESTIONS, not_looked_at
 from cacheproof.assessing.report import elsewhere
-from cacheproof.differential.search.known import Fault
+from cacheproof.differential.search.known import KnownFault
 from cacheproof.fault_facts import lifetime
 from cacheproof.reference.releases import MODELLED, NEWEST, within
 from cacheproof.reference.semantics import CHANGES
@@ -21,7 +21,7 @@ HEADER = (
 _HARMS = ("safety", "liveness", "efficiency", "none")
 
 
-def audit(faults: Sequence[Fault]) -> str:
+def audit(faults: Sequence[KnownFault]) -> str:
     """The page docs/audit.md."""
     answers = [Answer(one, NEWEST, tuple(faults)) for one in QUESTIONS]
     lines = [
@@ -66,9 +66,9 @@ def audit(faults: Sequence[Fault]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def causes(faults: Sequence[Fault]) -> str:
+def causes(faults: Sequence[KnownFault]) -> str:
     """The page docs/fault-causes.md."""
-    alone = [one for one in faults if () in one.causes]
+    alone = [one for one in faults if one.is_by_symptom]
     of_vllm = [one for one in alone if not one.product]
     lines = [
         "# What causes each known fault",
@@ -85,7 +85,7 @@ def causes(faults: Sequence[Fault]) -> str:
         *(
             f"| {_linked(one, one.name)} | {' '.join(one.contracts) or 'none'} | {_cause(one)} |"
             for one in faults
-            if () not in one.causes
+            if one.cause
         ),
         "",
         "## Told by what they break alone",
@@ -107,16 +107,16 @@ def causes(faults: Sequence[Fault]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _cause(fault: Fault) -> str:
+def _cause(fault: KnownFault) -> str:
     """The flags of its causes, with what they say."""
     several = (
-        " and ".join(f"`{flag}`: {CHANGES[flag].sentence}" for flag in flags)
-        for flags in fault.causes
+        " and ".join(f"`{flag}`: {CHANGES[flag].sentence}" for flag in cause.flags)
+        for cause in fault.cause
     )
     return "; or ".join(several)
 
 
-def _matrix(faults: Sequence[Fault]) -> Iterator[str]:
+def _matrix(faults: Sequence[KnownFault]) -> Iterator[str]:
     for release in reversed(MODELLED):
         cells = [_cell(Answer(one, release, tuple(faults))) for one in QUESTIONS]
         yield f"| {release} | {' | '.join(cells)} |"
@@ -161,11 +161,11 @@ def _evidence(given: Answer) -> Iterator[str]:
             yield f"    {command}"
 
 
-def _linked(fault: Fault, text: str) -> str:
+def _linked(fault: KnownFault, text: str) -> str:
     return f"[{text}]({fault.page})"
 
 
-def described(faults: Sequence[Fault]) -> list[Fault]:
+def described(faults: Sequence[KnownFault]) -> list[KnownFault]:
     """The faults that have a page in docs/findings: the worst first, else as they are listed."""
     of_findings = [
         one for one in faults if (one.page or "").startswith(OF_FINDINGS) and one.page != REST
@@ -173,17 +173,17 @@ def described(faults: Sequence[Fault]) -> list[Fault]:
     return sorted(of_findings, key=lambda one: min(map(_HARMS.index, _kinds(one))))
 
 
-def _kinds(fault: Fault) -> list[str]:
+def _kinds(fault: KnownFault) -> list[str]:
     return [one for one in _HARMS if one in fault.harm]
 
 
-def findings(faults: Sequence[Fault]) -> list[str]:
+def findings(faults: Sequence[KnownFault]) -> list[str]:
     """The table of docs/findings/README.md."""
     rows = map(_row, described(faults))
     return [HEADER, f"|{'---|' * (HEADER.count('|') - 1)}", *rows]
 
 
-def _row(fault: Fault) -> str:
+def _row(fault: KnownFault) -> str:
     page = (fault.page or "").removeprefix(OF_FINDINGS)
     first, last = (within(fault.seen)[0], within(fault.seen)[-1]) if fault.seen else ("", "")
     if fault.product:

@@ -10,7 +10,8 @@ from cacheproof.assessing.answer import Answer, Shown, Status, Verdict, shown, s
 from cacheproof.assessing.questions import PURPOSES, QUESTIONS, not_looked_at
 from cacheproof.console import Output
 from cacheproof.differential.errors import InputError
-from cacheproof.differential.search.known import Fault, listed
+from cacheproof.differential.search.fault_folders import load
+from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.search.verdict import HOLDS
 from cacheproof.fault_facts import fault_rows
 from cacheproof.reference.releases import MODELLED, NEWEST
@@ -65,7 +66,7 @@ def assess(output: Output, word: str, purpose: str | None) -> int:
         InputError: the release is not modelled, or nobody asks for such a purpose.
     """
     release, purposes = release_of(word), purposes_of(purpose)
-    faults = listed()
+    faults = load()
     answers = [Answer(one, release, tuple(faults)) for one in QUESTIONS if one.purpose in purposes]
     output.verdict(verdict(answers))
     for line in _report(answers, faults):
@@ -111,7 +112,7 @@ def _wrapped(text: str, first: str = "", rest: str | None = None) -> str:
     )
 
 
-def _report(answers: Sequence[Answer], faults: Sequence[Fault]) -> Iterator[str]:
+def _report(answers: Sequence[Answer], faults: Sequence[KnownFault]) -> Iterator[str]:
     """The report, block by block: a command has a line of its own."""
     yield _wrapped(NOTE)
     for given in answers:
@@ -153,7 +154,7 @@ def _evidence(lines: Sequence[Shown]) -> Iterator[str]:
             yield f"      {command}"
 
 
-def elsewhere(release: str, faults: Sequence[Fault]) -> list[Fault]:
+def elsewhere(release: str, faults: Sequence[KnownFault]) -> list[KnownFault]:
     """The faults of a release that bear on no question: lost work, or answers wrong for their own
     user alone."""
     return [
@@ -163,7 +164,7 @@ def elsewhere(release: str, faults: Sequence[Fault]) -> list[Fault]:
     ]
 
 
-def as_json(answers: Sequence[Answer], faults: Sequence[Fault]) -> dict[str, Any]:
+def as_json(answers: Sequence[Answer], faults: Sequence[KnownFault]) -> dict[str, Any]:
     """The answers with all that they rest on."""
     release = answers[0].release
     return {
@@ -185,7 +186,7 @@ def as_json(answers: Sequence[Answer], faults: Sequence[Fault]) -> dict[str, Any
     }
 
 
-def _fault_json(fault: Fault, given: Answer) -> dict[str, Any]:
+def _fault_json(fault: KnownFault, given: Answer) -> dict[str, Any]:
     known = status(fault, given.release, given.question.id)
     return {
         "name": fault.name,

@@ -4,7 +4,7 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -20,7 +20,7 @@ from cacheproof.differential.findings.finding import (
 from cacheproof.differential.search.campaigns.reporting import Reported
 from cacheproof.differential.search.campaigns.series import ShardSeen
 from cacheproof.differential.search.campaigns.store import About
-from cacheproof.differential.search.known import KnownFault, covering
+from cacheproof.differential.search.known import KnownFault, called, may_be
 from cacheproof.differential.traces.wording import visible_line
 from cacheproof.spec.registry import by_id
 
@@ -103,13 +103,18 @@ def fault_boards(
 ) -> list[FaultBoard]:
     """What the shards broke, the worst first. In `folder` lie the files of findings."""
     faults: dict[str, _Growing] = {}
-    face_of, guess = cache(partial(_face, known)), cache(partial(covering, known))
+
+    @cache
+    def may(contract: str, kind: str, release: str | None, lane: str) -> KnownFault | None:
+        return next(iter(may_be(known, contract, kind, release, (lane,))), None)
+
     for shard in shards:
         by_fault: dict[str, dict[tuple[str, str], int]] = {}
         about = targets[shard.target].about
         for contract, kind, named, traces in _parts(shard):
-            where = contract, about.release, shard.lane, kind
-            fault = guess(*where) if shard.listed is None else face_of(named, *where)
+            fault = called(known, named)
+            if shard.listed is None:
+                fault = may(contract, kind, about.release, shard.lane)
             name, harm = _named(fault, contract, kind), _harm(contract, fault, about)
             growing = faults.setdefault(name, _Growing(name, fault, harm))
             growing.harm = min(growing.harm, harm, key=_badness)
@@ -138,21 +143,6 @@ def _parts(shard: ShardSeen) -> Iterator[tuple[str, str, str | None, int]]:
             yield contract, kind, None, rest
 
 
-def _face(
-    known: Sequence[KnownFault],
-    name: str | None,
-    contract: str,
-    release: str | None,
-    lane: str,
-    kind: str,
-) -> KnownFault | None:
-    """The face of the fault of that name that is broken so: the one that is listed for that place,
-    else any."""
-    faces = [one for one in known if one.name == name and one.breaks(contract, kind)]
-    there = (one for one in faces if one.covers(contract, release, lane, kind))
-    return next(there, faces[0] if faces else None)
-
-
 def _badness(harm: str) -> int:
     return _HARMS.index(harm) if harm in _HARMS else -1
 
@@ -163,7 +153,7 @@ def _named(fault: KnownFault | None, contract: str, kind: str) -> str:
 
 def _harm(contract: str, fault: KnownFault | None, about: About) -> str:
     if fault is not None:
-        return fault.harm
+        return fault.kind_of_harm
     if contract == LOCKSTEP:
         return MODEL_DIFFERENCE if about.has_own_text else DIFFERENCE
     return by_id(contract).harm
@@ -190,7 +180,7 @@ def _board(one: _Growing, width: float) -> FaultBoard:
         fault is not None,
         one.is_alarm,
         one.harm,
-        visible_line(fault.note if fault is not None else one.note),
+        visible_line(fault.title if fault is not None else one.note),
         f"docs/{fault.page}" if fault is not None and fault.page else "",
         visible_line(fault.thread or "") if fault is not None else "",
         tuple(one.contracts),

@@ -11,7 +11,7 @@ import msgspec
 from cacheproof.board.clock import CampaignClock, last_heard
 from cacheproof.board.coverage import SHARD, LaneBoard, lane_board
 from cacheproof.board.faults import FaultBoard, broken_by_alarms, fault_boards
-from cacheproof.differential.search import known as known_faults
+from cacheproof.differential.search import fault_folders
 from cacheproof.differential.search.campaigns import reporting
 from cacheproof.differential.search.campaigns.reporting import Reported
 from cacheproof.differential.search.campaigns.runners import is_dead
@@ -138,7 +138,7 @@ class BoardReader:
     def read(self, store: Store) -> Board:
         """The board as the campaign's store is now."""
         now = self._now()
-        known = known_faults.parse(store.known, store.where)
+        known = fault_folders.of_text(store.known, store.where)
         before = self._targets if self._of == store.identity else ()
         self._of = store.identity
         targets = self._targets = reporting.reported(store, known, before)

@@ -74,19 +74,19 @@ def _installed(folder: Path) -> list[str]:
 
 
 def _known() -> dict[str, list[str]]:
-    """The known faults, each with the modelled releases that have it, the newest first."""
-    from cacheproof.reference.releases import MODELLED
+    """The known faults of vLLM, each with the modelled releases that have it, the newest first."""
+    from cacheproof.reference.releases import MODELLED, within
     from cacheproof.spec.versions import Versions
 
-    text = resources.files("cacheproof.differential.search").joinpath("known.toml").read_text()
-    spans = {
-        fault["name"]: [Versions(face["releases"]) for face in fault.get("face", [])]
-        for fault in tomllib.loads(text)["fault"]
-    }
-    return {
-        name: [one for one in reversed(MODELLED) if any(one in span for span in of_faces)]
-        for name, of_faces in spans.items()
-    }
+    found = {}
+    for folder in sorted(Path(str(resources.files("cacheproof") / "faults")).iterdir()):
+        fault = tomllib.loads((folder / "fault.toml").read_text())
+        symptoms = [Versions(one["releases"]) for one in fault.get("symptom", [])]
+        seen = {*within(fault.get("seen", ""))} if "product" not in fault else set()
+        found[folder.name] = [
+            one for one in reversed(MODELLED) if one in seen or any(one in of for of in symptoms)
+        ]
+    return found
 
 
 def _folders(path: str) -> list[str]:

@@ -86,10 +86,10 @@ def prove(
 ) -> None:
     """Prove contracts from the text of the reference, of releases, forks and plug-ins."""
     from cacheproof import proving
-    from cacheproof.differential.search import known as known_faults
+    from cacheproof.differential.search import fault_folders
 
     with writing.output("prove", is_page=markdown) as output:
-        faults = known_faults.load(known)
+        faults = fault_folders.load(known)
         with work.place.joined():
             code = proving.prove(
                 output,

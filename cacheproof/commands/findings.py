@@ -60,12 +60,12 @@ def replay(
     """
     from cacheproof import replaying
     from cacheproof.console import Output
-    from cacheproof.differential.search import known as known_faults
+    from cacheproof.differential.search import fault_folders
     from cacheproof.drawing import Drawings
     from cacheproof.folders import findings_folder
 
     folder = findings or findings_folder()
-    drawings, faults = Drawings(html, perfetto), known_faults.load(known)
+    drawings, faults = Drawings(html, perfetto), fault_folders.load(known)
     with Output(json, command="replay") as output:
         code = replaying.replay(output, file, target, times, folder, drawings, faults)
         raise typer.Exit(code)

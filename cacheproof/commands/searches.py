@@ -72,12 +72,12 @@ def check(
 ) -> None:
     """Search two real releases over fixed seeds, and print which faults were met."""
     from cacheproof import main_job
-    from cacheproof.differential.search import known as known_faults
+    from cacheproof.differential.search import fault_folders
     from cacheproof.folders import folder_of
     from cacheproof.registering import Register
 
     with writing.output("check") as output:
-        faults = known_faults.load(known)
+        faults = fault_folders.load(known)
         folder = folder_of(findings)
         kept = Register(register)
         with work.place.joined():
@@ -132,13 +132,13 @@ def fuzz(
 ) -> None:
     """Search one target: judge every call by every contract, in lockstep with the reference."""
     from cacheproof import searching
-    from cacheproof.differential.search import known as known_faults
+    from cacheproof.differential.search import fault_folders
     from cacheproof.folders import folder_of
     from cacheproof.plan import Plan
     from cacheproof.registering import Register
 
     with writing.output("fuzz") as output:
-        faults = known_faults.load(known)
+        faults = fault_folders.load(known)
         kept = Register(register)
         plan = Plan.parse(
             depth,
@@ -215,9 +215,9 @@ def review(
 ) -> None:
     """Review a change: what it decides otherwise, what it mends and what it breaks."""
     from cacheproof import reviewing
-    from cacheproof.differential.search import known as known_faults
+    from cacheproof.differential.search import fault_folders
 
-    faults = known_faults.load(known)
+    faults = fault_folders.load(known)
     with writing.output("review", is_page=True) as output:
         with work.place.joined():
             code = reviewing.review(
@@ -272,7 +272,7 @@ def explore(
     """Visit every state of small scopes, and judge every call from each."""
     from cacheproof import exploring
     from cacheproof.console import Output
-    from cacheproof.differential.search import known as known_faults
+    from cacheproof.differential.search import fault_folders
     from cacheproof.folders import folder_of
 
     wanted = target or exploring.TARGETS
@@ -280,7 +280,7 @@ def explore(
         if markdown:
             output.line(exploring.scopes_markdown())
             raise typer.Exit
-        faults, folder = known_faults.load(known), folder_of(findings)
+        faults, folder = fault_folders.load(known), folder_of(findings)
         with work.place.joined():
             code = exploring.explore(output, wanted, scope, faults, folder, work.place)
         raise typer.Exit(code)

@@ -50,7 +50,7 @@ def _problem(row: Evidence, harm: str, tree: Tree | None, listed: KnownFault | N
     function = places.of_class(row.subject, calls)
     excuse = None
     if listed is not None:
-        reason = f"listed as {listed.name}: {listed.note}"
+        reason = f"listed as {listed.name}: {listed.title}"
         excuse = Excuse(reason, listed.name, listed.page or "")
     return Problem(
         harm,

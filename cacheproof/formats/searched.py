@@ -16,7 +16,7 @@ from cacheproof.differential.findings.finding import (
     Finding,
 )
 from cacheproof.differential.search.campaign import LaneReport
-from cacheproof.differential.search.known import KnownFault, listed_as
+from cacheproof.differential.search.known import KnownFault, called
 from cacheproof.differential.search.verdict import Verdict, judged
 from cacheproof.differential.targets import places
 from cacheproof.differential.targets.base import Target
@@ -156,14 +156,14 @@ class _Search:
                 yield self._of_break(one, listed)
 
     def _listed_as(self, one: Break) -> KnownFault | None:
-        return listed_as(self._known, one.attributed.fault, one, self._campaign.release)
+        return called(self._known, one.attributed.fault)
 
     def _of_break(self, one: Break, listed: KnownFault | None) -> Problem:
         way = way_of(one.contract, one.trace, one.event, one.operation)
         harm = self._harm(one.contract)
         excuse = Excuse(HARMLESS[harm]) if harm in HARMLESS else None
         if listed is not None:
-            excuse = self._listed(listed.name, listed.note)
+            excuse = self._listed(listed.name, listed.title)
         return Problem(harm, one.sentence, "", one.kind, "", way, self._place(way), excuse)
 
     def _harm(self, contract: str) -> str:

@@ -8,17 +8,19 @@ asked; a fault without a mend is told by what it breaks alone, if (a) holds.
 """
 
 import itertools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
+
+from msgspec.structs import replace
 
 from cacheproof.differential.depths import DEPTHS
 from cacheproof.differential.findings.breaks import Attributed
 from cacheproof.differential.findings.finding import Finding
 from cacheproof.differential.judges.examination import LOCKSTEP, Examination, examine
 from cacheproof.differential.judges.lockstep import Difference, compare
-from cacheproof.differential.search.known import KnownFault, may_cover
+from cacheproof.differential.search.known import Cause, KnownFault, called, lanes_of, may_be
 from cacheproof.differential.search.mending import Mending
 from cacheproof.differential.targets import mends, releases
 from cacheproof.differential.targets.base import Target
@@ -43,6 +45,8 @@ Where = tuple[str, str | None, str, str]
 NOTHING_SURE: Mapping[Where, str] = MappingProxyType({})
 Causes = tuple[tuple[str, ...], ...]
 """Flags of several causes."""
+Causal = list[tuple[KnownFault, Cause]]
+"""Faults, each with a cause of it."""
 
 
 @dataclass
@@ -111,8 +115,7 @@ class Attribution:
         is_changed = target.reading is not None and target.reading.differs
         is_changed |= plug_in_named(target.name) is not None
         if target.mended:
-            gone = mends.flags_of(target.mended).keys()
-            known = [one for one in known if one.name not in target.mended or {*one.cause} - gone]
+            known = list(_left(known, target.mended))
         elif not is_changed and itself is not None and target.tree not in (None, itself.tree):
             # a reading says nothing of connectors, nor of what they and others call
             is_changed = reads_otherwise(target.tree, itself.tree)
@@ -173,10 +176,9 @@ class Attribution:
 
     def annotated(self, found: Finding, told: Attributed) -> Finding:
         """The finding with what is listed of it."""
-        faces = [one for one in self._known if one.name == told.fault]
-        face = next((one for one in faces if one.breaks(found.contract, found.kind)), None)
+        fault = called(self._known, told.fault)
         found = found.attributed(told)
-        return found if face is None else found.annotated(face.thread, face.note, face.name)
+        return found if fault is None else found.annotated(fault.thread, fault.title, fault.name)
 
     def parts(self, trace: Trace, result: TraceResult, event: int) -> bool:
         """Whether the target decided otherwise than the model up to that event of a trace; or is
@@ -212,38 +214,33 @@ class Attribution:
         self, run: _Run, broken: tuple[str, str], event: int, lane: str | None, name: str
     ) -> Attributed:
         trace, (contract, kind), first = run.trace, broken, run.difference
-        by_symptom = may_cover(
-            self._known, trace, contract, self._release, lane, kind, self._projects
-        )
+        lanes = lanes_of(trace, self._projects) if lane is None else (lane,)
+        may = may_be(self._known, contract, kind, self._release, lanes, trace.runner)
+        causal = self._causal(contract, kind)
+        alike = list(dict.fromkeys(one.name for one in (*(fault for fault, _ in causal), *may)))
         if first is not None and run.parts_by(event):
             release = self._release if self._model is None else self._model.release
-            why = (
-                f"{_names(by_symptom)} breaks {contract} too, but the target decides "
-                f"otherwise than {release} before: {first.sentence}"
-            )
-            return Attributed(why=why, parts=True) if by_symptom else _UNLISTED
+            why = f"but the target decides otherwise than {release} before: {first.sentence}"
+            return _new(contract, alike, why)
         if self._is_changed and not run.is_compared and trace.depth != UNTURNED:
-            why = (
-                f"{_names(by_symptom)} breaks {contract} too, but the reference runs no such trace"
-            )
-            return Attributed(why=why, parts=True) if by_symptom else _UNLISTED
+            return _new(contract, alike, "but the reference runs no such trace")
         if not run.can_be_turned:
-            return self._by_mend(run, by_symptom, broken, event, name)
-        causal = self._causal(trace, contract, kind)
-        for one in sorted(by_symptom, key=lambda one: not _is_called(name, one)):
-            is_there = one.cause and not self._has(one.cause)
-            if is_there and not self._breaks(run, (one.cause,), broken, event):
-                return Attributed(one.name)
-        causes = dict.fromkeys(one.cause for one in causal)
-        for number in range(1, min(TOGETHER_MAX, len(causes)) + 1):
+            return self._by_mend(run, may, broken, event, name)
+        release = self._release
+        causal.sort(key=lambda one: (not _is_called(name, one[0]), not one[0].is_in(release)))
+        for fault, cause in causal:
+            if not self._breaks(run, (cause.flags,), broken, event):
+                return Attributed(fault.name)
+        causes = dict.fromkeys(cause.flags for _, cause in causal)
+        for number in range(2, min(TOGETHER_MAX, len(causes)) + 1):
             sets = list(itertools.combinations(causes, number))
             explaining = [one for one in sets if not self._breaks(run, one, broken, event)]
             if explaining:
                 return _by_causes([_of_causes(causal, one) for one in explaining])
-        without_cause = [one for one in by_symptom if not one.cause]
-        if without_cause:
+        if without_cause := [one for one in may if one.is_by_symptom]:
             return self._by_mend(run, without_cause, broken, event, name)
-        return Attributed(why=f"{contract} breaks without {_names(causal)} too" if causal else "")
+        names = " and ".join(fault.name for fault, _ in causal)
+        return Attributed(why=f"{contract} breaks without {names} too" if causal else "")
 
     def _by_mend(
         self,
@@ -272,23 +269,27 @@ class Attribution:
         self, run: _Run, broken: tuple[str, str], event: int
     ) -> KnownFault | None:
         """A fault that is its cause, and is not listed to break that contract."""
-        for one in {one.cause: one for one in self._known if one.cause}.values():
-            if not self._has(one.cause) and not self._breaks(run, (one.cause,), broken, event):
-                return one
+        each = {cause.flags: fault for fault in self._known for cause in fault.cause}
+        for flags, fault in each.items():
+            if not self._has(flags) and not self._breaks(run, (flags,), broken, event):
+                return fault
         return None
 
-    def _causal(self, trace: Trace, contract: str, kind: str) -> list[KnownFault]:
-        """The faces with a cause that the model has, in the order of the list, each cause once."""
-        found: dict[tuple[str, ...], KnownFault] = {}
-        for one in self._known:
-            is_there = one.cause and not self._has(one.cause)
-            if is_there and one.breaks(contract, kind) and one.runner in (None, trace.runner):
-                found.setdefault(one.cause, one)
+    def _causal(self, contract: str, kind: str) -> Causal:
+        """The faults that break it by a cause that the model has, in the order of the list, each
+        cause once."""
+        found: dict[tuple[str, ...], tuple[KnownFault, Cause]] = {}
+        for fault in self._known:
+            for cause in fault.cause:
+                if cause.breaks(contract, kind) and not self._has(cause.flags):
+                    found.setdefault(cause.flags, (fault, cause))
         return list(found.values())
 
     def _has(self, cause: tuple[str, ...]) -> bool:
-        """Whether all flags of a cause are true of the model: then it has no such fault."""
-        assert self._model is not None
+        """Whether all flags of a cause are true of the model: then it has no such fault. Without
+        a model none has a cause that can be asked for."""
+        if self._model is None:
+            return True
         flags = self._model.semantics.flags
         return all(flags[flag] for flag in cause)
 
@@ -327,6 +328,17 @@ def _still_breaks(
     )
 
 
+def _left(known: Sequence[KnownFault], mended: Collection[str]) -> Iterator[KnownFault]:
+    """What is listed once faults are mended: of one of them the causes that its mend leaves."""
+    gone = mends.flags_of(mended).keys()
+    for one in known:
+        causes = tuple(cause for cause in one.cause if {*cause.flags} - gone)
+        if one.name not in mended:
+            yield one
+        elif causes:
+            yield replace(one, cause=causes)
+
+
 def _by_causes(explaining: Sequence[Sequence[KnownFault]]) -> Attributed:
     """What sets of faults explain, none of which is listed for where it was found: it takes all of
     a set, and any set will do."""
@@ -351,9 +363,17 @@ def _is_called(name: str, fault: KnownFault) -> bool:
     return bool(name) and name.startswith(fault.name)
 
 
-def _of_causes(faults: Sequence[KnownFault], causes: Causes) -> list[KnownFault]:
+def _of_causes(faults: Causal, causes: Causes) -> list[KnownFault]:
     """A fault of each cause."""
-    return [next(one for one in faults if one.cause == cause) for cause in causes]
+    return [next(fault for fault, one in faults if one.flags == flags) for flags in causes]
+
+
+def _new(contract: str, alike: Sequence[str], why: str) -> Attributed:
+    """A break that is none of the faults that break the same."""
+    if not alike:
+        return _UNLISTED
+    verb = "breaks" if len(alike) == 1 else "break"
+    return Attributed(why=f"{' and '.join(alike)} {verb} {contract} too, {why}", parts=True)
 
 
 def _names(faults: Sequence[KnownFault]) -> str:

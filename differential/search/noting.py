@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from cacheproof.differential.findings.breaks import Break
 from cacheproof.differential.findings.finding import TIMES, Finding
 from cacheproof.differential.findings.shrinking.shrink import BATCHES_MAX
-from cacheproof.differential.search.known import KnownFault, listed_as
+from cacheproof.differential.search.known import KnownFault, called
 from cacheproof.differential.search.work import WriteDown
 
 BATCHES_OF_LISTED = 60
@@ -33,33 +33,31 @@ class Noted:
 
 
 class Noting:
-    """Is told of a target's breaks in their order, and takes all that are not listed, and the first
-    of each listed fault; that is made small only where the search `shrinks_listed`."""
+    """Is told of a target's breaks in their order, and takes all that are not listed, and of each
+    listed fault the first that breaks a contract; that is made small only where the search
+    `shrinks_listed`."""
 
-    def __init__(
-        self, known: Sequence[KnownFault], release: str | None, *, shrinks_listed: bool
-    ) -> None:
+    def __init__(self, known: Sequence[KnownFault], *, shrinks_listed: bool) -> None:
         self._known = known
-        self._release = release
         self._shrinks_listed = shrinks_listed
-        self._seen: set[KnownFault] = set()
+        self._seen: set[tuple[str, str, str]] = set()
 
     def note(self, broken: Break) -> Noted | None:
         """What is to be done about a break; None where its fault was noted before."""
-        listed = listed_as(self._known, broken.attributed.fault, broken, self._release)
+        listed = called(self._known, broken.attributed.fault)
         if listed is None:
             return Noted(broken, None, BATCHES_MAX, TIMES)
-        if listed in self._seen:
+        place = listed.place(broken.contract, broken.kind)
+        if place in self._seen:
             return None
-        self._seen.add(listed)
+        self._seen.add(place)
         if not self._shrinks_listed:
             return Noted(broken, listed, 0, TIMES_AS_IT_IS)
         return Noted(broken, listed, BATCHES_OF_LISTED, TIMES_OF_LISTED)
 
     def annotated(self, noted: Noted, found: Finding) -> Finding:
         """The finding with what is listed of it, which may hang on how small it is."""
-        small = replace(noted.broken, kind=found.kind)
-        fault = listed_as(self._known, found.fault, small, self._release) or noted.listed
+        fault = called(self._known, found.fault) or noted.listed
         if fault is None:
             return found
-        return found.annotated(fault.thread, fault.note, fault.name)
+        return found.annotated(fault.thread, fault.title, fault.name)

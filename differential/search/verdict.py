@@ -11,7 +11,6 @@ from cacheproof.differential.judges.examination import LOCKSTEP
 from cacheproof.differential.judges.rules import rules_for
 from cacheproof.differential.search.campaign import Campaign, LaneReport
 from cacheproof.differential.search.known import KnownFault
-from cacheproof.spec.registry import by_id
 
 HOLDS, UNLISTED, VOID, FROM_MODEL = 0, 1, 3, 4
 INTERRUPTED = 130
@@ -116,7 +115,7 @@ class Verdict:
             if not met
         ]
         reasons += [
-            f"listed fault not found again: {fault.contract} ({fault.note})"
+            f"listed fault not found again: {fault.name} ({fault.title})"
             for fault in self.not_found_again
         ]
         if not any(report.calls for report in self.campaign.lanes):
@@ -184,21 +183,12 @@ def _register_order(contract: str) -> tuple[int, str, int, str]:
 
 
 def listed_but_missing(campaign: Campaign, known: Sequence[KnownFault]) -> list[KnownFault]:
-    """Listed faults of this release, in lanes that ran, that the campaign did not break."""
-    missing = []
-    for fault in known:
-        met = any(
-            one.attributed.fault == fault.name
-            and fault.covers(one.contract, campaign.release, one.lane, one.kind, one.trace.runner)
-            for one in campaign.breaks
-        )
-        possible = any(
-            report.traces
-            and fault.covers(fault.contract, campaign.release, report.lane.name, fault.kind or "")
-            and by_id(fault.contract)
-            in rules_for(report.lane.manager, campaign.release, report.lane.depth).all
-            for report in campaign.lanes
-        )
-        if possible and not met and not fault.rare:
-            missing.append(fault)
-    return missing
+    """Listed faults that the campaign searched a lane for and did not meet."""
+    met = {one.attributed.fault for one in campaign.breaks}
+    searched = [report.lane.name for report in campaign.lanes if report.traces]
+    return [
+        fault
+        for fault in known
+        if fault.name not in met
+        and any(fault.must_be_met(campaign.release, lane) for lane in searched)
+    ]

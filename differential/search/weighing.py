@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from cacheproof.differential.findings.faces import causes_of
 from cacheproof.differential.findings.finding import Finding
-from cacheproof.differential.search.known import HARMS, KnownFault, may_cover
+from cacheproof.differential.search.known import HARMS, KnownFault, called, lanes_of
 from cacheproof.differential.search.paired import Broken, Pair, Parted, SmallParting
 from cacheproof.differential.search.verdict import is_unlisted
 from cacheproof.differential.traces.trace import Trace
@@ -192,6 +192,6 @@ def _is_listed(
 ) -> bool:
     """Whether that fault is listed to break it in a release."""
     contract, kind = broken
-    return any(
-        one.name == name for one in may_cover(known, pair.trace, contract, release, pair.lane, kind)
-    )
+    lanes = lanes_of(pair.trace) if pair.lane is None else (pair.lane,)
+    fault = called(known, name)
+    return fault is not None and fault.may_break(contract, kind, release, lanes)

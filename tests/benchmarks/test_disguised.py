@@ -15,7 +15,8 @@ from cacheproof.differential.findings.finding import Finding
 from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.search import attribution as attributing
 from cacheproof.differential.search.attribution import UNTURNED, Attribution
-from cacheproof.differential.search.known import KnownFault, load
+from cacheproof.differential.search.fault_folders import load
+from cacheproof.differential.search.known import Cause, Symptom
 from cacheproof.differential.traces.records import TraceResult
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -63,7 +64,8 @@ def without_b(monkeypatch: pytest.MonkeyPatch) -> None:
 def without_c(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each fault is listed to break every contract. Of all of them together no three are tried."""
     monkeypatch.setattr(attributing, "TOGETHER_MAX", 1)
-    monkeypatch.setattr(KnownFault, "breaks", lambda *_: True)
+    for listed in (Cause, Symptom):
+        monkeypatch.setattr(listed, "breaks", lambda *_: True)
 
 
 # what needs no release
@@ -124,9 +126,11 @@ def test_a_fault_of_the_model_is_told_by_its_own_cause(script: Any, one: Turned)
 
 
 def passing(script: Any) -> set[str]:
-    """Faults of the model that are told as what they look like."""
+    """Faults of the model that are told as a listed fault that they are not."""
     return {
-        placed(one) for one in CAUSED if script.told_of_model(one, one.flag).fault == one.looks_like
+        placed(one)
+        for one in CAUSED
+        if script.told_of_model(one, one.flag).fault not in (None, one.told)
     }
 
 
@@ -145,7 +149,7 @@ def test_without_the_model_without_the_cause_some_pass(script: Any) -> None:
 
 @pytest.mark.usefixtures("without_c")
 def test_without_the_contracts_that_a_fault_is_listed_to_break_others_pass(script: Any) -> None:
-    assert passing(script) == needing("c") != set()
+    assert passing(script) >= needing("c") != set()
 
 
 @pytest.mark.parametrize("one", IN_PROCESS, ids=placed)

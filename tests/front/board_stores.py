@@ -27,22 +27,24 @@ from cacheproof.differential.search.campaigns.store import (
     key_of,
 )
 from cacheproof.differential.search.canary import Canary
+from cacheproof.differential.search.fault_folders import to_text
+from cacheproof.differential.search.known import KnownFault, Symptom
 
 BEGUN = 1_800_000_000.0
 LANES = ("encoder cache", "scheduler")
 SHARD_TRACES = 4
-KNOWN = """
-[[fault]]
-name = "early-release"
-page = "rediscovery.md#early-release"
-
-[[fault.face]]
-contract = "EC-6"
-releases = ">=0.28.0"
-harm = "safety"
-thread = "vLLM PR #1"
-note = "an entry goes too early"
-"""
+KNOWN = to_text(
+    [
+        KnownFault(
+            "early-release",
+            "An entry goes too early",
+            "safety",
+            page="rediscovery.md#early-release",
+            upstream="PR #1",
+            symptom=(Symptom("EC-6", ">=0.28.0"),),
+        )
+    ]
+)
 Listed = list[tuple[str, str, str, int]]
 Traces = Sequence[Sequence[str]]
 """The states that each trace of a shard met."""

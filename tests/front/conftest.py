@@ -96,8 +96,8 @@ def odd_targets(monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.fixture
 def nothing_known(tmp_path: Path) -> Path:
     """An empty list of known faults."""
-    path = tmp_path / "nothing.toml"
-    path.write_text("")
+    path = tmp_path / "nothing"
+    path.mkdir()
     return path
 
 

@@ -17,18 +17,19 @@ from cacheproof.assessing import kept, page, report
 from cacheproof.assessing.answer import Answer, Kind, Status, Verdict, shown
 from cacheproof.assessing.questions import QUESTIONS, Question
 from cacheproof.differential.depths import DEPTHS
-from cacheproof.differential.search.known import Fault, listed
+from cacheproof.differential.search.fault_folders import load
+from cacheproof.differential.search.known import KnownFault
 from cacheproof.reference.releases import MODELLED, NEWEST, spans, within
 from cacheproof.spec.evidence import Outcome
 from cacheproof.spec.registry import by_id
 
 ROOT = Path(__file__).parents[2]
-FAULTS = tuple(listed())
+FAULTS = tuple(load())
 MEDIA = QUESTIONS[0]
 MOST_WITHOUT_A_CAUSE = 27
 
 
-def given(release: str, *faults: Fault, question: Question = MEDIA) -> Answer:
+def given(release: str, *faults: KnownFault, question: Question = MEDIA) -> Answer:
     return Answer(question, release, faults)
 
 
@@ -67,7 +68,7 @@ def test_no_more_faults_are_told_by_what_they_break_alone_than_were() -> None:
 def test_a_fault_that_was_last_run_is_not_taken_for_one_that_is_mended(
     facts: dict[str, Any], release: str, verdict: Verdict
 ) -> None:
-    fault = structs.replace(Fault("it", questions=("media",)), **facts)
+    fault = structs.replace(KnownFault("it", "a title", "safety", questions=("media",)), **facts)
     assert given(release, fault).verdict is verdict
 
 
@@ -115,7 +116,7 @@ HARMS = {
 """What a fault is said to do -> the questions, of which it must answer one."""
 
 
-def silent(fault: Fault) -> list[str]:
+def silent(fault: KnownFault) -> list[str]:
     """What a fault is said to do, and answers no question about."""
     return [
         words
@@ -126,10 +127,10 @@ def silent(fault: Fault) -> list[str]:
 
 def test_a_fault_answers_the_question_about_what_it_does() -> None:
     assert {one.name: silent(one) for one in FAULTS if silent(one)} == {}
-    assert silent(Fault("it", harm="safety: the engine dies", questions=("kv",)))
+    assert silent(KnownFault("it", "a title", "safety: the engine dies", questions=("kv",)))
 
 
-def runs(fault: Fault) -> set[str]:
+def runs(fault: KnownFault) -> set[str]:
     """The releases in which a kept run of a trace showed a fault."""
     on_engines = {one for releases in fault.engines.values() for one in within(releases)}
     replayed = {
@@ -142,7 +143,7 @@ def runs(fault: Fault) -> set[str]:
     return on_engines | replayed
 
 
-def is_anothers(fault: Fault, release: str) -> bool:
+def is_anothers(fault: KnownFault, release: str) -> bool:
     """Whether another fault of the same contract is there, which the same trace may show."""
     others = (
         one for one in FAULTS if one is not fault and set(one.contracts) & set(fault.contracts)
@@ -150,7 +151,7 @@ def is_anothers(fault: Fault, release: str) -> bool:
     return any(release in within(one.seen) for one in others)
 
 
-def in_doubt(fault: Fault) -> set[str]:
+def in_doubt(fault: KnownFault) -> set[str]:
     """The releases in which runs and the list disagree: a trace shows what is not listed; or what
     is listed was shown by no trace, search or proof."""
     seen, shown = set(within(fault.seen)), runs(fault)
@@ -182,7 +183,7 @@ def test_a_fault_was_seen_where_a_run_showed_it() -> None:
 def test_a_release_that_no_run_showed_or_that_is_not_listed_is_seen(
     facts: dict[str, Any], release: str
 ) -> None:
-    assert release in in_doubt(Fault("it", **facts))
+    assert release in in_doubt(KnownFault("it", "a title", "safety", **facts))
 
 
 def test_what_a_page_of_runs_says_is_read() -> None:
@@ -266,7 +267,9 @@ def test_each_trace_that_is_named_breaks_a_contract_that_those_before_it_keep(
         for name, rules in {"a": ("X-1",), "b": ("X-1",), "c": ("X-1", "X-2"), "d": ()}.items()
     }
     monkeypatch.setattr(kept, "replays", lambda: runs)
-    fault = Fault("it", seen=NEWEST, traces=tuple(runs), breaks=("X-1", "X-2"))
+    fault = KnownFault(
+        "it", "a title", "safety", seen=NEWEST, traces=tuple(runs), breaks=("X-1", "X-2")
+    )
     assert [line.text for line in shown(fault, NEWEST)] == [
         "it: breaks X-1",
         "it: breaks X-1, X-2",

@@ -129,7 +129,7 @@ def test_what_is_drawn_does_not_hang_on_steps_that_were_passed_over(
     audit_of = Audit(str(driven[0].folder))
     audit_of.look(last=True)
     ((stem, auditor),) = audit_of.auditors.items()
-    answered = [Answered.of(stem, auditor, Listing([], {}))]
+    answered = [Answered.of(stem, auditor, Listing([]))]
     some = audit_page.drawn(answered, str(driven[0].folder), window)
     monkeypatch.setattr(audit_page, "AHEAD", 10**9)
     assert audit_page.drawn(answered, str(driven[0].folder), window) == some
@@ -321,15 +321,9 @@ def test_only_the_text_of_the_release_itself_has_its_faults(
 
 
 OF_A_WORKER = """
-[[fault]]
-name = "listed"
-{cause}
-
-[[fault.face]]
-contract = "WM-1"
-releases = "all"
+title = "A worker that forgets"
 harm = "safety"
-note = "a worker that forgets"
+seen = "0.33.0"
 """
 
 
@@ -337,10 +331,10 @@ note = "a worker that forgets"
     ("cause", "word"),
     [
         (
-            'cause = ["scheduler.hands_on_encodes"]',
+            '[[cause]]\nflags = ["scheduler.hands_on_encodes"]\ncontracts = ["WM-1"]',
             "no: the step keeps WM-1 as the scheduler decided it, ",
         ),
-        ("", "yes, listed: a worker that forgets"),
+        ('[[symptom]]\ncontract = "WM-1"\nreleases = "all"', "yes, listed: A worker that forgets"),
     ],
 )
 def test_what_a_worker_alone_broke_is_no_fault_of_schedulers(
@@ -349,10 +343,11 @@ def test_what_a_worker_alone_broke_is_no_fault_of_schedulers(
     judge = driven[0].audited().judge
     assert judge is not None
     number, tokens = next((one, tokens) for one, tokens, step, _ in judge.steps if step.store)
-    folder, known = tmp_path / "records", tmp_path / "known.toml"
+    folder, known = tmp_path / "records", tmp_path / "listed"
     shutil.copytree(driven[0].folder, folder)
     beside(folder, Stored(7, number, tokens, {}))
-    known.write_text(OF_A_WORKER.format(cause=cause))
+    known.mkdir()
+    (known / "fault.toml").write_text(OF_A_WORKER + cause)
     ran = run("audit", folder, "--known", known)
     assert ran.code == 1
     assert labelled(ran.out)["known"].startswith(word)

@@ -86,8 +86,8 @@ def trace(tmp_path: Path) -> Path:
         ((*FUZZ, "--json", "/"), "expected a file in a folder that exists"),
         ((*FUZZ, "--json", ""), "expected a file in a folder that exists"),
         ((*FUZZ, "--findings", "/dev/null/findings"), "expected a folder"),
-        ((*FUZZ, "--known", "/no/such/file"), "expected a list of known faults"),
-        ((*FUZZ, "--known", "/"), "expected a list of known faults"),
+        ((*FUZZ, "--known", "/no/such/file"), "expected a folder with NAME/fault.toml"),
+        ((*FUZZ, "--known", "/"), "expected a folder with NAME/fault.toml"),
         (("check", "--budget", "huge"), "expected one of short, full"),
         (("check", "--release", "newest"), "'newest' is no vLLM version"),
         (("diff", "reference"), "Missing argument 'T2'"),
@@ -167,7 +167,7 @@ def test_a_trace_that_asks_for_more_than_the_release_has(
     assert run("replay", path, "--target", "reference@0.33.0", "--times", 1).code in (0, 1)
 
 
-FACE = b'[[fault]]\nname = "f"\n[[fault.face]]\n'
+SYMPTOM = b'title = "a title"\nharm = "safety"\n[[symptom]]\n'
 KNOWN = {
     "no TOML": b"known = [",
     "not text": b"\xff\xfe\x00",
@@ -176,18 +176,21 @@ KNOWN = {
     "a list of words": b'known = ["EC-1"]',
     "unknown field": b"unknown = 3",
     "a huge number": b"known = 1" + b"0" * 5000,
-    "half an entry": FACE + b'contract = "EC-1"',
-    "no contract": FACE + b'contract="XX-1"\nreleases="all"\nharm="safety"\nnote="n"',
-    "no harm": FACE + b'contract="EC-1"\nreleases="all"\nharm="bad"\nnote="n"',
-    "no releases": FACE + b'contract="EC-1"\nreleases="newest"\nharm="safety"\nnote="n"',
-    "half a release": FACE + b'contract="EC-1"\nreleases=">="\nharm="safety"\nnote="n"',
-    "no lane": FACE + b'contract="EC-1"\nreleases="all"\nharm="safety"\nnote=""\nlanes=["l"]',
+    "half an entry": SYMPTOM + b'contract = "EC-1"',
+    "no contract": SYMPTOM + b'contract="XX-1"\nreleases="all"',
+    "no harm": b'title = "a title"\nharm = "bad"',
+    "no releases": SYMPTOM + b'contract="EC-1"\nreleases="newest"',
+    "half a release": SYMPTOM + b'contract="EC-1"\nreleases=">="',
+    "no lane": SYMPTOM + b'contract="EC-1"\nreleases="all"\nlanes=["l"]',
+    "a list in one file": b'[[fault]]\nname = "a-fault"\n',
+    "a name that its folder has": b'name = "a-fault"\n',
+    "nothing": b"",
 }
 
 
 @pytest.mark.parametrize("name", KNOWN)
 def test_a_list_of_known_faults_that_is_none(run: Run, tmp_path: Path, name: str) -> None:
-    path = tmp_path / "known.toml"
+    path = tmp_path / "fault.toml"
     path.write_bytes(KNOWN[name])
     refusal = run(*FUZZ, "--known", path).refusal
     assert refusal.startswith(f"{path}: ")

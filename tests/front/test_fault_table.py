@@ -6,15 +6,16 @@ from typing import Any
 import pytest
 
 from cacheproof.console import Output
-from cacheproof.differential.search.known import KnownFault
+from cacheproof.differential.search.known import Cause, KnownFault
 from cacheproof.fault_table import ShownFault, print_faults
 
 
 def met(name: str, page: str | None, *cause: str) -> ShownFault:
     """A fault that one search met, on a trace of two events."""
-    fault = KnownFault("EC-6", "all", "safety", "a note", name=name, page=page, cause=cause)
+    causes = (Cause(cause, ("EC-6",)),) if cause else ()
+    fault = KnownFault(name, "a title", "safety", page=page, cause=causes)
     finding: Any = SimpleNamespace(target="vllm@0.28.0", events=("one", "other"))
-    return ShownFault(fault, "safety", ["EC-6"], ["vllm@0.28.0"], [finding])
+    return ShownFault(fault, ["EC-6"], ["vllm@0.28.0"], [finding])
 
 
 @pytest.mark.parametrize(

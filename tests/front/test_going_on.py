@@ -5,38 +5,28 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from cacheproof.campaigning import CampaignRun
 from cacheproof.console import Output
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search.attribution import Attribution
 from cacheproof.differential.search.campaign import search
-from cacheproof.differential.search.known import KnownFault, parse
+from cacheproof.differential.search.known import KnownFault, Symptom
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for
 from cacheproof.plan import Plan
 from cacheproof.reference.semantics import Semantics
 
-MET = """
-[[fault]]
-name = "repeated-item"
-[[fault.face]]
-contract = "EC-6a"
-releases = ">=0.10.2"
-harm = "safety"
-note = "an item is released at its first occurrence"
-"""
-NEVER_MET = """
-[[fault]]
-name = "unheard-of"
-[[fault.face]]
-contract = "EC-3"
-releases = ">=0.10.2"
-lanes = ["reused media ids"]
-harm = "safety"
-note = "the ledger is wrong"
-"""
+MET = KnownFault(
+    "repeated-item", "Released too early", "safety",
+    symptom=(Symptom("EC-6a", ">=0.10.2"),), again=("encoder cache", "reused media ids"),
+)  # fmt: skip
+NEVER_MET = KnownFault(
+    "unheard-of", "A wrong ledger", "safety",
+    symptom=(Symptom("EC-3", ">=0.10.2", ("reused media ids",)),), again=("reused media ids",),
+)  # fmt: skip
 LANE_NAMES = "encoder cache", "reused media ids"
 
 
@@ -67,7 +57,7 @@ def begun(target: Target, known: list[KnownFault], seeds_at_once: int | None) ->
 
 
 def test_where_all_that_is_listed_was_met_no_lane_goes_on(target: Target) -> None:
-    run = begun(target, parse(MET, "here"), 2)
+    run = begun(target, [MET], 2)
     assert any(one.contract == "EC-6a" for one in run.campaign.breaks)
     assert run._lanes_to_go_on() == []
 
@@ -75,7 +65,7 @@ def test_where_all_that_is_listed_was_met_no_lane_goes_on(target: Target) -> Non
 def test_the_lane_of_a_fault_that_was_not_met_goes_on_until_its_seeds_are_up(
     target: Target,
 ) -> None:
-    run = begun(target, parse(MET + NEVER_MET, "here"), 2)
+    run = begun(target, [MET, NEVER_MET], 2)
     for seeds in ((2, 3), (4,)):
         lanes = run._lanes_to_go_on()
         assert [lane.name for lane in lanes] == ["reused media ids"]
@@ -83,12 +73,12 @@ def test_the_lane_of_a_fault_that_was_not_met_goes_on_until_its_seeds_are_up(
     assert run._lanes_to_go_on() == []
 
 
-SHOWN = NEVER_MET + "seeds = [3, 7]\n"
+SHOWN = replace(NEVER_MET, seeds={"reused media ids": (3, 7)})
 
 
 def test_a_seed_that_shows_a_fault_is_run_with_the_first_ones_and_once(target: Target) -> None:
     lanes = tuple(LANES[name] for name in LANE_NAMES)
-    known = parse(MET + SHOWN, "here")
+    known = [MET, SHOWN]
     plan = Plan(lanes, range(5), None, with_reference=False, seeds_at_once=2, shows_listed=True)
     run = CampaignRun(Output(None), target, lanes, plan, known, Path("unused"))
     first = list(run._seeds())
@@ -103,4 +93,4 @@ def test_a_seed_that_shows_a_fault_is_run_with_the_first_ones_and_once(target: T
 
 
 def test_without_turns_no_lane_goes_on(target: Target) -> None:
-    assert begun(target, parse(MET + NEVER_MET, "here"), None)._lanes_to_go_on() == []
+    assert begun(target, [MET, NEVER_MET], None)._lanes_to_go_on() == []

@@ -11,7 +11,7 @@ import pytest
 
 from cacheproof.console import Output
 from cacheproof.differential.errors import InputError
-from cacheproof.differential.search import known
+from cacheproof.differential.search import fault_folders
 from cacheproof.differential.search.verdict import HOLDS, UNLISTED, VOID
 from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.modelled import COMPONENTS
@@ -49,7 +49,7 @@ def test_a_check_that_no_change_was_seen_to_fail_is_void() -> None:
 
 def test_what_is_listed_of_the_promised_release_does_not_count() -> None:
     fallen = replace(ROW, contract="ED-1", target="path:copy", outcome=Outcome.REFUTED)
-    faults = known.load()
+    faults = fault_folders.load()
     fault = listing(fallen, faults, "0.33.0")
     assert fault is not None
     assert fault.name == "decoder-budget"

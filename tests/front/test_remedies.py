@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from cacheproof.audit_listing import Listing
-from cacheproof.differential.search.known import Fault, KnownFault, listed
+from cacheproof.audit_listing import remedy_of
+from cacheproof.differential.search.fault_folders import load
+from cacheproof.differential.search.known import KnownFault
 from cacheproof.fault_facts import remedy
 from cacheproof.reference.releases import NEWEST, within
 
@@ -13,7 +14,7 @@ REMOVES = "the no a another an KV kv_load_failure_policy scheduler_reserve_full_
 """Words with which the list begins the name of what removes a fault, beside options."""
 
 
-def misread(fault: Fault) -> bool:
+def misread(fault: KnownFault) -> bool:
     """Whether what to do about a fault does not read as a clause."""
     said = remedy(fault, within(fault.seen)[-1])
     _, restarts, what = said.partition("restart with ")
@@ -22,13 +23,13 @@ def misread(fault: Fault) -> bool:
 
 
 def test_what_to_do_about_a_fault_reads_as_a_clause() -> None:
-    harmful = [one for one in listed() if one.seen and one.harm.startswith(("safety", "liveness"))]
+    harmful = [one for one in load() if one.seen and one.harm.startswith(("safety", "liveness"))]
     assert [one.name for one in harmful if misread(one)] == []
 
 
 @pytest.mark.parametrize("avoid", ["", "a later release", "lower it", "from 0.1 on the default"])
 def test_what_does_not_read_as_a_clause_is_seen(avoid: str) -> None:
-    assert misread(Fault("it", seen=NEWEST, avoid=avoid))
+    assert misread(KnownFault("it", "a title", "safety", seen=NEWEST, avoid=avoid))
 
 
 @pytest.mark.parametrize(
@@ -46,13 +47,13 @@ def test_what_does_not_read_as_a_clause_is_seen(avoid: str) -> None:
 def test_a_fault_is_removed_by_what_the_list_says_or_by_a_later_release(
     fault: dict[str, Any], said: str
 ) -> None:
-    assert remedy(Fault("it", **fault), "0.33.0") == said
+    assert remedy(KnownFault("it", "a title", "safety", **fault), "0.33.0") == said
 
 
 def test_of_several_faults_that_a_break_may_be_each_has_its_own_remedy() -> None:
-    told = {name: Fault(name, avoid=f"--{name}") for name in ("one", "two")}
-    face = {name: KnownFault("SC-9", ">=0.33.0", "safety", "", name=name) for name in told}
-    listing = Listing((), told)
-    assert listing.remedy((face["one"],), "0.33.0") == "restart with --one"
-    assert listing.remedy((face["one"], face["two"]), "0.33.0") == "do what avoids each, as above"
-    assert listing.remedy((), "0.33.0") == ""
+    one, other = (
+        KnownFault(name, "a title", "safety", avoid=f"--{name}") for name in ("one", "two")
+    )
+    assert remedy_of((one,), "0.33.0") == "restart with --one"
+    assert remedy_of((one, other), "0.33.0") == "do what avoids each, as above"
+    assert remedy_of((), "0.33.0") == ""

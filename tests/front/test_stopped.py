@@ -34,8 +34,8 @@ def search(
     tmp_path: Path,
 ) -> Iterator[tuple["subprocess.Popen[str]", int]]:
     """A long search of a real release, and a descriptor of its host process."""
-    nothing = tmp_path.with_name(f"{tmp_path.name}-known.toml")
-    nothing.write_text("")
+    nothing = tmp_path.with_name(f"{tmp_path.name}-known")
+    nothing.mkdir()
     where = "--findings", str(tmp_path), "--known", str(nothing), "--sarif", str(sarif_of(tmp_path))
     arguments = (*LONG, "--target", two_releases[0], *where)
     command = start(*arguments)

@@ -22,7 +22,7 @@ HELD = Evidence(
     TWIN,
 )
 BROKEN = replace(HELD, contract="MH-5", outcome=Outcome.REFUTED, note="digest '0' as id '0'")
-FAULT = KnownFault("MH-5", "all", "safety", "a note", name="identifiers", page="findings/ids.md")
+FAULT = KnownFault("identifiers", "a title", "safety", page="findings/ids.md")
 TITLE = "Items named otherwise, or encoded with another adapter, have other identifiers"
 EACH = "each of which refutes a text with a planted fault"
 

@@ -237,6 +237,6 @@ def test_an_audit_of_records_without_a_beginning_judged_nothing() -> None:
     records = SimpleNamespace(auditors={}, unbegun=["engine-1"], without_scheduler=[])
     said = io.StringIO()
     with redirect_stdout(said), Output(None) as output:
-        code = AuditReport(output, Listing((), {}), "records").end(cast("Any", records))
+        code = AuditReport(output, Listing(()), "records").end(cast("Any", records))
     assert code == VOID
     assert said.getvalue().startswith("Nothing was judged of records: ")

@@ -24,7 +24,7 @@ from cacheproof.reference.releases import MODELLED
 ROOT = Path(__file__).resolve().parents[2]
 TRACES = sorted((ROOT / "docs" / "findings").glob("*.jsonl"))
 FINDING = ROOT / "tests" / "differential" / "findings" / "data" / "scheduler_finding.json"
-KNOWN = ROOT / "differential" / "search" / "known.toml"
+KNOWN = sorted((ROOT / "faults").glob("*/fault.toml"))
 
 Rng = random.Random
 Make = Callable[[Rng, Path], list[str]]
@@ -322,16 +322,13 @@ def _lines(content: Any) -> bytes:
 
 def _known(rng: Rng, folder: Path) -> list[str]:
     """Read before the target, which is none."""
-    file = _written(folder / "known.toml", _known_text(rng))
+    file = _written(folder / "fault.toml", _known_text(rng))
     command = rng.choice([["fuzz", "--target"], ["explore", "--target"], ["prove", "--target"]])
     return [*command, "no target", "--known", file]
 
 
 def _known_text(rng: Rng) -> bytes:
-    text = KNOWN.read_text()
-    entries = text.split("[[known]]")
-    text = "[[known]]".join(rng.sample(entries[1:], min(len(entries) - 1, 3)))
-    text = f"[[known]]{text}"
+    text = rng.choice(KNOWN).read_text()
     junk = rng.choice(
         [
             "-1",
@@ -645,7 +642,7 @@ def _empty_checkout(rng: Rng, folder: Path) -> list[str]:
 
 def _listed(rng: Rng, folder: Path) -> list[str]:
     """A search with a list of known faults that may be one."""
-    file = _written(folder / "known.toml", _known_text(rng))
+    file = _written(folder / "fault.toml", _known_text(rng))
     lane = ["--depth", "manager", "--seeds", "0:1"]
     return ["fuzz", "--target", f"reference@{rng.choice(MODELLED)}", "--known", file, *lane]
 

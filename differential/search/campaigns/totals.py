@@ -45,7 +45,7 @@ class Totals:
         self.seeds: dict[str, list[range]] = {}
         self.cutting = Cutting(plan, about.lanes)
         self.cut = self.cutting.total
-        self.noting = Noting(known, about.release, shrinks_listed=plan.shrink_listed)
+        self.noting = Noting(known, shrinks_listed=plan.shrink_listed)
         self.campaign = self._campaign(about, about.lanes)
         self._plan = plan
         self._about = about

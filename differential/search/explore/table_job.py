@@ -14,7 +14,7 @@ from cacheproof.differential.search.explore.tables import (
     explore,
     rules_of,
 )
-from cacheproof.differential.search.known import KnownFault, covering
+from cacheproof.differential.search.known import KnownFault, may_be
 from cacheproof.differential.targets.host.protocol import Illegal
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import resolve
@@ -108,8 +108,7 @@ class TableReport:
     def annotate(self, faults: Sequence[KnownFault]) -> None:
         """Say of what it breaks which listed fault it is."""
         for contract, kind in self.broken:
-            fault = covering(faults, contract, self.release, "", kind)
-            if fault is not None:
+            for fault in may_be(faults, contract, kind, self.release, lanes=())[:1]:
                 self.known[contract, kind] = fault
 
     def is_listed(self, contract: str) -> bool:

@@ -10,7 +10,7 @@ from cacheproof.differential.findings.breaks import Attributed
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search.attribution import Attribution
 from cacheproof.differential.search.campaign import BATCH_TRACES, search
-from cacheproof.differential.search.known import load
+from cacheproof.differential.search.fault_folders import load
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.records import TraceResult
 from cacheproof.differential.traces.trace import Trace

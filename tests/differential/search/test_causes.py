@@ -7,7 +7,7 @@ import pytest
 from cacheproof.differential.findings.finding_file import load as load_file
 from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.search.attribution import Attribution
-from cacheproof.differential.search.known import load
+from cacheproof.differential.search.fault_folders import load
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.releases import MODELLED

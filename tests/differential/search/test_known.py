@@ -1,39 +1,39 @@
-"""The list of known faults: what it covers, and what is refused as such a list."""
-
-import re
-from pathlib import Path
+"""Listed faults: which of them a break may be, by what it breaks, and where each must be met."""
 
 import pytest
 
-from cacheproof.differential.errors import InputError
-from cacheproof.differential.search.known import KnownFault, covering, load, showing_seeds
+from cacheproof.differential.search.known import (
+    Cause,
+    KnownFault,
+    Symptom,
+    called,
+    may_be,
+    showing_seeds,
+)
 from cacheproof.differential.traces.trace import ModelRunner
 
-ENTRY = """
-[[fault]]
-name = "a-fault"
-page = "findings/README.md"
-[[fault.face]]
-contract = "EC-6"
-releases = ">=0.10.2,<0.29.0"
-harm = "safety"
-thread = "vLLM PR #1"
-note = "a note"
-"""
+FLAGS = ("encoder_cache.claims_duplicates",)
 
 
-@pytest.fixture
-def faults(tmp_path: Path) -> list[KnownFault]:
-    path = tmp_path / "known.toml"
-    another = ENTRY.replace("EC-6", "EC-1").replace("a-fault", "another")
-    path.write_text(ENTRY + another + 'lanes = ["scheduler"]\n')
-    return load(path)
+def by_symptom(
+    contract: str = "EC-6",
+    releases: str = ">=0.10.2,<0.29.0",
+    lanes: tuple[str, ...] = (),
+    kind: str | None = None,
+    runner: ModelRunner | None = None,
+) -> KnownFault:
+    symptom = Symptom(contract, releases, lanes, kind, runner)
+    return KnownFault("it", "a title", "safety", symptom=(symptom,))
+
+
+def by_cause(seen: str = "0.29.0 to 0.31.0", **facts: str) -> KnownFault:
+    cause = Cause(FLAGS, ("EC-6", "SC-8"), {"SC-8": ("RuntimeError in update",)})
+    return KnownFault("it", "a title", "safety: it is lost", cause=(cause,), seen=seen, **facts)
 
 
 @pytest.mark.parametrize(
     ("contract", "release", "lane", "covered"),
     [
-        ("EC-6", "0.28.0", "encoder cache", True),
         ("EC-6", "0.28.0", "scheduler", True),
         ("EC-6", "0.10.2", "scheduler", True),
         ("EC-6", "0.10.1.1", "scheduler", False),
@@ -41,26 +41,14 @@ def faults(tmp_path: Path) -> list[KnownFault]:
         ("EC-6", "0.28.1.dev3+gabc", "scheduler", True),
         ("EC-6", None, "scheduler", False),
         ("EC-6a", "0.28.0", "scheduler", False),
-        ("EC-1", "0.28.0", "scheduler", True),
-        ("EC-1", "0.28.0", "encoder cache", False),
+        ("EC-6", "0.28.0", "encoder cache", False),
     ],
 )
-def test_an_entry_covers_its_contract_in_its_releases_and_its_lane(
-    faults: list[KnownFault], contract: str, release: str | None, lane: str, covered: bool
+def test_a_symptom_covers_its_contract_in_its_releases_and_its_lanes(
+    contract: str, release: str | None, lane: str, covered: bool
 ) -> None:
-    assert (covering(faults, contract, release, lane) is not None) is covered
-
-
-def test_an_empty_file_is_an_empty_list(tmp_path: Path) -> None:
-    path = tmp_path / "known.toml"
-    path.write_text("")
-    assert load(path) == []
-
-
-def test_the_shipped_list_says_what_goes_wrong_in_one_line() -> None:
-    for fault in load():
-        assert fault.note == fault.note.strip()
-        assert len(fault.note.splitlines()) == 1
+    fault = by_symptom(lanes=("scheduler",))
+    assert may_be([fault], contract, "", release, (lane,)) == ([fault] if covered else [])
 
 
 @pytest.mark.parametrize(
@@ -74,72 +62,106 @@ def test_the_shipped_list_says_what_goes_wrong_in_one_line() -> None:
         ("second", None, True),
     ],
 )
-def test_an_entry_of_one_model_runner_covers_no_trace_of_the_other(
+def test_a_symptom_of_one_model_runner_covers_no_trace_of_the_other(
     listed: ModelRunner | None, of_trace: ModelRunner | None, covered: bool
 ) -> None:
-    fault = KnownFault("SC-9", "all", "safety", "a note", runner=listed)
-    assert fault.covers("SC-9", "0.33.0", "scheduler", "", of_trace) is covered
+    fault = by_symptom("SC-9", "all", runner=listed)
+    assert fault.may_break("SC-9", "", "0.33.0", ("scheduler",), of_trace) is covered
 
 
 @pytest.mark.parametrize(
-    ("spoiled", "words"),
+    ("release", "there"),
     [
-        (("EC-6", "EC-66"), "'EC-66' is no contract id"),
-        ((">=0.10.2,<0.29.0", "newest"), "expected all, >=A, <B or >=A,<B"),
-        ((">=0.10.2,<0.29.0", ">=x"), "'x' is not a release number"),
-        (('"safety"', '"bad"'), "Invalid enum value 'bad'"),
-        (("note =", "remark ="), "unknown field"),
-        (('note = "a note"', ""), "missing required field `note`"),
-        (('note = "a note"', "note = 3"), "Expected `str`, got `int`"),
-        (('note = "a note"', 'note = "n"\nlanes = ["none"]'), "'none' is no lane"),
-        (('note = "a note"', 'note = "n"\nrunner = "third"'), "Invalid enum value 'third'"),
-        (('note = "a note"', 'note = "n"\nseeds = [1]'), "seeds of EC-6 (n) with 0 lanes"),
-        (('note = "a note"', 'note = "n"\nlanes = ["scheduler"]\nseeds = [-1]'), "`int` >= 0"),
-        (
-            ('note = "a note"', f'note = "n"\nlanes = ["scheduler"]\nseeds = [{10**9}]'),
-            "`int` <= 999999999",
-        ),
-        (('note = "a note"', f'note = "n"\nlanes = ["scheduler"]\nseeds = [{10**30}]'), "`int`"),
-        (("[[fault]]", "[[fault]"), "Expected ']]'"),
-        (("[[fault]]", "[[known]]"), "unknown field"),
-        (('name = "a-fault"', ""), "missing required field `name`"),
-        (('name = "a-fault"', 'name = "a fault"'), "matching regex"),
-        (("[[fault.face]]", ENTRY + "[[fault.face]]"), "two faults are called a-fault"),
+        ("0.28.0", False),
+        ("0.29.0", True),
+        ("0.31.1.dev2", True),
+        ("0.32.0", False),
+        ("0.9.0", False),
+        (None, False),
     ],
 )
-def test_a_spoiled_list_is_refused_in_one_line(
-    tmp_path: Path, spoiled: tuple[str, str], words: str
+def test_a_fault_that_is_its_cause_may_break_its_contracts_where_it_was_seen(
+    release: str | None, there: bool
 ) -> None:
-    path = tmp_path / "known.toml"
-    path.write_text(ENTRY.replace(*spoiled))
-    with pytest.raises(InputError) as caught:
-        load(path)
-    said = str(caught.value)
-    assert said.startswith(f"{path}: ")
-    assert words in said
-    assert said.splitlines() == [said]
+    fault = by_cause()
+    assert fault.may_break("EC-6", "", release, ("whatever lane",)) is there
+    assert not fault.may_break("EC-7", "", release)
+
+
+def test_a_later_release_has_what_the_newest_has() -> None:
+    assert by_cause("0.33.0").may_break("EC-6", "", "1.0.0")
+    assert not by_cause("0.32.0", mended_in="0.33.0").may_break("EC-6", "", "1.0.0")
+
+
+def test_a_contract_whose_kinds_are_told_apart_is_broken_in_those_alone() -> None:
+    fault = by_cause()
+    assert fault.may_break("SC-8", "RuntimeError in update", "0.29.0")
+    assert not fault.may_break("SC-8", "KeyError in update", "0.29.0")
+    assert fault.may_break("SC-8", None, "0.29.0")
+    assert [fault.place(*one) for one in (("EC-6", "so"), ("SC-8", "so"))] == [
+        ("it", "EC-6", ""), ("it", "SC-8", "so"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("lane", "release", "must"),
+    [
+        ("encoder cache", "0.30.0", True),
+        ("encoder cache", "0.29.0", False),
+        ("encoder cache", "0.32.0", False),
+        ("scheduler", "0.30.0", False),
+        ("encoder cache", None, False),
+    ],
+)
+def test_a_fault_must_be_met_again_in_its_lanes_on_releases_that_were_seen_with_it(
+    lane: str, release: str | None, must: bool
+) -> None:
+    fault = KnownFault(
+        "it", "a title", "safety", cause=by_cause().cause, seen="0.29.0 to 0.31.0",
+        as_read="0.32.0", again=("encoder cache",), again_since="0.30.0",
+    )  # fmt: skip
+    assert fault.must_be_met(release, lane) is must
+
+
+@pytest.mark.parametrize(
+    ("harm", "kind"),
+    [
+        ("safety: the engine dies", "safety"),
+        ("liveness, narrow: it waits", "liveness"),
+        ("efficiency; liveness: an item is never saved again", "efficiency"),
+        ("efficiency", "efficiency"),
+    ],
+)
+def test_the_harm_of_a_fault_is_the_first_that_it_names(harm: str, kind: str) -> None:
+    assert KnownFault("it", "a title", harm).kind_of_harm == kind
+
+
+@pytest.mark.parametrize(
+    ("upstream", "thread"),
+    [
+        ("PR #1 (open)", "PR #1 (open)"),
+        ("none found", None),
+        ("none found; near: #2", None),
+        ("", None),
+    ],
+)
+def test_a_thread_is_told_where_one_was_found(upstream: str, thread: str | None) -> None:
+    assert KnownFault("it", "a title", "safety", upstream=upstream).thread == thread
+
+
+def test_a_fault_is_called_by_its_name() -> None:
+    fault = by_cause()
+    assert called([fault], "it") is fault
+    assert called([fault], None) is called([fault], "other") is None
 
 
 def test_seeds_are_those_of_the_faults_of_a_release() -> None:
+    old, new = by_symptom(releases="<0.28.0"), by_symptom("EC-7", "all")
     faults = [
-        KnownFault("EC-6", "<0.28.0", "safety", "old", lanes=("scheduler",), seeds=(7,)),
-        KnownFault("EC-7", "all", "safety", "any", lanes=("scheduler",), seeds=(9, 3)),
-        KnownFault("EC-1", "all", "safety", "common"),
+        KnownFault("a", "t", "safety", symptom=old.symptom, seeds={"scheduler": (7,)}),
+        KnownFault("b", "t", "safety", symptom=new.symptom, seeds={"scheduler": (9, 3)}),
+        by_symptom("EC-1", "all"),
     ]
     assert showing_seeds(faults, "0.28.0") == {"scheduler": [3, 9]}
     assert showing_seeds(faults, "0.27.1") == {"scheduler": [3, 7, 9]}
     assert showing_seeds(faults, None) == {}
-
-
-def anchors(page: Path) -> set[str]:
-    """The anchors of a page's headings, as they are made of them on the web."""
-    headings = [line.lstrip("# ") for line in page.read_text().splitlines() if line[:1] == "#"]
-    return {re.sub(r"[^\w\- ]", "", one.strip().lower()).replace(" ", "-") for one in headings}
-
-
-def test_each_shipped_fault_has_a_page_that_is_there() -> None:
-    docs = Path(__file__).parents[3] / "docs"
-    for fault in load():
-        page, _, anchor = (fault.page or "").partition("#")
-        assert (docs / page).is_file(), fault.name
-        assert not anchor or anchor in anchors(docs / page), fault.name

@@ -1,21 +1,21 @@
-"""What the shipped list says of its faults beside their faces."""
+"""What the shipped list says of its faults."""
 
 import re
 from typing import Any
 
 import pytest
 
-from cacheproof.differential.errors import InputError
-from cacheproof.differential.search.known import Face, Fault, listed, parse
+from cacheproof.differential.search.fault_folders import load
+from cacheproof.differential.search.known import KnownFault, Symptom
 from cacheproof.reference.releases import MODELLED, within
 from cacheproof.spec.registry import contracts
 from cacheproof.spec.versions import Versions, release_key
 
-FAULTS = listed()
-KIND = re.compile("(safety|liveness|efficiency)(, narrow)?(: .|; |$)|none through an API$")
+FAULTS = load()
+KIND = re.compile("(safety|liveness|efficiency)(, narrow)?(: .|; |$)")
 
 
-def untold(fault: Fault) -> list[str]:
+def untold(fault: KnownFault) -> list[str]:
     """What a reader is not told of a fault."""
     said = {
         "title": fault.title, "harm": fault.harm, "needs": fault.needs, "avoid": fault.avoid,
@@ -31,12 +31,12 @@ def test_a_listed_fault_says_what_it_does_where_and_how_to_avoid_it() -> None:
 
 
 def test_what_is_not_told_is_found() -> None:
-    assert untold(Fault("it", title="t", harm="h", needs="n", avoid="a", runner="r")) == [
+    assert untold(KnownFault("it", "t", "safety", needs="n", avoid="a", runner="r")) == [
         "upstream", "seen",
     ]  # fmt: skip
 
 
-def contradictions(fault: Fault) -> list[str]:
+def contradictions(fault: KnownFault) -> list[str]:
     """Releases of which a fault says two things: of seen, read, not run; or mended and there."""
     said = [*within(fault.seen), *within(fault.as_read), *within(fault.not_run)]
     twice = [one for one in dict.fromkeys(said) if said.count(one) > 1]
@@ -44,8 +44,8 @@ def contradictions(fault: Fault) -> list[str]:
         return twice
     mended = [one for one in MODELLED if release_key(one) >= release_key(fault.mended_in)]
     there = {*within(fault.seen), *within(fault.as_read)}
-    faces = [Versions(face.releases) for face in fault.face]
-    return twice + [one for one in mended if one in there or any(one in face for face in faces)]
+    symptoms = [Versions(one.releases) for one in fault.symptom]
+    return twice + [one for one in mended if one in there or any(one in of for of in symptoms)]
 
 
 def test_of_a_release_a_fault_says_one_thing() -> None:
@@ -57,26 +57,24 @@ def test_of_a_release_a_fault_says_one_thing() -> None:
     [
         {"seen": "0.33.0", "not_run": "0.32.0 to 0.33.0"},
         {"seen": "0.33.0", "mended_in": "0.33.0"},
-        {"mended_in": "0.33.0", "face": (Face("EC-6", "all", "safety", "n"),)},
+        {"mended_in": "0.33.0", "symptom": (Symptom("EC-6", "all"),)},
     ],
 )
 def test_two_things_that_are_said_of_a_release_are_found(facts: dict[str, Any]) -> None:
-    assert contradictions(Fault("it", **facts)) == ["0.33.0"]
+    assert contradictions(KnownFault("it", "a title", "safety", **facts)) == ["0.33.0"]
 
 
-@pytest.mark.parametrize(
-    ("spoiled", "words"),
-    [
-        ('seen = "0.33"', "'0.33' is not a modelled release"),
-        ('seen = "0.33.0 to 0.32.0"', "expected spans of releases from old to new"),
-        ('as_read = "newest"', "'newest' is not a modelled release"),
-        ('only = { stop = "0.9" }', "'0.9' is not a modelled release"),
-        ('questions = "stop"', "Expected `array | null`"),
-        ('switch = "--x"', "unknown field"),
-    ],
-)
-def test_a_spoiled_fact_is_refused_in_one_line(spoiled: str, words: str) -> None:
-    with pytest.raises(InputError) as caught:
-        parse(f'[[fault]]\nname = "a-fault"\n{spoiled}\n', "list.toml")
-    assert words in str(caught.value)
-    assert len(str(caught.value).splitlines()) == 1
+def unshown(fault: KnownFault) -> bool:
+    """Whether a search must meet a fault again, and nothing says on which releases."""
+    return bool(fault.again) and not (fault.seen or fault.symptom)
+
+
+def test_what_must_be_met_again_is_of_releases_that_have_it() -> None:
+    assert [fault.name for fault in FAULTS if unshown(fault)] == []
+    assert unshown(KnownFault("it", "a title", "safety", again=("encoder cache",)))
+
+
+def test_a_fault_has_causes_or_symptoms_or_says_what_it_breaks() -> None:
+    for fault in FAULTS:
+        assert not (fault.breaks and (fault.cause or fault.symptom)), fault.name
+        assert fault.contracts or fault.traces or fault.engines or fault.command or fault.page

@@ -10,7 +10,8 @@ from cacheproof.differential.findings.finding import LOCKSTEP, MODEL_DIFFERENCE,
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search.attribution import Attribution
 from cacheproof.differential.search.campaign import Campaign, LaneReport, search
-from cacheproof.differential.search.known import KnownFault, load
+from cacheproof.differential.search.fault_folders import load
+from cacheproof.differential.search.known import KnownFault, Symptom
 from cacheproof.differential.search.verdict import (
     FROM_MODEL,
     HOLDS,
@@ -23,7 +24,6 @@ from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.records import TraceResult
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.semantics import Semantics
-from cacheproof.spec.versions import Versions
 
 LANE = LANES["encoder cache"]
 
@@ -128,8 +128,11 @@ def test_an_unlisted_finding_counts_even_where_a_canary_was_missed(finding: Find
     assert Verdict(quiet(), [finding], {"EC-2": False}).exit_code == UNLISTED
 
 
-def fault(contract: str, releases: str = "all", lanes: tuple[str, ...] = ()) -> KnownFault:
-    return KnownFault(contract, releases, "safety", "a note", lanes=lanes)
+def fault(
+    contract: str, releases: str = "all", again: tuple[str, ...] = ("encoder cache",)
+) -> KnownFault:
+    symptom = (Symptom(contract, releases),)
+    return KnownFault("it", "a title", "safety", symptom=symptom, again=again)
 
 
 def of_release(campaign: Campaign, release: str | None) -> Campaign:
@@ -141,7 +144,7 @@ def test_a_listed_fault_that_was_not_found_again_makes_it_void() -> None:
     campaign = of_release(quiet(), "0.28.0")
     verdict = Verdict(campaign, [])
     verdict.not_found_again = listed_but_missing(campaign, [fault("EC-6")])
-    assert verdict.void_because == ["listed fault not found again: EC-6 (a note)"]
+    assert verdict.void_because == ["listed fault not found again: it (a title)"]
     assert verdict.exit_code == VOID
 
 
@@ -149,11 +152,11 @@ def test_a_listed_fault_that_was_not_found_again_makes_it_void() -> None:
     ("listed", "missing"),
     [
         (fault("EC-6"), True),
-        (fault("EC-6", lanes=("encoder cache",)), True),
+        (fault("EC-6", again=("scheduler", "encoder cache")), True),
         (fault("EC-6", releases=">=0.28.0"), True),
         (fault("EC-6", releases="<0.28.0"), False),
-        (fault("EC-6", lanes=("scheduler",)), False),
-        (fault("ED-1"), False),
+        (fault("EC-6", again=("scheduler",)), False),
+        (fault("EC-6", again=()), False),
     ],
 )
 def test_a_listed_fault_is_missed_only_where_it_could_have_been_found(
@@ -199,14 +202,10 @@ def test_the_lockstep_stands_last_in_the_evidence() -> None:
 
 
 RARE = KnownFault(
-    "KV-4",
-    ">=0.14.0,<0.27.1",
-    "safety",
-    "a rare fault",
-    lanes=("KV cache",),
-    seeds=(775,),
-    name="rare",
-)
+    "rare", "A rare fault", "safety",
+    symptom=(Symptom("KV-4", ">=0.14.0,<0.27.1"),), again=("KV cache",),
+    seeds={"KV cache": (775,)},
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(("further", "missing"), [((775,), []), ((776,), [RARE]), ((), [RARE])])
@@ -230,30 +229,30 @@ def test_a_rare_listed_fault_is_looked_for_by_its_seeds_and_missed_without_them(
 SEEDED = [
     (fault, seed, release)
     for fault in load()
-    for seed in fault.seeds
+    for seed in fault.seeds.get("KV cache", ())
     for release in ("0.12.0", "0.18.1", "0.22.1")
-    if release in Versions(fault.releases) and fault.lanes == ("KV cache",)
+    if fault.is_seen_in(release)
 ]
 
 
-NOT_MODELLED = {"a block that a lookup drops": "a drafter over several groups"}
-"""Kinds of listed faults that the reference refuses to run, by words of the refusal: only the
-release itself shows them."""
+NOT_MODELLED = {"dropped-block": "a drafter over several groups"}
+"""Listed faults whose seeds the reference refuses to run, by words of the refusal: only the release
+itself shows them."""
 
 
 @pytest.mark.parametrize(("listed", "seed", "release"), SEEDED)
 def test_the_seeds_of_the_shipped_list_show_their_faults(
     listed: KnownFault, seed: int, release: str
 ) -> None:
-    lane = LANES[listed.lanes[0]]
+    lane = LANES["KV cache"]
     target = ReferenceTarget(Semantics.of_vllm(release), name="old", release=release)
     told_apart = Attribution(load(), release, target)
     campaign = search(
         target, [lane], against=None, seeds=range(seed, seed + 1), attribution=told_apart
     )
     refused = " ".join(campaign.lanes[0].illegal)
-    if listed.kind in NOT_MODELLED:
-        assert NOT_MODELLED[listed.kind] in refused
+    if listed.name in NOT_MODELLED:
+        assert NOT_MODELLED[listed.name] in refused
     else:
         assert refused == ""
         assert listed_but_missing(campaign, [listed]) == []

@@ -3,7 +3,7 @@
 import pytest
 
 from cacheproof.differential.findings.breaks import Attributed
-from cacheproof.differential.search.known import KnownFault
+from cacheproof.differential.search.known import KnownFault, Symptom
 from cacheproof.differential.search.paired import Pair, Parted
 from cacheproof.differential.search.weighing import Tally, parted_groups, tallies
 from cacheproof.differential.traces.manager import ManagerConfig, ManagerHeader, Update
@@ -30,7 +30,7 @@ def pair(
 
 
 def fault(name: str, releases: str) -> KnownFault:
-    return KnownFault("EC-1", releases, "safety", "a note", name=name)
+    return KnownFault(name, "a title", "safety", symptom=(Symptom("EC-1", releases),))
 
 
 def only(pairs: list[Pair], known: list[KnownFault]) -> Tally:

@@ -11,7 +11,7 @@ from cacheproof.differential.traces.records import TraceResult
 from cacheproof.differential.traces.trace import Trace
 
 LISTED = {"EC-8b", "LV-1", "SC-4", "WM-3a"}
-"""What the release breaks of itself: see known.toml; EC-8b costs efficiency alone, LV-1 is broken
+"""What the release breaks of itself: see faults/; EC-8b costs efficiency alone, LV-1 is broken
 with a drafter alone, and SC-4 where items must be whole."""
 LISTED_OF_DECODERS = {"ED-1", "ED-2", "ED-5", "EQ-1", "WM-3", "WM-3a"}
 

@@ -212,7 +212,7 @@ REFUTED = {
     ("0.13.0", text.ENCODER_DECODER_CACHE): {"ED-1", "ED-2", "ED-3", "ED-5"},
     ("0.33.0", text.ENCODER_DECODER_CACHE): {"ED-1", "ED-2", "ED-5"},
 }
-"""What known.toml lists of these managers when they are called as their schedulers should."""
+"""What is listed of these managers when they are called as their schedulers should."""
 
 
 @pytest.mark.full

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cacheproof.differential.search import known
+from cacheproof.differential.search import fault_folders
 from cacheproof.differential.search.canary import NO_CANARY
 from cacheproof.differential.search.explore.job import Report, Task, run, variants
 from cacheproof.differential.search.explore.scopes import SMALL
@@ -80,7 +80,7 @@ def test_a_listed_fault_comes_out_with_a_shortest_trace_and_is_told_to_be_listed
         "EC-6a": (4, "10 of 10"),
         "EC-6": (6, "10 of 10"),
     }
-    faults = known.load()
+    faults = fault_folders.load()
     assert all(report.known(contract, faults) is not None for contract in report.broken)
     assert all(report.known(contract, []) is None for contract in report.broken)
     refuted = [row for row in report.evidence() if row.outcome is Outcome.REFUTED]

@@ -13,7 +13,7 @@ import pytest
 from cacheproof.differential.findings.finding import found_in
 from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.judges.scheduler_kv import follows
-from cacheproof.differential.search import known
+from cacheproof.differential.search import fault_folders
 from cacheproof.differential.search.explore.job import UNJUDGED, Report, Task, run, variants
 from cacheproof.differential.search.explore.scheduler_scopes import LARGE, SMALL
 from cacheproof.differential.search.explore.scope import SchedulerScope
@@ -187,7 +187,7 @@ def test_a_listed_fault_of_a_scheduler_is_told_by_its_kind() -> None:
             report.findings.append(found)
     assert set(report.broken) == {"LV-1", "LV-2"}
     assert report.broken["LV-1"].broken["LV-1"][0].kind == "whole items"
-    report.annotate(known.load())
+    report.annotate(fault_folders.load())
     named = {one.contract: one.fault for one in report.findings}
     assert named == {"LV-1": "whole-item-sparse", "LV-2": "whole-item-sparse"}
 

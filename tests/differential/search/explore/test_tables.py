@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cacheproof.differential.search import known
+from cacheproof.differential.search import fault_folders
 from cacheproof.differential.search.explore import table_job, tables
 from cacheproof.differential.search.explore.table_job import (
     FAULTS,
@@ -153,7 +153,7 @@ def test_the_table_of_a_release_refuses_nothing_but_what_is_too_large_by_an_exce
     assert [row.contract for row in report.evidence()] == promised
     assert (report.unshown, report.unrefuted) == ([], [])
     assert report.unlisted.keys() == {("TB-8", tables.TOO_LARGE)}
-    report.annotate(known.load())
+    report.annotate(fault_folders.load())
     assert report.is_listed("TB-8")
     assert all(one.closed for one in report.explorations)
 
