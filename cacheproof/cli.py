@@ -34,6 +34,7 @@ COMMANDS = {
         evidence.assess,
         evidence.contracts,
         evidence.explain,
+        evidence.report,
         evidence.prove,
         evidence.gallery,
     ),
@@ -52,7 +53,8 @@ EXAMPLES = (
 
 EXIT_CODES = {
     "0": "No safety or liveness finding except the known faults of that release.",
-    "1": "An unlisted finding, or two targets differ; of a review, head breaks what base keeps.",
+    "1": "An unlisted finding, or two targets differ; of a review, head breaks what base keeps; of "
+    "a report, the mend does.",
     "2": "Usage, input or environment: one line says what was wrong and what to do.",
     "3": "Void: the run proves nothing.",
     "4": "A target whose text is no known release's differs from the model and breaks no contract; "

@@ -27,12 +27,12 @@ def explain_fault(output: Output, name: str) -> None:
     """
     fault = fault_called(name)
     facts, commands = list(fault_rows(fault)), list(showing(fault))
-    why = _why(fault)
+    told = what_happens(fault)
     broken = [(rule, by_id(rule).title) for rule in fault.contracts]
     print_parts(
         output,
         rows_part(f"{fault.name}: {fault.title}", facts),
-        text_part("what happens", "\n\n".join(why)),
+        text_part("what happens", "\n\n".join(told)),
         rows_part("contracts that it breaks", broken),
         Part("see it", commands),
     )
@@ -43,7 +43,7 @@ def explain_fault(output: Output, name: str) -> None:
             "fault": fault.name,
             "title": fault.title,
             "facts": dict(facts),
-            "why": why,
+            "why": told,
             "contracts": dict(broken),
             "commands": commands,
         },
@@ -68,7 +68,7 @@ def _title(fault: KnownFault) -> str:
     return fault.title
 
 
-def _why(fault: KnownFault) -> list[str]:
+def what_happens(fault: KnownFault) -> list[str]:
     """How it comes about: as its page says, else as each face of it is noted."""
     return paragraphs_of(fault.page or "") or [f"{fault.title}."]
 

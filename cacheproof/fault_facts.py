@@ -47,7 +47,7 @@ def newest_showing(fault: KnownFault, trace: str) -> str | None:
         return f"engine@{within(fault.engines[trace])[-1]}"
     if trace not in fault.traces:
         return None
-    if (product := _product_of(fault)) is not None:
+    if (product := product_of(fault)) is not None:
         return product
     return f"vllm@{max(_breaking(fault, trace), key=MODELLED.index)}"
 
@@ -56,7 +56,7 @@ def trace_showing(fault: KnownFault, release: str) -> tuple[str, str] | None:
     """A trace of docs/findings that shows a fault on a release, and the target to run it on; of an
     engine where no other does."""
     for trace in fault.traces:
-        target = _product_of(fault) or f"vllm@{release}"
+        target = product_of(fault) or f"vllm@{release}"
         if target.endswith(f"@{release}") and (fault.product or release in _breaking(fault, trace)):
             return trace, target
     for trace, releases in fault.engines.items():
@@ -65,7 +65,7 @@ def trace_showing(fault: KnownFault, release: str) -> tuple[str, str] | None:
     return None
 
 
-def _product_of(fault: KnownFault) -> str | None:
+def product_of(fault: KnownFault) -> str | None:
     """The plug-in that has it, in the first version that does, as a target."""
     product = _PRODUCT.match(fault.product)
     return None if product is None else f"{product['name'].lower()}@{product['version']}"

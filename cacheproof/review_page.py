@@ -74,6 +74,11 @@ def markdown(review: Review) -> str:
 def _head(review: Review) -> Iterator[str]:
     yield f"## {code(review.base.name)} to {code(review.head.name)}, reviewed by cacheproof"
     yield ""
+    yield from summary(review)
+
+
+def summary(review: Review) -> Iterator[str]:
+    """What a page begins with, below its title: the verdict, and a line for each of its parts."""
     yield f"**{sentence_of(review, code)}**"
     yield ""
     reasons = review.void_because

@@ -54,6 +54,39 @@ def review(
     Raises:
         InputError: a target that is none, or two that have no lane in common.
     """
+    done, head = reviewed(
+        output,
+        base_text,
+        head_text,
+        depth=depth,
+        seeds=seeds,
+        seconds=seconds,
+        known=known,
+        place=place,
+    )
+    output.found(result_of(done, head))
+    output.line(markdown(done))
+    output.verdict(line_of(done))
+    output.write_json("review", done.to_json())
+    return done.exit_code
+
+
+def reviewed(
+    output: Output,
+    base_text: str,
+    head_text: str,
+    *,
+    depth: str | None = None,
+    seeds: str | None = None,
+    seconds: float | None = None,
+    known: Sequence[KnownFault],
+    place: Workplace,
+) -> tuple[Review, Target]:
+    """Two targets compared, and the second of them, which is closed.
+
+    Raises:
+        InputError: a target that is none, or two that have no lane in common.
+    """
     wanted = seed_range(seeds)
     if wanted is None:
         wanted = SEEDS if seconds is None else SEEDS_BY_TIME
@@ -76,8 +109,8 @@ def review(
         def do(run: ReviewRun) -> None:
             ran = run.traces(lanes, wanted, seconds, kept, known)
             one = Review(
-                _side(base),
-                _side(head),
+                side_of(base),
+                side_of(head),
                 _seeds_told(wanted, seconds),
                 ran,
                 parted_groups(ran.pairs),
@@ -92,11 +125,7 @@ def review(
         working(output, base, head, known, place, do)
     (done,) = found
     done.skipped = list(_skipped(done, lanes, left_out, unread))
-    output.found(result_of(done, head))
-    output.line(markdown(done))
-    output.verdict(line_of(done))
-    output.write_json("review", done.to_json())
-    return done.exit_code
+    return done, head
 
 
 def _proofs(output: Output, base: str, head: str, place: Workplace, ran: Ran) -> ProofReview:
@@ -134,9 +163,12 @@ def _runs(target: Target, trace: Trace) -> bool:
     return target.runs_depth(trace.depth)
 
 
-def _side(target: Target) -> Side:
-    is_release = not has_text_of_its_own(target) and not (
-        isinstance(target, HostTarget) and target.plug_in_kind is not None
+def side_of(target: Target) -> Side:
+    """What a review says of a target; a release with mends is none of its own."""
+    is_release = not (
+        has_text_of_its_own(target)
+        or target.mended
+        or (isinstance(target, HostTarget) and target.plug_in_kind is not None)
     )
     nearest = Side.nearest if target.reading is None else target.reading.nearest
     return Side(target.name, target.release, is_release, tuple(target.announcement), nearest)

@@ -9,20 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from cacheproof.assessing.questions import QUESTIONS
 from cacheproof.differential.search.fault_folders import load
 from cacheproof.differential.search.known import KnownFault
+from cacheproof.disclosure import OF_CONTENTS, wants_disclosure
 from cacheproof.fault_pages import plain, section_of
 
 ROOT = Path(__file__).resolve().parent.parent
 FINDINGS = ROOT / "docs" / "findings"
-ISOLATION = {one.id for one in QUESTIONS if one.purpose == "isolation"}
-BORDERS = {"BK-1", "BK-2", "EX-4", "EX-7", "EX-8", "MH-3", "MH-5"}
-"""Contracts that keep apart what is one user's, one model's or one folder's."""
-OTHERS = {"embedded-lookup", "resized-media-id"}
-"""Faults whose worker has tokens or rows of another request, and shows them to nobody."""
-OF_CONTENTS = {"block_hash", "media_hash"}
-"""Depths whose events are what clients send, and are alike for a server."""
 MAKES_KEYS = re.compile(
     r"MultiModal|hash_kwargs|MediaConnector|ChatCompletionRequest|ProcessorInputs|mm_identifier"
     r"|uuid|prompt_embeds|cache_salt|lora_|LoRARequest|ec_connector|base64"
@@ -40,15 +33,8 @@ TARGET_OF_LINK = re.compile(r"\]\([^)]*\)")
 PYTHON = re.compile(r"^```python.*?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def crosses(fault: KnownFault) -> bool:
-    """Whether it crosses a border, and no release mends it."""
-    answers = ISOLATION.intersection(fault.questions or ())
-    is_of_a_border = answers or BORDERS.intersection(fault.contracts)
-    return bool(is_of_a_border or fault.name in OTHERS) and not fault.mended_in
-
-
 FAULTS = load()
-OPEN = [fault for fault in FAULTS if crosses(fault)]
+OPEN = [fault for fault in FAULTS if wants_disclosure(fault)]
 
 
 def texts_in(value: Any) -> Iterator[str]:

@@ -1,4 +1,5 @@
-"""The commands about the rules and the evidence for them: assess, prove, contracts, gallery."""
+"""The commands about the rules and the evidence for them, and about known faults: assess, prove,
+contracts, explain, report, gallery."""
 
 from typing import Annotated
 
@@ -14,6 +15,7 @@ from cacheproof.commands.completing import (
 from cacheproof.commands.helping import example
 from cacheproof.commands.options import (
     OUTPUT,
+    FindingsOption,
     JsonOption,
     KnownOption,
     ReportOptions,
@@ -161,6 +163,61 @@ def explain(
             explaining.list_faults(output)
         else:
             explaining.explain_fault(output, fault)
+
+
+@example(
+    "cacheproof report phantom-entry",
+    "cacheproof report stripped-item --no-review",
+)
+@with_shared
+def report(
+    fault: Annotated[
+        str,
+        typer.Argument(metavar="FAULT", help="The name of a known fault.", autocompletion=faults),
+    ],
+    release: Annotated[
+        str | None,
+        typer.Option(
+            metavar="VERSION",
+            help="Release of vLLM to report it on; by default the newest that has it.",
+            autocompletion=releases_modelled,
+        ),
+    ] = None,
+    reviews: Annotated[
+        bool,
+        typer.Option(
+            "--review/--no-review", help="Review the mend: what it does beside mending the fault."
+        ),
+    ] = True,
+    seeds: Annotated[
+        str,
+        typer.Option(metavar="A:B", help="Seeds A to B - 1 of every lane, for the review."),
+    ] = "0:2",
+    findings: FindingsOption = None,
+    json: JsonOption = None,
+    *,
+    work: WorkOptions,
+) -> None:
+    """Write what one would post upstream about a known fault, with a script and a patch.
+
+    The script is run: it must fail on the release, and pass with the patch.
+    """
+    from cacheproof.console import Output
+    from cacheproof.folders import findings_folder
+    from cacheproof.reporting import command
+
+    with Output(json, command="report", is_page=True) as output:
+        with work.place.joined():
+            code = command.report(
+                output,
+                fault,
+                release,
+                reviews=reviews,
+                seeds=seeds,
+                findings=findings or findings_folder(),
+                place=work.place,
+            )
+        raise typer.Exit(code)
 
 
 @example("cacheproof gallery")

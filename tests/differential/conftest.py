@@ -1,13 +1,12 @@
 """Real engines; and standalone tests of findings run where their users would: beside a release
 alone."""
 
-import json
-import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
+from cacheproof.differential.findings.standalone.running import outcomes
 from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
@@ -17,24 +16,6 @@ from cacheproof.differential.traces.trace_file import parse
 from cacheproof.reference.releases import MODELLED, NEWEST
 
 FINDINGS = Path(__file__).parents[2] / "docs" / "findings"
-
-RUN = """
-import importlib.util, inspect, json, pathlib, sys, tempfile
-verdicts = []
-for path in sys.argv[1:]:
-    name = pathlib.Path(path).stem
-    spec = importlib.util.spec_from_file_location(name, path)
-    sys.modules[name] = module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    (test,) = [thing for name, thing in vars(module).items() if name.startswith("test_")]
-    folders = [pathlib.Path(tempfile.mkdtemp()) for _ in inspect.signature(test).parameters]
-    try:
-        test(*folders)
-        verdicts.append("passes")
-    except (AssertionError, RuntimeError, ValueError) as error:
-        verdicts.append(f"{type(error).__name__}: {error}")
-print(json.dumps(verdicts))
-"""
 
 
 @pytest.fixture(scope="session")
@@ -50,17 +31,8 @@ def verdicts() -> Callable[[str, Iterable[Path]], list[str]]:
     """What each file's test comes to on a release: it passes, or what it raises and says."""
 
     def run(release: str, files: Iterable[Path]) -> list[str]:
-        command, environment = releases.host_command(releases.install(release, report=print))
-        interpreter = [word for word in command if not Path(word).is_dir()]
-        ran = subprocess.run(
-            [*interpreter, "-c", RUN, *files],
-            env=environment,
-            check=True,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        said: list[str] = json.loads(ran.stdout.splitlines()[-1])
-        return said
+        installed = releases.install(release, report=print)
+        return [one.error or "passes" for one in outcomes(list(files), installed)]
 
     return run
 

@@ -307,6 +307,14 @@ def test_a_fault_that_was_merely_not_met_is_not_mended(
     assert bool(done.kept) != is_mended
 
 
+def test_a_release_with_a_mend_is_not_that_release() -> None:
+    """Else what the mend takes away counts as merely not met."""
+    target = ReferenceTarget(Semantics.of_vllm("0.33.0"), release="0.33.0")
+    assert reviewing.side_of(target).is_release
+    target.mended = ("phantom-entry",)
+    assert not reviewing.side_of(target).is_release
+
+
 @pytest.mark.parametrize(
     ("tally", "code"),
     [

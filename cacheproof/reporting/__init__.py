@@ -1,0 +1,1 @@
+"""What one would post upstream about a listed fault: `cacheproof report NAME`."""
