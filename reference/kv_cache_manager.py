@@ -274,10 +274,12 @@ class KVCacheManager:
             raise ValueError(f"request {request.request_id}: slots for no token")
         hit = (new_computed_blocks or self.empty_kv_cache_blocks).blocks
         local = request.num_computed_tokens + num_new_computed_tokens
-        computed = min(local + num_external_computed_tokens, self.max_model_len)
         loaded = num_external_computed_tokens
-        if delay_cache_blocks and self.semantics.kv_cache.keeps_window_of_last_token:
-            loaded = min(loaded, request.num_tokens - 1 - local)
+        loads_all = 0 < loaded == request.num_tokens - local
+        if loads_all and delay_cache_blocks and self.semantics.kv_cache.keeps_window_of_last_token:
+            loaded -= 1
+            num_new_tokens += 1
+        computed = min(local + loaded, self.max_model_len)
         kept = 0
         if self.watermark_blocks:
             kept = self._watermark(request, has_scheduled_reqs)
@@ -309,7 +311,7 @@ class KVCacheManager:
         if asked > 0 and asked > self.block_pool.get_num_free_blocks():
             return None
 
-        if any(hit) or num_external_computed_tokens > 0:
+        if any(hit) or loaded > 0:
             self.coordinator.allocate_new_computed_blocks(request.request_id, hit, local, loaded)
         new = self.empty_kv_cache_blocks
         if need > 0 or not self.semantics.kv_cache.caps_admission_alone:

@@ -7,12 +7,14 @@ from typing import Any
 from cacheproof.differential.depths import DEPTHS, part
 from cacheproof.differential.errors import HarnessError
 from cacheproof.differential.judges.judge import Judge
+from cacheproof.differential.judges.kv_cache import KVCacheJudge
 from cacheproof.differential.judges.lockstep import Difference, compare
 from cacheproof.differential.judges.manager import ManagerJudge
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.judges.violation import Violation
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.host.protocol import Protocol
+from cacheproof.differential.targets.mends import flags_of
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.records import FullState, StepRecord, TraceResult
 from cacheproof.differential.traces.trace import Trace
@@ -78,6 +80,8 @@ def examine(
     judge = judge_of(
         trace, target.release, target.protocol, result.capacity, reach or Reachability()
     )
+    if target.mended and isinstance(judge, KVCacheJudge):
+        judge.mend(flags_of(target.mended))
     judged = trace.events if last is None else trace.events[: last + 1]
     for number, (event, record) in enumerate(zip(judged, result.records, strict=False)):
         judge_record(judge, number, event, record, target)

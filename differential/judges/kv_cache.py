@@ -95,6 +95,10 @@ class KVCacheJudge:
         """The violations by contract and kind."""
         return by_kind(self.violations)
 
+    def mend(self, flags: Mapping[str, bool]) -> None:
+        """The release is judged with these flags of its semantics; call before the first event."""
+        self._semantics = self._semantics.changed(flags)
+
     def judge(self, number: int, event: Any, record: StepRecord) -> None:
         """Judge the record of event number `number`; the event may also be plain data."""
         if isinstance(event, msgspec.Struct):

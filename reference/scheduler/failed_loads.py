@@ -85,7 +85,11 @@ def _cut(
 def _tokens_before(
     state: SchedulerState, request: ScheduledRequest, num_scheduled_tokens: Mapping[str, int]
 ) -> int:
-    """Tokens that the request had, or was to have from elsewhere, before the step."""
+    """Tokens that the request had, or was to have from elsewhere, before the step; or, where output
+    in flight is dropped, before all steps in flight."""
+    if state.semantics.scheduler.drops_output_of_failed_loads:
+        counted = request.num_in_flight_tokens - request.num_stale_output_tokens
+        return request.num_computed_tokens - counted
     if state.semantics.scheduler.cuts_behind_the_step:
         return request.num_computed_tokens - num_scheduled_tokens.get(request.request_id, 0)
     if request.status is not RequestStatus.WAITING_FOR_REMOTE_KVS:

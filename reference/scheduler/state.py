@@ -154,12 +154,15 @@ class SchedulerState:
         self.waiting.prepend_requests([request])
 
     def take_back_from_holding(self) -> None:
-        """Waiting requests give back the KV blocks that they hold, and compute them anew."""
-        holding = list(self.holding)
+        """Waiting requests give back the KV blocks that they hold, and compute them anew; but not
+        those into which KV is being loaded."""
+        loads = RequestStatus.WAITING_FOR_REMOTE_KVS
+        holding = [request for request in self.holding if request.status is not loads]
         self.holding.remove_requests(holding)
-        for request in holding:
-            self.kv_cache_manager.free(request)
+        for request in reversed(holding):
+            self.frees.free(request)
             self.encoder_cache_manager.free(request)
+            self.unfinished_prefills.discard(request)
             request.num_computed_tokens = 0
         self.waiting.prepend_requests(holding)
 
@@ -260,7 +263,7 @@ class SchedulerState:
         return (
             len(self.frees) > 0
             or any(one.status is loads or one.status.is_finished for one in self.requests.values())
-            or not all(map(self.frees.can_free, self.running))
+            or not all(map(self.frees.can_free, (*self.running, *self.holding)))
         )
 
     def _blocks_to_send(self, request: ScheduledRequest) -> list[int]:

@@ -23,6 +23,7 @@ class _Outcome(Enum):
     ADMITTED = "admitted"
     PASSED_OVER = "passed over"
     ENDS_PASS = "ends the pass"
+    FINDS_NO_BLOCKS = "finds no blocks"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,8 @@ def schedule_waiting(state: SchedulerState, step: Step) -> None:
             break
         outcome = _consider(state, step, queue.peek_request())
         if outcome is _Outcome.ENDS_PASS:
+            break
+        if outcome is _Outcome.FINDS_NO_BLOCKS:
             only_holders = queue is state.holding and state.semantics.scheduler.tries_all_holders
             if not only_holders:
                 break
@@ -89,7 +92,7 @@ def _consider(state: SchedulerState, step: Step, request: ScheduledRequest) -> _
         if begin_load(state, request, hit, num_hit_tokens, external.num_tokens):
             return _Outcome.PASSED_OVER
         _give_back(state, request)
-        return _Outcome.ENDS_PASS
+        return _Outcome.FINDS_NO_BLOCKS
     candidate = _candidate(state, step, request, hit, num_hit_tokens, external)
     if candidate is None:
         return _Outcome.ENDS_PASS
@@ -104,7 +107,7 @@ def _consider(state: SchedulerState, step: Step, request: ScheduledRequest) -> _
         return _Outcome.PASSED_OVER if passes else _Outcome.ENDS_PASS
     if not _allocate_slots(state, candidate, num_new_tokens, items):
         _give_back(state, request)
-        return _Outcome.ENDS_PASS
+        return _Outcome.FINDS_NO_BLOCKS
     _admit(state, step, candidate, num_new_tokens)
     if items is not None:
         take_encoder_inputs(state, step, request, items)

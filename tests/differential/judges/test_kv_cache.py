@@ -155,3 +155,15 @@ def test_an_exception_is_judged_and_ends_the_trace() -> None:
     judge = KVCacheJudge(config, IDEAL, None, Reachability())
     judge.judge(0, events[0], StepRecord(None, [], Raised("KeyError", "r1"), None))
     assert "KV-3" in judge.violations
+
+
+@pytest.mark.parametrize(("mended", "breaks"), [(("loaded-prompt",), False), ((), True)])
+def test_a_mended_release_is_to_find_the_blocks_that_it_needs_with_its_mends(
+    mended: tuple[str, ...], breaks: bool
+) -> None:
+    semantics = Semantics.of_vllm("0.33.0").changed({"kv_cache.keeps_window_of_last_token": True})
+    target = ReferenceTarget(semantics, release="0.33.0")
+    target.mended = mended
+    trace = LANES["KV cache"].trace(14, "0.33.0")
+    (result,) = target.run([trace])
+    assert ("KV-7" in examine(trace, result, target).violations) is breaks
