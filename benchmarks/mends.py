@@ -4,8 +4,9 @@
 
 A release with one mend runs the kept traces of its fault and traces of seeds. It is to decide as
 the reference does with the flags of the mend, and otherwise than the reference without them; what
-the fault breaks is to be gone, and nothing else to break. A mend without flags is of what the
-reference does not model: there only the contracts count. Exits with 1 where one is not so.
+the fault breaks is to be gone, and nothing else to break, but for what other listed faults break
+behind it. A mend without flags is of what the reference does not model: there only the contracts
+count. Exits with 1 where one is not so.
 """
 
 import argparse
@@ -18,6 +19,7 @@ from pathlib import Path
 from cacheproof.differential.depths import DEPTHS
 from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.search.attribution import Attribution
 from cacheproof.differential.search.fault_folders import load
 from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.targets import mends
@@ -34,7 +36,8 @@ from cacheproof.reference.releases import NEWEST
 class Held:
     """What traces said of a mend: how many were compared, on how many the mended release decides
     otherwise than the reference with its flags, and than that without; contracts that the release
-    breaks on them and the mended one does not, and the other way."""
+    breaks on them and the mended one does not, and the other way, unless by another listed fault:
+    that lies behind."""
 
     name: str
     release: str
@@ -102,9 +105,10 @@ def held(
     ):
         found = Held(name, release, mends.mends()[name].flags)
         beside, without = reference_for(mended), reference_for(own)
+        attribution = Attribution.of_target(load(), mended, beside)
         for where, trace in traces_for(fault, release, seeds, depths):
             if mended.runs_depth(trace.depth):
-                _hold(found, where, trace, (mended, own), (beside, without))
+                _hold(found, where, trace, (mended, own), (beside, without), attribution)
         for one in (beside, without):
             if one is not None:
                 one.close()
@@ -117,6 +121,7 @@ def _hold(
     trace: Trace,
     targets: tuple[Target, Target],
     references: tuple[ReferenceTarget | None, ReferenceTarget | None],
+    attribution: Attribution,
 ) -> None:
     (mended, own), (beside, without) = targets, references
     (result,), (released,) = mended.run([trace]), own.run([trace])
@@ -133,8 +138,10 @@ def _hold(
     before = set(examine(trace, released, own).violations)
     after = set(seen.violations)
     found.gone |= before - after
-    for contract in sorted(after - before):
-        found.brought.setdefault(contract, where)
+    if after - before:
+        for (contract, _), told in attribution.of(trace, result, seen, None).items():
+            if contract not in before and told.fault is None:
+                found.brought.setdefault(contract, where)
 
 
 def main() -> int:

@@ -48,3 +48,14 @@ def test_a_mend_that_shows_nothing_or_breaks_anew_does_not_hold(script: Any) -> 
     assert found.holds
     found.brought["SC-1"] = "scheduler, seed 3"
     assert not found.holds
+
+
+@pytest.mark.full
+def test_what_no_listed_fault_breaks_behind_a_mend_is_broken_anew(
+    script: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request that computes anew what was loaded is sent without the item's pixels: a listed
+    fault, that nothing could show before."""
+    assert not script.held("kv-load-items", NEWEST, range(0), ["scheduler"]).brought
+    monkeypatch.setattr(script, "load", lambda: ())
+    assert script.held("kv-load-items", NEWEST, range(0), ["scheduler"]).brought.keys() == {"SC-9"}
