@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from cacheproof.announcing import as_json
 from cacheproof.console import Output
 from cacheproof.differential.errors import InputError
-from cacheproof.differential.targets import checkouts, imported, releases
+from cacheproof.differential.targets import checkouts, imported, mended, releases
 from cacheproof.differential.targets.named import Kind, Named, named
 from cacheproof.differential.targets.resolve import reading_of, stated_release
 from cacheproof.extras import install_line
@@ -54,8 +54,9 @@ class Tree:
 
     @property
     def is_release(self) -> bool:
-        """Whether it is a release as it was installed, and no checkout of one."""
-        return self.plug_in is None and not self.name.startswith(CHECKOUT)
+        """Whether it is a release as it was installed: no checkout of one, nothing mended."""
+        is_changed = self.name.startswith(CHECKOUT) or mended.MARK in self.name
+        return self.plug_in is None and not is_changed
 
     @property
     def promises(self) -> str:
@@ -129,6 +130,8 @@ def _tree(one: Named, output: Output) -> Tree:
     if one.kind is Kind.CHECKOUT:
         return Tree(one.name, checkouts.for_path(Path(one.place), report=output.say))
     release = releases.install(one.version, report=output.say)
+    if one.mended:
+        return Tree(one.name, mended.tree_of(release, one.mended, report=output.say))
     if one.kind is Kind.RELEASE:
         return Tree(f"vllm@{release.version}", release)
     module, _, own_name = one.place.partition(":")

@@ -165,11 +165,8 @@ def _runs(target: Target, trace: Trace) -> bool:
 
 def side_of(target: Target) -> Side:
     """What a review says of a target; a release with mends is none of its own."""
-    is_release = not (
-        has_text_of_its_own(target)
-        or target.mended
-        or (isinstance(target, HostTarget) and target.plug_in_kind is not None)
-    )
+    is_plug_in = isinstance(target, HostTarget) and target.plug_in_kind is not None
+    is_release = not (has_text_of_its_own(target) or is_plug_in or target.mended)
     nearest = Side.nearest if target.reading is None else target.reading.nearest
     return Side(target.name, target.release, is_release, tuple(target.announcement), nearest)
 

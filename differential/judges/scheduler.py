@@ -350,7 +350,7 @@ class SchedulerJudge(ManagerJudge):
         if outcome["preempted"]:
             self._check("schedule", self._order.victims(outcome["preempted"], self._at.ran))
         if not self._config.ec_connector:
-            for spending in subjects.spending(at, telling):
+            for spending in subjects.spending(at, outcome, telling):
                 self._check("schedule", spending)
         self._judge_kv(outcome)
         rest = subjects.rest(at, plan, telling, self._capacity)

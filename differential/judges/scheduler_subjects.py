@@ -1,6 +1,6 @@
 """What the contracts of a scheduler look at: records, put together from what a step decided."""
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import partial
 from typing import Any
 
@@ -97,17 +97,31 @@ class Subjects:
         }
         return Inputs(encodes, {name: at.withheld[name] for name in encodes})
 
-    def spending(self, at: SchedulerPosition, calls: Iterable[CallRecord]) -> Iterable[Spending]:
-        """What each item to be admitted is told to be left of the compute budget."""
-        taken: dict[str | None, int] = {}
+    def spending(
+        self, at: SchedulerPosition, outcome: Outcome, calls: Sequence[CallRecord]
+    ) -> Iterable[Spending]:
+        """What each item to be admitted is told to be left of the compute budget. What is allocated
+        for a request that gives it back counts on where the step encodes it for another."""
+        allocated = {(one.request, one.input) for one in calls if one.operation == "allocate"}
+        handed_on = {
+            at.requests[name].identifiers[number]
+            for name, inputs in outcome["encode"].items()
+            for number in inputs
+            if (name, number) not in allocated
+        }
+        taken: dict[tuple[str, int], int] = {}
         for call in calls:
             name, number = call.request, call.input
+            if name is None:
+                continue
             if call.operation == "free":
-                taken.pop(name, None)
-            elif name is None or number is None:
+                for other, item in [one for one in taken if one[0] == name]:
+                    if at.requests[name].identifiers[item] not in handed_on:
+                        del taken[other, item]
+            elif number is None:
                 continue
             elif call.operation == "allocate":
-                taken[name] = taken.get(name, 0) + at.requests[name].sizes[number]
+                taken[name, number] = at.requests[name].sizes[number]
             elif call.operation == "can":
                 spent = sum(taken.values())
                 yield Spending(self._encoder_budget, call.budget or 0, call.pending or 0, spent)

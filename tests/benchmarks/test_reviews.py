@@ -40,8 +40,8 @@ SPENT = {"SC-12"}
 @pytest.mark.parametrize(
     ("name", "mended", "brought"),
     [
-        ("phantom-entry, mended", {"WM-1", "WM-2"}, SPENT),
-        ("phantom-entry, evicted alone", set(), SPENT),
+        ("phantom-entry, mended", {"WM-1", "WM-2"}, set()),
+        ("phantom-entry, evicted alone", set(), set()),
         (
             "phantom-entry, encode kept",
             {"WM-1", "WM-2"},
