@@ -119,7 +119,7 @@ def remedy(fault: KnownFault, release: str | None) -> str:
     return ", or ".join(filter(None, (act, move)))
 
 
-BY_SYMPTOM = "what it breaks alone, since no cause of it is modelled"
+BY_SYMPTOM = "what it breaks alone, since it has no cause that is modelled and no mend"
 
 
 def fault_rows(fault: KnownFault) -> Iterator[tuple[str, str]]:
@@ -133,7 +133,7 @@ def fault_rows(fault: KnownFault) -> Iterator[tuple[str, str]]:
         ("avoid by", fault.avoid),
         ("public", fault.upstream),
         ("gone where", _gone_where(fault)),
-        ("told by", BY_SYMPTOM if fault.is_by_symptom and fault.symptom else ""),
+        ("told by", BY_SYMPTOM if fault.is_told_alone and fault.symptom else ""),
         ("page", f"docs/{fault.page}".partition("#")[0] if fault.page else ""),
     )
     yield from ((name, content) for name, content in rows if content)

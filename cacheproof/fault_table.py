@@ -36,7 +36,7 @@ class ShownFault:
     @property
     def by_symptom(self) -> bool:
         """Whether no cause of it is known, so that it is told by what it breaks alone."""
-        return self.fault.is_by_symptom
+        return self.fault.is_told_alone
 
     @property
     def file(self) -> str:

@@ -7,6 +7,7 @@ from cacheproof.assessing.answer import Answer, Status, Verdict, status
 from cacheproof.assessing.questions import PURPOSES, QUESTIONS, not_looked_at
 from cacheproof.assessing.report import elsewhere
 from cacheproof.differential.search.known import KnownFault
+from cacheproof.differential.targets import mends
 from cacheproof.fault_facts import lifetime
 from cacheproof.reference.releases import MODELLED, NEWEST, within
 from cacheproof.reference.semantics import CHANGES
@@ -68,7 +69,7 @@ def audit(faults: Sequence[KnownFault]) -> str:
 
 def causes(faults: Sequence[KnownFault]) -> str:
     """The page docs/fault-causes.md."""
-    alone = [one for one in faults if one.is_by_symptom]
+    alone = [one for one in faults if one.is_told_alone]
     of_vllm = [one for one in alone if not one.product]
     lines = [
         "# What causes each known fault",
@@ -78,20 +79,21 @@ def causes(faults: Sequence[KnownFault]) -> str:
         "makes this page from [the list of faults](known-faults.md). A search tells a break to be",
         "one of these where the reference, with the flags of its cause turned, no longer shows it.",
         "A flag is a sentence that is not true of a release with the fault. Several flags of one",
-        "cause are turned together.",
+        "cause are turned together. Where no flag is the cause, the release with the fault",
+        "[mended](mends.md) answers in the place of the reference.",
         "",
         "| fault | contracts | cause |",
         "|---|---|---|",
         *(
             f"| {_linked(one, one.name)} | {' '.join(one.contracts) or 'none'} | {_cause(one)} |"
             for one in faults
-            if one.cause
+            if not one.is_told_alone
         ),
         "",
         "## Told by what they break alone",
         "",
-        f"{len(alone)} of {len(faults)} faults have no cause that the reference models, "
-        f"{len(of_vllm)} of them of vLLM",
+        f"{len(alone)} of {len(faults)} faults have no cause that the reference models and no "
+        f"mend, {len(of_vllm)} of them of vLLM",
         "itself. In the lanes and kinds that are listed for them another fault would be taken for",
         "one of these, if the target decides as its model does. Those without a contract are shown",
         "by a command, and no search can take a break for one of them.",
@@ -108,7 +110,9 @@ def causes(faults: Sequence[KnownFault]) -> str:
 
 
 def _cause(fault: KnownFault) -> str:
-    """The flags of its causes, with what they say."""
+    """The flags of its causes, with what they say; or what its mend does."""
+    if fault.is_by_symptom:
+        return f"mend: {mends.mends()[fault.name].does}"
     several = (
         " and ".join(f"`{flag}`: {CHANGES[flag].sentence}" for flag in cause.flags)
         for cause in fault.cause

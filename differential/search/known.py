@@ -6,6 +6,7 @@ from typing import Annotated
 import msgspec
 
 from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.targets import mends
 from cacheproof.differential.traces.trace import ModelRunner, Trace
 from cacheproof.reference.releases import FIRST_MODELLED, model_of, within
 from cacheproof.spec.versions import Versions, release_key
@@ -133,8 +134,13 @@ class KnownFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def is_by_symptom(self) -> bool:
-        """Whether it is told by what it breaks alone."""
+        """Whether no cause of it is modelled, so that it is listed by what it breaks."""
         return not self.cause
+
+    @property
+    def is_told_alone(self) -> bool:
+        """Whether it is told by what it breaks alone: no cause is modelled, and it has no mend."""
+        return self.is_by_symptom and self.name not in mends.mends()
 
     def place(self, contract: str, kind: str) -> tuple[str, str, str]:
         """What tells the ways apart in which it shows: its name, the contract, and the kind where
