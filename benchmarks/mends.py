@@ -129,7 +129,12 @@ def _hold(
         return
     found.traces += 1
     seen = examine(trace, result, mended, beside)
-    if seen.compared:
+    if result.illegal is not None and beside is not None and without is not None:
+        found.compared += 1
+        if not _refuses(beside, trace):
+            found.differing.append(f"{where}: refused: {result.illegal}")
+        found.told_apart += not _refuses(without, trace)
+    elif seen.compared:
         found.compared += 1
         if seen.difference is not None:
             found.differing.append(f"{where}: {seen.difference.sentence}")
@@ -142,6 +147,10 @@ def _hold(
         for (contract, _), told in attribution.of(trace, result, seen, None).items():
             if contract not in before and told.fault is None:
                 found.brought.setdefault(contract, where)
+
+
+def _refuses(reference: ReferenceTarget, trace: Trace) -> bool:
+    return reference.run([trace])[0].illegal is not None
 
 
 def main() -> int:

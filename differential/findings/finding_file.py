@@ -18,6 +18,8 @@ from cacheproof.differential.traces.trace_file import dump, parse
 from cacheproof.spec.registry import by_id
 
 MAX_BYTES = 64 * 2**20
+UNTOLD = frozenset({"rolls_back", "clamps"})
+"""Flags of a protocol that a finding may lack: then its target does as its release."""
 _MARK = b'"schema_version"'
 _MARK_WITHIN = 4096
 _FINDING = msgspec.json.Decoder(Finding)
@@ -126,7 +128,7 @@ def _finding(data: bytes, path: Path) -> Finding:
             f"{SCHEMA_VERSION}: use the cacheproof that wrote it"
         )
     parse(dump(finding.trace).encode().splitlines(), f"{path} (its trace)")
-    if odd := set(Protocol._fields) ^ set(finding.protocol):
+    if odd := set(Protocol._fields) ^ (set(finding.protocol) | UNTOLD):
         raise _refused(path, f"protocol lacks, or has too much, {', '.join(sorted(odd))}")
     if digest_of(finding.records) != finding.digest:
         raise _refused(path, "the records do not add up to the digest")

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from typing import NamedTuple
 
+from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.traces.scheduler import SchedulerConfig
 from cacheproof.reference.semantics import Semantics
 from cacheproof.spec.scheduler_records import Plan, Span, Stops
@@ -50,15 +51,21 @@ class Item(NamedTuple):
 
 
 class Stopping:
-    """The rules of one release by which items stop a chunk."""
+    """The rules of one release by which items stop a chunk; a change of it may have mended them."""
 
-    def __init__(self, config: SchedulerConfig, facts: Semantics) -> None:
+    def __init__(self, config: SchedulerConfig, facts: Semantics, protocol: Protocol) -> None:
         self._config = config
         drafter = int(config.drafter and config.num_speculative_tokens > 0)
         rolls_back = (
-            facts.scheduler.rolls_back_for_drafter and not facts.scheduler.ends_at_whole_items
+            protocol.rolls_back
+            and facts.scheduler.rolls_back_for_drafter
+            and not facts.scheduler.ends_at_whole_items
         )
-        clamps = facts.scheduler.encodes_ahead and not facts.scheduler.reads_ahead_without
+        clamps = (
+            protocol.clamps
+            and facts.scheduler.encodes_ahead
+            and not facts.scheduler.reads_ahead_without
+        )
         self._before_refused = drafter if clamps else 0
         self._before_whole = drafter if rolls_back else 0
 

@@ -50,7 +50,7 @@ class Subjects:
         assert isinstance(trace.header.config, SchedulerConfig)
         config = self._config = trace.header.config
         self._protocol = protocol
-        self._stopping = Stopping(config, facts)
+        self._stopping = Stopping(config, facts, protocol)
         draft_reads = int(config.drafter and config.num_speculative_tokens > 0)
         drafter_stops = draft_reads > 0 and facts.scheduler.encodes_ahead
         # Items of prompts must not be split; an encoder-decoder's are in no prompt.

@@ -45,6 +45,9 @@ def protocol_of(semantics: Semantics) -> Protocol:
         frees_stalled=semantics.encoder_cache.frees_stalled,
         holds_for_drafter=semantics.scheduler.releases_confirmed
         and not semantics.scheduler.releases_ahead,
+        rolls_back=semantics.scheduler.rolls_back_for_drafter
+        and not semantics.scheduler.ends_at_whole_items,
+        clamps=semantics.scheduler.encodes_ahead and not semantics.scheduler.reads_ahead_without,
     )
 
 

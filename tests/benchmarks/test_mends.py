@@ -5,8 +5,12 @@ from typing import Any
 import pytest
 
 from cacheproof.differential.errors import InputError
+from cacheproof.differential.search.attribution import Attribution
+from cacheproof.differential.search.fault_folders import load
 from cacheproof.differential.targets import mends
+from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.reference.releases import NEWEST
+from cacheproof.reference.semantics import Semantics
 
 SEEDS = range(6)
 BEFORE = "0.32.0"
@@ -59,3 +63,20 @@ def test_what_no_listed_fault_breaks_behind_a_mend_is_broken_anew(
     assert not script.held("kv-load-items", NEWEST, range(0), ["scheduler"]).brought
     monkeypatch.setattr(script, "load", lambda: ())
     assert script.held("kv-load-items", NEWEST, range(0), ["scheduler"]).brought.keys() == {"SC-9"}
+
+
+def test_what_a_mended_release_refuses_the_flags_are_to_refuse_too(script: Any) -> None:
+    own = Semantics.of_vllm(NEWEST)
+    release, mended = (
+        ReferenceTarget(semantics, release=NEWEST)
+        for semantics in (own, own.changed({"scheduler.refuses_long_whole_items": True}))
+    )
+    (fault,) = (one for one in load() if one.name == "whole-item-sparse")
+    (trace,) = (trace for _, trace in script.traces_of(fault))
+    attribution = Attribution(load(), NEWEST, mended)
+    found, other = (script.Held("a", NEWEST, ("flag",)) for _ in range(2))
+    script._hold(found, "a", trace, (mended, release), (mended, release), attribution)
+    assert found.holds
+    assert found.gone == {"LV-1", "LV-2"}
+    script._hold(other, "a", trace, (mended, release), (release, release), attribution)
+    assert other.differing

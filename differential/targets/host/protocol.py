@@ -20,6 +20,8 @@ class Protocol(NamedTuple):
         the end of schedule(), after the notices are drawn
     frees_stalled: a request whose KV blocks cannot be had gives back what its walk claimed
     holds_for_drafter: an item is held until a drafter's reading is past it
+    rolls_back: a chunk that ends before an item that must be whole leaves a token to a drafter; and
+    clamps: so does one that ends before an item that is refused: both only of releases that do so
     """
 
     keyed_by_identifier: bool = True
@@ -31,11 +33,14 @@ class Protocol(NamedTuple):
     releases_on_update: bool = True
     frees_stalled: bool = True
     holds_for_drafter: bool = False
+    rolls_back: bool = True
+    clamps: bool = True
 
     @classmethod
     def detect(cls, manager: Any, request: Any, scheduler: Any) -> "Protocol":
         """Read the flags off a release's own classes."""
         counts_embeds = hasattr(request, "get_num_encoder_embeds")
+        walk = inspect.getsource(scheduler._try_schedule_encoder_inputs)
         return cls(
             keyed_by_identifier=not hasattr(manager, "has_cache"),
             counts_embeds=counts_embeds,
@@ -48,7 +53,14 @@ class Protocol(NamedTuple):
             frees_stalled="encoder_cache_manager.free(request)"
             in inspect.getsource(scheduler.schedule),
             holds_for_drafter="lookahead" in inspect.getsource(scheduler._free_encoder_inputs),
+            rolls_back=_shifts(walk, "disable_chunked_mm_input"),
+            clamps=_shifts(walk, ".can_allocate("),
         )
+
+
+def _shifts(walk: str, condition: str) -> bool:
+    """Whether a walk over items leaves tokens to a drafter where it ends on a condition."""
+    return "shift_computed_tokens" in walk.partition(condition)[2].partition("break")[0]
 
 
 class Illegal(Exception):

@@ -114,6 +114,7 @@ class _PromptValidator(InputProcessor):
 
     def __init__(self, vllm_config: Any, cache_size: int) -> None:
         self.model_config = _MultiModal(vllm_config.model_config)
+        self.scheduler_config = vllm_config.scheduler_config
         self.supports_mm_inputs = True
         self.mm_encoder_cache_size = cache_size
         self.skip_prompt_length_check = False

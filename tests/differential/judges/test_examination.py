@@ -99,6 +99,29 @@ def test_an_item_is_held_until_a_drafters_reading_is_past_it_where_the_release_d
     assert ("EC-7" in examined.violations) is not holds
 
 
+@pytest.mark.parametrize("is_mended", [True, False])
+@pytest.mark.parametrize(
+    ("kept", "release", "flag", "stop"),
+    [
+        ("whole-item-rolled-back", "0.33.0", "scheduler.ends_at_whole_items", "rolls_back"),
+        ("drafter-standstill", "0.32.0", "scheduler.reads_ahead_without", "clamps"),
+    ],
+)
+def test_a_chunk_ends_before_a_drafters_reading_where_the_target_does_so(
+    kept: str, release: str, flag: str, stop: str, is_mended: bool
+) -> None:
+    """Said of the release alone, a target in which that is mended would stop too late."""
+    trace = load(FINDINGS / f"{kept}.jsonl")
+    assert isinstance(trace, Trace)
+    mended = Semantics.of_vllm(release).changed({flag: True})
+    protocol = protocol_of(mended)
+    assert getattr(protocol_of(Semantics.of_vllm(release)), stop)
+    assert not getattr(protocol, stop)
+    target = ReferenceTarget(mended, protocol._replace(**{stop: not is_mended}), release=release)
+    broken = examine(trace, target.run([trace])[0], target).broken
+    assert ("SC-3" in broken) is not is_mended
+
+
 @pytest.mark.parametrize("is_told", [True, False])
 def test_a_worker_that_is_not_told_of_a_load_misses_it(is_told: bool) -> None:
     config = replace(CONFIG, ec_connector=True)
