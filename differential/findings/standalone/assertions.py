@@ -27,7 +27,7 @@ OF_THE_STORE = frozenset({"EC-9", "ED-3", "WM-1", "WM-2", "WM-3", "WM-4"})
 """Contracts of a whole step: the test keeps the worker's store beside the manager."""
 AFTER_AN_EVENT = OF_THE_STORE | {
     *("EC-1", "EC-2", "EC-3", "EC-4", "EC-5", "EC-6", "EC-6a"),
-    "SC-9",
+    *("ED-1", "SC-9"),
 }
 """Contracts whose assertion can wait until the scheduler has returned."""
 OF_ITEMS_BY_NUMBER = frozenset({"EC-8a", "EC-15", "WM-2", "WM-4"})

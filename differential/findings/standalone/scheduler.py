@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from cacheproof.differential.findings.finding import Finding
+from cacheproof.differential.findings.standalone import steps
 from cacheproof.differential.findings.standalone.assertions import (
     AFTER_AN_EVENT,
     CLASSES,
@@ -36,6 +37,8 @@ _LATER = (
 """Fields of the configuration that not every release has; those that say nothing are left out."""
 _COMMENTED = 90
 """Letters of a call and of what became of it that fit into a line."""
+_LONG = 94
+"""Letters of a call that has an argument a line."""
 _SPECS = {
     "full": ("FullAttentionSpec", None),
     "sliding_window": ("SlidingWindowSpec", "sliding_window"),
@@ -66,6 +69,8 @@ class SchedulerTest:
         if self._case.per_input or is_plug_in:
             self.missing = "managers of other shapes in a scheduler are shown by their replay"
         end = claim(self._case) if not self.missing and self._is_claim else []
+        if not self.missing and not self._is_claim:
+            end = steps.claim(finding.contract, config.block_size)
         if not self.missing and not end and finding.contract not in RAISES:
             self.missing = "no attribute shows it after the event"
         self._end = end or []
@@ -76,7 +81,11 @@ class SchedulerTest:
 
     def _lacks(self) -> Iterator[str]:
         """What the trace asks for, and the file's engine does not have."""
-        config, events = self.config, self._finding.events
+        config, events, contract = self.config, self._finding.events, self._finding.contract
+        if contract in steps.OF_BLOCKS and len(config.groups) > 1:
+            yield "blocks of several groups are"
+        if contract in steps.OF_THE_LEDGER and self._case.is_decoder:
+            yield "outputs that nobody shares are"
         if config.num_speculative_tokens and not (config.drafter or config.async_scheduling):
             yield "drafts by prompt lookup are"
         if config.prefix_cache_retention_interval is not None:
@@ -92,7 +101,7 @@ class SchedulerTest:
                 case scheduler.Chunk() if event.stop_after is not None:
                     yield "stops of later turns are"
                 case scheduler.Chunk() if (
-                    event.items and self._finding.contract in OF_ITEMS_BY_NUMBER
+                    event.items and contract in OF_ITEMS_BY_NUMBER | steps.OF_ITEMS
                 ):
                     yield "items of later turns are"
                 case scheduler.Pause():
@@ -124,6 +133,10 @@ class SchedulerTest:
                 if field.name in _LATER and getattr(config, field.name) != field.default
             },
             "drafts": config.num_speculative_tokens,
+            "follows_windows": any("engine.windows" in line for line in self._end),
+            "follows_items": self._finding.contract in steps.OF_ITEMS,
+            "follows_blocks": any("engine.misread" in line for line in self._end),
+            "follows_delivery": self._finding.contract in steps.OF_LOADS,
             "loads_end": any(
                 isinstance(event, scheduler.Received) for event in self._finding.events
             ),
@@ -139,13 +152,17 @@ class SchedulerTest:
                 continue
             call = f"engine.{self._engine_call(event)}"
             what = told(event, record.outcome).removeprefix("schedule(): ")
-            if not isinstance(event, scheduler.Schedule | scheduler.Chunk | scheduler.Close):
+            if len(call) > _LONG and isinstance(event, Add | scheduler.Chunk):
+                arguments = self._arrival(event)
+                yield from ("engine.add(", *(f"    {one}," for one in arguments), ")")
+            elif not isinstance(event, scheduler.Schedule | scheduler.Chunk | scheduler.Close):
                 yield call
             elif len(call) + len(what) <= _COMMENTED:
                 yield f"{call}  # {what}"
             else:
                 yield from (f"# {what}", call)
         if not self._is_claim:
+            yield from ("", *self._end) if self._end else ()
             return
         yield ""
         yield "manager = engine.manager"
@@ -157,7 +174,7 @@ class SchedulerTest:
     def _engine_call(self, event: AnyEvent) -> str:
         match event:
             case Add() | scheduler.Chunk():
-                return self._arrival(event)
+                return f"add({', '.join(self._arrival(event))})"
             case scheduler.Close():
                 return f"add({literal(event.request)}, prompt=1)"
             case Update():
@@ -179,19 +196,23 @@ class SchedulerTest:
             case _:
                 return f"{tag_of(type(event))}()"
 
-    def _arrival(self, event: Add | scheduler.Chunk) -> str:
+    def _arrival(self, event: Add | scheduler.Chunk) -> list[str]:
+        """The arguments with which a request, or a part of a session, arrives."""
         first = self._case.requests[event.request]
         items = ", ".join(
             literal((item.identifier, item.offset, item.length, item.is_embed))
             for item in event.items
         )
-        more = f", items=[{items}]" if items else ""
-        more += f", max_tokens={event.max_tokens}" if event.max_tokens > 1 else ""
-        more += f", priority={first.priority}" if first.priority else ""
-        more += f", salt={literal(first.salt)}" if first.salt else ""
-        more += f", stop_after={event.stop_after}" if event.stop_after else ""
-        more += ", resumable=True" if first.resumable else ""
-        return f"add({literal(event.request)}, prompt={event.prompt}{more})"
+        more = {
+            f"items=[{items}]": items,
+            f"max_tokens={event.max_tokens}": event.max_tokens > 1,
+            f"priority={first.priority}": first.priority,
+            f"salt={literal(first.salt)}": first.salt,
+            f"stop_after={event.stop_after}": event.stop_after,
+            "resumable=True": first.resumable,
+        }
+        is_said = [argument for argument, wanted in more.items() if wanted]
+        return [literal(event.request), f"prompt={event.prompt}", *is_said]
 
 
 def _spec(group: Group) -> tuple[str, str]:

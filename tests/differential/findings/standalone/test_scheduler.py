@@ -21,7 +21,7 @@ from cacheproof.reference.releases import NEWEST
 from cacheproof.reference.semantics import Semantics
 
 FINDINGS = Path(__file__).parents[4] / "docs" / "findings"
-NOT_MODELLED = ("cross-attention", "null-block", "session-twice")
+NOT_MODELLED = ("cross-attention", "null-block", "session-length", "session-twice")
 
 
 class Shown(NamedTuple):
@@ -40,6 +40,14 @@ SHOWN = [
     Shown("stripped-item-hit", "0.33.0", "SC-9", "after a preemption", "AssertionError"),
     Shown("stripped-item-load", "0.33.0", "SC-9", "while it runs", "AssertionError"),
     Shown("stripped-item-session", "0.33.0", "SC-9", "after a preemption", "AssertionError"),
+    Shown("uncomputed-hit", "0.33.0", "SC-15", "left by a preemption", "AssertionError"),
+    Shown("no-progress", "0.33.0", "LV-1", "whole items", "AssertionError"),
+    Shown("rolled-back-repeat", "0.33.0", "SC-6", "while waiting", "AssertionError"),
+    Shown("session-length", "0.33.0", "SC-17", "in a session", "AssertionError"),
+    Shown("whole-item-before", "0.33.0", "SC-4", "", "AssertionError"),
+    Shown("cross-attention", "0.33.0", "ED-1", "", "AssertionError"),
+    Shown("kv-load-found", "0.33.0", "KT-2", "", "AssertionError"),
+    Shown("kv-load-delivered", "0.33.0", "KT-3", "", "AssertionError"),
     Shown("session-reset", "0.33.0", "SC-8", "RuntimeError in reset_prefix", "Failed to reset"),
     Shown("kv-load-reset", "0.33.0", "SC-8", "RuntimeError in reset_prefix", "Failed to reset"),
     Shown("kv-load-turn", "0.33.0", "SC-8", "AssertionError in update", "AssertionError"),
@@ -97,7 +105,8 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Shown], Path]:
         assert text is not None
         assert "cacheproof" not in text
         assert all(len(line) <= 100 for line in text.splitlines())
-        path = folder / f"test_{shown.name.replace('-', '_')}.py"
+        name = f"{shown.name}_{shown.contract}".replace("-", "_").lower()
+        path = folder / f"test_{name}.py"
         path.write_text(text)
         return path
 
@@ -156,6 +165,7 @@ def test_a_standalone_test_passes_before_the_fault_came(
         ("overtaken", "0.13.0", "SC-7", "", "adapters are shown by their replay"),
         ("kv-load-in-flight", "0.22.1", "KT-1", "", "no attribute shows it after the event"),
         ("drafter-miss", "0.22.1", "SC-2", "", "no attribute shows it after the event"),
+        ("lost-budget", "0.33.0", "SC-12", "", "no attribute shows it after the event"),
     ],
 )
 def test_what_has_no_test_says_why_in_one_line(
