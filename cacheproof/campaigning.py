@@ -284,7 +284,7 @@ class CampaignRun:
                 assert isinstance(about, _Note)
                 about.outcome = outcome
                 if isinstance(outcome, Finding) and about.listed is not None:
-                    finding_file.save(self._noting.annotated(about.noted, outcome), self.folder)
+                    finding_file.save(self._noting.annotated(outcome), self.folder)
 
     def _merge(self, part: Campaign) -> None:
         began = max(0.0, time.monotonic() - self._began - part.seconds)
@@ -324,7 +324,7 @@ class CampaignRun:
             self.campaign.harness_errors.append(outcome)
         if not isinstance(outcome, Finding):
             return
-        found = self._noting.annotated(note.noted, outcome)
+        found = self._noting.annotated(outcome)
         if found.key not in self.findings:
             if note.listed is None:
                 finding_file.save(found, self.folder)

@@ -55,9 +55,10 @@ class Noting:
             return Noted(broken, listed, 0, TIMES_AS_IT_IS)
         return Noted(broken, listed, BATCHES_OF_LISTED, TIMES_OF_LISTED)
 
-    def annotated(self, noted: Noted, found: Finding) -> Finding:
-        """The finding with what is listed of it, which may hang on how small it is."""
-        fault = called(self._known, found.fault) or noted.listed
+    def annotated(self, found: Finding) -> Finding:
+        """The finding with what is listed of it. What a listed fault's trace shows once it is small
+        and that no cause explains is new."""
+        fault = called(self._known, found.fault)
         if fault is None:
             return found
         return found.annotated(fault.thread, fault.title, fault.name)

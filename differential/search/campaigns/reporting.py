@@ -125,7 +125,7 @@ class Reported:
             if outcome.error is not None:
                 self.verdict.campaign.harness_errors.append(outcome.error)
             if outcome.finding is not None:
-                found = self._totals.noting.annotated(noted, outcome.finding)
+                found = self._totals.noting.annotated(outcome.finding)
                 one = fault_of(found)
                 if one not in findings or cost(found.trace) < cost(findings[one][0].trace):
                     findings[one] = found, ended
