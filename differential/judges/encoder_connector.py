@@ -1,6 +1,8 @@
 """Judges connectors of external encoder caches: each promise against what came of it, and rows
 against what their engine would have encoded."""
 
+import errno
+import os
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,7 +25,7 @@ from cacheproof.differential.traces.encoder_connector import (
     Start,
     Stop,
 )
-from cacheproof.differential.traces.records import StepRecord
+from cacheproof.differential.traces.records import Raised, StepRecord
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.encoder_connector.entry_file import ITEMSIZE
 from cacheproof.spec.encoder_connector import (
@@ -55,6 +57,8 @@ OF_PREEMPTED = "of the preempted"
 OF_MORE_ROWS = "of more rows than it has"
 DOES_NOT_ANSWER = "DoesNotAnswer"
 """What a call that does not end is said to have raised."""
+TOO_LONG = os.strerror(errno.ENAMETOOLONG)
+"""What is raised of a name that no file can have, whatever was done to the store."""
 NOBODY = "nobody"
 """Whose rows are that say nothing that the trace knows."""
 
@@ -109,6 +113,7 @@ class EncoderConnectorJudge:
         self._preempted: set[tuple[str, str]] = set()
         self._event = 0
         self._operation = ""
+        self._raised: Raised | None = None
 
     @property
     def violations(self) -> dict[str, Violation]:
@@ -119,6 +124,7 @@ class EncoderConnectorJudge:
         """Judge the record of event number `number`."""
         self._event, self._operation = number, tag_of(type(event))
         name = getattr(event, "engine", "")
+        self._raised = record.raised
         raised = "" if record.raised is None else record.raised.type
         self._judge(Called(self._operation, raised), name)
         if isinstance(event, Plan):
@@ -291,13 +297,16 @@ class EncoderConnectorJudge:
 
     def _kind(self, subject: Any, engine: str, item: str) -> str:
         """What has been done to the store before, the worst of it; or whose rows are served, which
-        call does not end, or that what is not saved was of requests that were preempted."""
+        call does not end, or that what is not saved was of requests that were preempted. None of a
+        name that is too long."""
         if isinstance(subject, Served) and subject.rows.model not in (subject.own.model, NOBODY):
             return "of another model"
         if isinstance(subject, Served) and self._has_rows_of_gaps(subject, item):
             return OF_MORE_ROWS
         if isinstance(subject, Called) and subject.raised == DOES_NOT_ANSWER:
             return f"{subject.operation} does not end"
+        if isinstance(subject, Called) and self._raised and self._raised.message == TOO_LONG:
+            return ""
         if isinstance(subject, AtRest):
             left = {(engine, item) for item in subject.saving}
             return OF_PREEMPTED if left and left <= self._preempted else ""

@@ -25,7 +25,7 @@ HELD = [(name, NEWEST) for name in mends.mended_in(NEWEST)] + [
 def test_a_release_decides_with_a_mend_as_its_flags_say(
     script: Any, name: str, release: str
 ) -> None:
-    found = script.held(name, release, SEEDS, ["scheduler", "manager", "kv_cache"])
+    found = script.held(name, release, SEEDS, ["scheduler", "manager", "kv_cache", "encoder_connector"])
     assert found.holds, (found.differing[:3], found.brought)
 
 

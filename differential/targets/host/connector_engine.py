@@ -105,17 +105,19 @@ class Engine:
         loads: list[str] = []
         encodes: list[str] = []
         planned = []
-        for items in requests:
-            request, answers = self._schedule(items, refused)
+        scheduled = {str(number): len(items) for number, items in enumerate(requests)}
+        for name, items in zip(scheduled, requests, strict=True):
+            gone = set(preempted) - self._held
+            request, answers = self._schedule(name, items, refused, gone)
             planned.append(request)
             promised |= answers
-            gone = set(preempted) - self._held
             taken = [name for name in answers if name not in refused]
             loads += [name for name in taken if answers[name]]
             encodes += [name for name in taken if not answers[name] and name not in gone]
             self._held.update(set(taken) - gone)
         self._in_flight += loads
-        metadata = self._kit.scheduler.build_connector_meta(SimpleNamespace())
+        step = SimpleNamespace(num_scheduled_tokens=scheduled)
+        metadata = self._kit.scheduler.build_connector_meta(step)
         named = dict.fromkeys(name for items in requests for name in items)
         reads = [name for name in named if name in self._held]
         self._planned.append((metadata, self._freed, loads, encodes, reads))
@@ -123,20 +125,27 @@ class Engine:
         self._freed = []
         return {"promised": promised, "encodes": encodes, "pins": self._pins()}
 
-    def _schedule(self, items: list[str], refused: list[str]) -> tuple[Any, dict[str, bool]]:
+    def _schedule(
+        self, request_id: str, items: list[str], refused: list[str], gone: set[str]
+    ) -> tuple[Any, dict[str, bool]]:
         """One request of a step, and what is promised of the items that the engine lacks. The
-        connector is told of those that are given room."""
+        connector is told of those that are given room, of those that are gone by the end of the
+        step in a request of their own."""
         scheduler = self._kit.scheduler
         asked = [name for name in dict.fromkeys(items) if name not in self._held]
         promised = {name: bool(scheduler.has_cache_item(name)) for name in asked}
-        request = SimpleNamespace(
-            request_id="r",
-            mm_features=[_feature(name, self._rows[name], self._gaps[name]) for name in items],
-            get_num_encoder_embeds=lambda index: self._rows[items[index]],
+        request, preempted = (
+            SimpleNamespace(
+                request_id=one,
+                mm_features=[_feature(name, self._rows[name], self._gaps[name]) for name in items],
+                get_num_encoder_embeds=lambda index: self._rows[items[index]],
+            )
+            for one in (request_id, f"{request_id}, preempted")
         )
         taken = [name for name in asked if name not in refused]
         for name in sorted(taken, key=promised.__getitem__):  # what is encoded first, as of 0.29.0
-            scheduler.update_state_after_alloc(request, items.index(name))
+            told = preempted if name in gone else request
+            scheduler.update_state_after_alloc(told, items.index(name))
         return request, promised
 
     def _pins(self) -> list[list[str]] | None:
