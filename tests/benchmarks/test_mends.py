@@ -13,6 +13,7 @@ from cacheproof.reference.releases import NEWEST
 from cacheproof.reference.semantics import Semantics
 
 SEEDS = range(6)
+DEPTHS = ["scheduler", "manager", "kv_cache", "encoder_connector"]
 BEFORE = "0.32.0"
 """The release before, with faults that the newest one does not have."""
 HELD = [(name, NEWEST) for name in mends.mended_in(NEWEST)] + [
@@ -25,7 +26,7 @@ HELD = [(name, NEWEST) for name in mends.mended_in(NEWEST)] + [
 def test_a_release_decides_with_a_mend_as_its_flags_say(
     script: Any, name: str, release: str
 ) -> None:
-    found = script.held(name, release, SEEDS, ["scheduler", "manager", "kv_cache", "encoder_connector"])
+    found = script.held(name, release, SEEDS, DEPTHS)
     assert found.holds, (found.differing[:3], found.brought)
 
 
