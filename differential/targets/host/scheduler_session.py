@@ -217,11 +217,12 @@ class SchedulerSession:
 
     def _continued(self) -> list[list[Any]]:
         """Sessions whose next chunk has become part of their prompt, and at which token it
-        begins."""
+        begins; but for those that the next update ends with an error."""
         begun = []
+        ending = getattr(self._scheduler, "encoder_cache_mismatch_reqs", ())
         for request_id, session in self._sessions.items():
             request = self._scheduler.requests.get(request_id)
-            if request is None or not session.chunks:
+            if request is None or not session.chunks or request_id in ending:
                 continue
             waiting = sum(update is not None for update in request.streaming_queue)
             if waiting < len(session.chunks):

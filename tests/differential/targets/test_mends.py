@@ -1,17 +1,28 @@
 """Mends of listed faults: their files, their targets, and what a release decides with them."""
 
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from cacheproof.differential.errors import InputError
+from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.search.attribution import Attribution
 from cacheproof.differential.search.fault_folders import load
 from cacheproof.differential.targets import mended, mends, releases
 from cacheproof.differential.targets.mends import Mend, apply, parse
 from cacheproof.differential.targets.named import named
 from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.differential.targets.resolve import resolve
+from cacheproof.differential.traces.manager import Add, Update
+from cacheproof.differential.traces.scheduler import (
+    Chunk,
+    Schedule,
+    SchedulerConfig,
+    SchedulerHeader,
+)
+from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.releases import MODELLED, NEWEST
 from cacheproof.reference.semantics import Semantics
 from cacheproof.spec.versions import Versions
@@ -161,3 +172,22 @@ def test_a_mended_tree_is_links_and_the_changed_files(two: object, tmp_path: Pat
     assert (draft / "vllm" / "b").is_symlink()
     assert (draft / "RECORD").is_symlink()
     assert (tree / "vllm" / "a.py").read_text() == SOURCE
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("name", "breaks"), [("+mended:session-length", set()), ("", {"SC-17"})])
+def test_a_session_that_outgrows_the_model_ends_and_takes_no_further_chunk(
+    name: str, breaks: set[str]
+) -> None:
+    target = resolve(f"vllm@{NEWEST}{name}", report=print)
+    config = SchedulerConfig(8, 8, 32, 4, max_model_len=32, block_size=16, num_blocks=9)
+    first, second = Chunk("a", 30), Chunk("a", 1)
+    ran = (Schedule(), Update())
+    with closing(target):
+        for events in (
+            (Add("a", 30, resumable=True), *ran, first, second, *ran, Add("b", 20), *ran),
+            (Add("a", 30, resumable=True), first, *ran, *ran, Add("b", 20), *ran),
+        ):
+            trace = Trace(SchedulerHeader(schema=1, manager="encoder_cache", config=config), events)
+            (result,) = target.run([trace])
+            assert set(examine(trace, result, target).violations) == breaks
