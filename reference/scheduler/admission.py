@@ -61,8 +61,6 @@ def take_encoder_inputs(
 ) -> None:
     """Take from the encoder cache what the walk found: the request's tokens have KV blocks."""
     manager = state.encoder_cache_manager
-    if state.semantics.scheduler.takes_after_blocks and not state.config.is_encoder_decoder:
-        _claim_and_evict(state, request, found, step.encoder_compute_budget)
     if found.inputs:
         step.encoder_inputs.setdefault(request.request_id, []).extend(found.inputs)
         if state.semantics.scheduler.keeps_returned_budget:
@@ -71,26 +69,24 @@ def take_encoder_inputs(
             step.encoder_compute_budget = found.encoder_compute_budget
     if found.loads:
         step.encoder_loads.setdefault(request.request_id, []).extend(found.loads)
+    is_planned = (
+        state.semantics.scheduler.takes_after_blocks and not state.config.is_encoder_decoder
+    )
+    repeats = found.repeats
+    if is_planned:
+        named = sorted([*found.hits, *repeats])
+        hits = [one for one in named if request.mm_features[one].identifier in manager.cached]
+        for input_id in hits:
+            manager.check_and_update_cache(request, input_id)
+        repeats = [one for one in repeats if one not in hits]
+    budget = step.encoder_compute_budget + sum(map(request.get_num_encoder_embeds, found.inputs))
     for input_id in (*found.inputs, *found.loads):
+        if is_planned:
+            manager.can_allocate(request, input_id, budget, 0)  # evicts what it takes
+            budget -= request.get_num_encoder_embeds(input_id) if input_id in found.inputs else 0
         manager.allocate(request, input_id)
         if state.connector is not None:
             state.connector.update_state_after_alloc(request, input_id)
     if state.semantics.encoder_cache.claims_duplicates:
-        for input_id in found.repeats:
+        for input_id in repeats:
             manager.check_and_update_cache(request, input_id)
-
-
-def _claim_and_evict(
-    state: SchedulerState, request: ScheduledRequest, found: EncoderWalk, budget: int
-) -> None:
-    """What a walk with the manager itself does on its way."""
-    manager = state.encoder_cache_manager
-    pending = 0
-    for input_id in sorted([*found.hits, *found.inputs, *found.loads]):
-        if input_id in found.hits:
-            manager.check_and_update_cache(request, input_id)
-            continue
-        manager.can_allocate(request, input_id, budget, pending)
-        size = request.get_num_encoder_embeds(input_id)
-        pending += size
-        budget -= size if input_id in found.inputs else 0

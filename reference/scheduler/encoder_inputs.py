@@ -27,7 +27,8 @@ class EncoderWalk:
         hits: items that the cache has.
         inputs: items to encode.
         loads: items to load from elsewhere.
-        repeats: items whose identifier is one of theirs: to be claimed when those are allocated.
+        repeats: items whose identifier is one of theirs: to be claimed when those are allocated;
+            of a walk that claims nothing itself, also of its hits.
         num_embeds: size of the items to encode or load.
         encoder_compute_budget: what of the budget they leave.
         resized: whether an identifier came back with another size than it has, which ends the
@@ -49,25 +50,22 @@ class Foresight:
 
     def __init__(self, manager: EncoderCacheManager) -> None:
         self._manager = manager
-        self._num_free_slots = manager.num_free_slots
-        self._num_freeable_slots = manager.num_freeable_slots
-        self._rescued: set[str] = set()
-        self._evicted: set[str] = set()
+        self._num_kept = 0
 
     def get_cached_num_encoder_embeds(self, request: Request, input_id: int) -> int | None:
         """Size of the entry that the item would hit; None when there would be none."""
-        if request.mm_features[input_id].identifier in self._evicted:
-            return None
         return self._manager.get_cached_num_encoder_embeds(request, input_id)
 
-    def check_and_update_cache(self, request: Request, input_id: int) -> bool:
-        """Whether the item would be hit."""
+    def would_hit(self, request: Request, input_id: int, num_embeds_to_schedule: int) -> bool:
+        """Whether the item has an entry, and that can be kept beside what the walk admitted."""
         identifier = request.mm_features[input_id].identifier
-        if identifier not in self._manager.cached or identifier in self._evicted:
+        if identifier not in self._manager.cached:
             return False
-        if identifier not in self._rescued:
-            self._rescued.add(identifier)
-            self._num_freeable_slots -= self._manager.freeable.get(identifier, 0)
+        idle = self._manager.freeable.get(identifier, 0)
+        total = idle + num_embeds_to_schedule + self._num_kept
+        if total > self._manager.num_freeable_slots:
+            return False
+        self._num_kept += idle
         return True
 
     def can_allocate(
@@ -79,16 +77,8 @@ class Foresight:
     ) -> bool:
         """Whether the item would be admitted."""
         need = request.get_num_encoder_embeds(input_id)
-        total = need + num_embeds_to_schedule
-        if need > encoder_compute_budget or total > self._num_freeable_slots:
-            return False
-        idle = iter(self._manager.freeable.items())
-        while total > self._num_free_slots:
-            identifier, size = next(idle)
-            if identifier not in self._rescued | self._evicted:
-                self._evicted.add(identifier)
-                self._num_free_slots += size
-        return True
+        total = need + num_embeds_to_schedule + self._num_kept
+        return need <= encoder_compute_budget and total <= self._manager.num_freeable_slots
 
 
 def walk_encoder_inputs(
@@ -134,7 +124,13 @@ def walk_encoder_inputs(
         if identifier in sizes:
             walk.repeats.append(input_id)
             continue
-        if manager.check_and_update_cache(request, input_id):
+        if isinstance(manager, Foresight):
+            is_hit = manager.would_hit(request, input_id, walk.num_embeds)
+            if is_hit:
+                sizes[identifier] = size
+        else:
+            is_hit = manager.check_and_update_cache(request, input_id)
+        if is_hit:
             walk.hits.append(input_id)
             continue
         if is_split:

@@ -258,9 +258,7 @@ def _num_encoder_tokens(
 
 def _give_back(state: SchedulerState, request: ScheduledRequest) -> None:
     """Give back what a walk claimed that came to nothing."""
-    semantics = state.semantics
-    has_claims = request.has_encoder_inputs and not semantics.scheduler.takes_after_blocks
-    if has_claims and semantics.encoder_cache.frees_stalled:
+    if request.has_encoder_inputs and state.semantics.encoder_cache.frees_stalled:
         state.encoder_cache_manager.free(request)
 
 

@@ -40,7 +40,7 @@ class Protocol(NamedTuple):
     def detect(cls, manager: Any, request: Any, scheduler: Any) -> "Protocol":
         """Read the flags off a release's own classes."""
         counts_embeds = hasattr(request, "get_num_encoder_embeds")
-        walk = inspect.getsource(scheduler._try_schedule_encoder_inputs)
+        shifts = _shifts(inspect.getsource(scheduler._try_schedule_encoder_inputs))
         return cls(
             keyed_by_identifier=not hasattr(manager, "has_cache"),
             counts_embeds=counts_embeds,
@@ -53,14 +53,17 @@ class Protocol(NamedTuple):
             frees_stalled="encoder_cache_manager.free(request)"
             in inspect.getsource(scheduler.schedule),
             holds_for_drafter="lookahead" in inspect.getsource(scheduler._free_encoder_inputs),
-            rolls_back=_shifts(walk, "disable_chunked_mm_input"),
-            clamps=_shifts(walk, ".can_allocate("),
+            rolls_back=shifts[0],
+            clamps=shifts[1],
         )
 
 
-def _shifts(walk: str, condition: str) -> bool:
-    """Whether a walk over items leaves tokens to a drafter where it ends on a condition."""
-    return "shift_computed_tokens" in walk.partition(condition)[2].partition("break")[0]
+def _shifts(walk: str) -> tuple[bool, bool]:
+    """Whether a walk over items leaves tokens to a drafter where it ends before an item that must
+    be whole, and where it ends before one that is refused: it breaks off twice, in that order."""
+    loop = walk.partition("disable_chunked_mm_input")[2]
+    whole, refused, *_ = (*loop.split("break"), "", "")
+    return "shift_computed_tokens" in whole, "shift_computed_tokens" in refused
 
 
 class Illegal(Exception):

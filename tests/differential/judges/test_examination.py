@@ -7,6 +7,8 @@ from msgspec.structs import replace
 
 from cacheproof.differential.findings.finding_file import load
 from cacheproof.differential.judges.examination import examine
+from cacheproof.differential.targets import releases
+from cacheproof.differential.targets.host.protocol import _shifts
 from cacheproof.differential.targets.reference import ReferenceTarget, protocol_of
 from cacheproof.differential.traces.base import SCHEMA, Item
 from cacheproof.differential.traces.manager import Add, Update
@@ -120,6 +122,17 @@ def test_a_chunk_ends_before_a_drafters_reading_where_the_target_does_so(
     target = ReferenceTarget(mended, protocol._replace(**{stop: not is_mended}), release=release)
     broken = examine(trace, target.run([trace])[0], target).broken
     assert ("SC-3" in broken) is not is_mended
+
+
+@pytest.mark.parametrize("release", ["0.11.1", "0.16.0", "0.32.0", "0.33.0"])
+def test_where_a_chunk_ends_before_a_drafters_reading_is_read_off_the_text(release: str) -> None:
+    installed = releases.find(release)
+    if installed is None:
+        pytest.skip(f"vLLM {release} is not installed")
+    text = (installed.tree / "vllm/v1/core/sched/scheduler.py").read_text()
+    walk = text.partition("def _try_schedule_encoder_inputs")[2].partition("\n    def ")[0]
+    protocol = protocol_of(Semantics.of_vllm(release))
+    assert _shifts(walk) == (protocol.rolls_back, protocol.clamps)
 
 
 @pytest.mark.parametrize("is_told", [True, False])

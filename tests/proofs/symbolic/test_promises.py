@@ -58,7 +58,7 @@ def grants_everything(manager: Any) -> None:
     manager.can_allocate = lambda request, input_id, budget, pending: True
 
 
-def never_hits(foresight: Any, request: Any, input_id: int) -> bool:
+def never_hits(foresight: Any, request: Any, input_id: int, pending: int) -> bool:
     return False
 
 
@@ -70,7 +70,7 @@ def test_an_allocation_that_does_not_fit_is_seen(monkeypatch: pytest.MonkeyPatch
 
 
 def test_an_allocation_of_what_is_there_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Foresight, "check_and_update_cache", never_hits)
+    monkeypatch.setattr(Foresight, "would_hit", never_hits)
     assert broken_promises()["CP-1"]
 
 

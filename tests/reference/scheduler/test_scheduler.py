@@ -121,6 +121,33 @@ def test_two_requests_share_what_one_encoded() -> None:
     assert step(scheduler).scheduled_encoder_inputs == {"first": [0]}
 
 
+def with_idle(capacity: int) -> Scheduler:
+    """A scheduler whose encoder cache has x, then z, of four embeddings each, and nobody else."""
+    scheduler = make(capacity=capacity)
+    for identifier in ("x", "z"):
+        scheduler.add_request(request(identifier, 5, (identifier, 0, 4), max_tokens=1))
+        step(scheduler)
+    return scheduler
+
+
+def test_an_item_that_is_admitted_evicts_no_entry_that_its_request_hits() -> None:
+    scheduler = with_idle(capacity=8)
+    scheduler.add_request(request("r", 12, ("y", 0, 4), ("x", 6, 4)))
+    output = scheduler.schedule()
+    assert output.scheduled_encoder_inputs == {"r": [0]}
+    assert output.free_encoder_mm_hashes == ["z"]
+    assert output.num_scheduled_tokens == {"r": 12}
+
+
+def test_tokens_stop_before_an_entry_that_cannot_be_kept() -> None:
+    scheduler = with_idle(capacity=7)  # z has evicted x
+    scheduler.add_request(request("r", 12, ("y", 0, 4), ("z", 6, 4)))
+    output = scheduler.schedule()
+    assert output.num_scheduled_tokens == {"r": 6}
+    assert output.scheduled_encoder_inputs == {"r": [0]}
+    assert output.free_encoder_mm_hashes == ["z"]
+
+
 def test_the_last_that_was_admitted_gives_its_blocks_back() -> None:
     scheduler = make(blocks=5, max_model_len=16)
     for name in ("first", "second"):
