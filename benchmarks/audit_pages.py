@@ -1,4 +1,4 @@
-"""docs/audit.md, docs/fault-causes.md and the table in docs/findings/README.md, from the list of
+"""docs/audit.md, docs/fault-causes.md and the table in faults/README.md, from the list of
 known faults."""
 
 from pathlib import Path
@@ -9,7 +9,7 @@ from cacheproof.differential.search.fault_folders import load
 ROOT = Path(__file__).parent.parent
 AUDIT = ROOT / "docs" / "audit.md"
 CAUSES = ROOT / "docs" / "fault-causes.md"
-FINDINGS = ROOT / "docs" / "findings" / "README.md"
+FINDINGS = ROOT / "faults" / "README.md"
 
 
 def with_table(text: str, table: list[str]) -> str:

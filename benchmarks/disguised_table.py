@@ -11,17 +11,17 @@ from cacheproof.differential.lanes.lane import Lane
 from cacheproof.differential.targets.edits import Edit
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.differential.traces.trace_file import parse
+from cacheproof.fault_pages import kept_traces, told
 from cacheproof.reference.releases import NEWEST
 
 ROOT = Path(__file__).parent.parent
 TABLE = ROOT / "benchmarks" / "disguised.jsonl"
 PAGE = ROOT / "docs" / "disguised-faults.md"
-FINDINGS = ROOT / "docs" / "findings"
 RELEASE = NEWEST
 
 
 class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="row"):
-    """A break of a trace: of which lane and seed, or of which trace of docs/findings that is `kept`
+    """A break of a trace: of which lane and seed, or of which trace of faults/ that is `kept`
     there; of which contract, in which kind."""
 
     lane: str
@@ -38,13 +38,13 @@ class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     def trace(self) -> Trace:
         if not self.kept:
             return self.of_lane.trace(self.seed, RELEASE)
-        file = FINDINGS / f"{self.kept}.jsonl"
+        file = kept_traces()[self.kept]
         return parse(file.read_bytes().splitlines(), str(file))
 
     @property
     def where(self) -> str:
         """Which trace it is, in words."""
-        return f"{self.kept}.jsonl" if self.kept else f"{self.lane}, seed {self.seed}"
+        return told(self.kept) if self.kept else f"{self.lane}, seed {self.seed}"
 
     @property
     def broken(self) -> tuple[str, str]:

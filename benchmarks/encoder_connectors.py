@@ -108,7 +108,7 @@ HEAD = """# Connectors of external encoder caches, checked
 Each cell is SEEDS random traces of the lane, on that version: engines in processes of their own, on
 one store. Their schedulers and workers are played, in the order of vLLM's calls. A cell says in how
 many traces the rule was broken, and after what; `kept`: in none. What breaks is explained in
-[a page of findings](findings/encoder-connectors.md), the rules in [contracts.md](contracts.md).
+[their faults](../faults/README.md), the rules in [contracts.md](contracts.md).
 """
 NOT_LOOKED_AT = """
 Not looked at: `ECMooncakeConnector`; `ECCPUConnector` with NIXL; several hosts; releases of vLLM

@@ -1,4 +1,4 @@
-"""Every trace of docs/findings on every stable release, under both model runners.
+"""Every kept trace of faults/ on every stable release, under both model runners.
 
 Each release has one host. docs/findings-replayed.md says in which of them a trace breaks what, and
 where it cannot be run; so a page's first and last release are ones that were run.
@@ -15,10 +15,10 @@ from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.targets.host.session import calm_collector
 from cacheproof.differential.targets.resolve import resolve
 from cacheproof.differential.traces.trace import ModelRunner, Trace
+from cacheproof.fault_pages import kept_traces
 from cacheproof.reference.releases import MODELLED, spans
 
 ROOT = Path(__file__).parent.parent
-FINDINGS = ROOT / "docs" / "findings"
 PAGE = ROOT / "docs" / "findings-replayed.md"
 COMMAND = ".venv/bin/python benchmarks/every_finding.py"
 RUNNERS: tuple[ModelRunner, ...] = ("first", "second")
@@ -36,11 +36,11 @@ class Replay(NamedTuple):
 
 def traces() -> Iterator[tuple[str, Trace]]:
     """The traces that need no engine, by name."""
-    for path in sorted(FINDINGS.glob("*.jsonl")):
+    for name, path in sorted(kept_traces().items()):
         trace = load(path)
         assert isinstance(trace, Trace)
         if trace.depth != "engine":
-            yield path.stem, trace
+            yield name, trace
 
 
 def replays(release: str, wanted: Collection[str] = ()) -> Iterator[Replay]:
@@ -63,7 +63,7 @@ def page(found: Sequence[Replay]) -> str:
         "",
         f"    {COMMAND}",
         "",
-        f"makes this page. Each trace of [the findings](findings/README.md) was run on all "
+        f"makes this page. Each trace of [the faults](../faults/README.md) was run on all "
         f"{len(MODELLED)} stable",
         f"releases from {MODELLED[0]} to {MODELLED[-1]}, under both model runners where it has a",
         "scheduler. A release that lacks what a trace asks for (its sizes of blocks, sessions, a",
@@ -94,7 +94,7 @@ def breaks(replay: Replay, rule: str) -> bool:
 def merged(before: str, after: str) -> str:
     """A page with the rows of another in it, in their place or in that of the same traces."""
     (head, old), (_, new) = (_split(text) for text in (before, after))
-    rows = sorted((old | new).items(), key=lambda one: f"{one[0]}.jsonl")  # as in a folder
+    rows = sorted((old | new).items(), key=lambda one: one[0])
     return "\n".join([*head, *(row for _, of_trace in rows for row in of_trace)]) + "\n"
 
 

@@ -14,7 +14,6 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from cacheproof.differential.depths import DEPTHS
 from cacheproof.differential.judges.examination import examine
@@ -28,7 +27,7 @@ from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.differential.traces.trace_file import parse
-from cacheproof.fault_pages import FOLDER
+from cacheproof.fault_pages import kept_traces
 from cacheproof.reference.releases import NEWEST
 
 
@@ -75,7 +74,7 @@ HEADER = (
 def traces_of(fault: KnownFault) -> Iterator[tuple[str, Trace]]:
     """The kept traces of a fault, by name."""
     for name in (*fault.traces, *fault.engines):
-        file = Path(str(FOLDER / f"{name}.jsonl"))
+        file = kept_traces()[name]
         yield name, parse(file.read_bytes().splitlines(), str(file))
 
 

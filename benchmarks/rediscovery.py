@@ -276,7 +276,7 @@ FAULTS = (
         "tokens and embeddings mixed",
         "0.31.0",
         note="Before 0.31.0 the same contracts break in this lane for other reasons: see "
-        "[block keys](findings/block-keys.md).",
+        "[grown-block](../faults/grown-block/page.md).",
     ),
 )
 
@@ -375,7 +375,7 @@ def page(outcomes: Sequence[Outcome]) -> str:
         "search took with the release's host already running. *Silent* counts only when the state",
         f"that triggers the fault was reached at least {TRIGGERED_ENOUGH} times (*triggered*);",
         "with less it says *not enough*. *No thread found* is what a search of stored threads",
-        "came to: see [the findings](findings/README.md).",
+        "came to: see [the faults](../faults/README.md).",
         "",
         f"    {COMMAND} --again",
         "",

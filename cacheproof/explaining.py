@@ -70,7 +70,7 @@ def _title(fault: KnownFault) -> str:
 
 def what_happens(fault: KnownFault) -> list[str]:
     """How it comes about: as its page says, else as each face of it is noted."""
-    return paragraphs_of(fault.page or "") or [f"{fault.title}."]
+    return paragraphs_of(fault.name) or [f"{fault.title}."]
 
 
 def _verdict_of(fault: KnownFault, commands: Sequence[str]) -> VerdictLine:

@@ -9,6 +9,7 @@ from cacheproof.assessing import kept
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.search.fault_folders import load
 from cacheproof.differential.search.known import KnownFault
+from cacheproof.fault_pages import told
 from cacheproof.reference.releases import MODELLED, within
 from cacheproof.reference.semantics import CHANGES
 from cacheproof.spec.versions import release_key
@@ -41,7 +42,7 @@ def fault_called(name: str) -> KnownFault:
 
 
 def newest_showing(fault: KnownFault, trace: str) -> str | None:
-    """The newest target that was seen to break on a trace of docs/findings; None of another
+    """The newest target that was seen to break on a kept trace; None of another
     trace."""
     if trace in fault.engines:
         return f"engine@{within(fault.engines[trace])[-1]}"
@@ -53,7 +54,7 @@ def newest_showing(fault: KnownFault, trace: str) -> str | None:
 
 
 def trace_showing(fault: KnownFault, release: str) -> tuple[str, str] | None:
-    """A trace of docs/findings that shows a fault on a release, and the target to run it on; of an
+    """A kept trace that shows a fault on a release, and the target to run it on; of an
     engine where no other does."""
     for trace in fault.traces:
         target = product_of(fault) or f"vllm@{release}"
@@ -81,7 +82,7 @@ def _breaking(fault: KnownFault, trace: str) -> frozenset[str]:
 
 
 def newest_having(faults: Sequence[KnownFault], trace: str) -> str | None:
-    """Of all faults that a trace of docs/findings shows."""
+    """Of all faults that a kept trace shows."""
     seen = [found for one in faults if (found := newest_showing(one, trace)) is not None]
     return max(seen, key=_age, default=None)
 
@@ -134,7 +135,7 @@ def fault_rows(fault: KnownFault) -> Iterator[tuple[str, str]]:
         ("public", fault.upstream),
         ("gone where", _gone_where(fault)),
         ("told by", BY_SYMPTOM if fault.is_told_alone and fault.symptom else ""),
-        ("page", f"docs/{fault.page}".partition("#")[0] if fault.page else ""),
+        ("page", fault.page or ""),
     )
     yield from ((name, content) for name, content in rows if content)
 
@@ -149,7 +150,7 @@ def showing(fault: KnownFault) -> Iterator[str]:
     """Commands that show a fault, what takes the least time first."""
     for trace in (*fault.traces[:1], *list(fault.engines)[:1]):
         target = newest_showing(fault, trace)
-        yield f"cacheproof replay docs/findings/{trace}.jsonl --target {target}"
+        yield f"cacheproof replay {told(trace)} --target {target}"
     if fault.search:
         yield f"cacheproof fuzz --target vllm@{within(fault.seen)[-1]} {fault.search}"
     if fault.command:

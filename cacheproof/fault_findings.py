@@ -1,4 +1,4 @@
-"""FAULT@RELEASE: the newest finding of a listed fault in a release, else a trace of docs/findings
+"""FAULT@RELEASE: the newest finding of a listed fault in a release, else a kept trace
 that shows it there, or what to run for one."""
 
 import difflib
@@ -11,13 +11,13 @@ from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.targets import connectors
 from cacheproof.differential.targets.versions import parse
 from cacheproof.fault_facts import listed_by_name, trace_showing
-from cacheproof.fault_pages import WHERE, file_of
+from cacheproof.fault_pages import kept_traces, told
 from cacheproof.reference.releases import MODELLED, within
 
 
 def finding_of(name: str, release: str, folder: Path) -> tuple[Path, str | None]:
     """The newest finding of a listed fault in a release that was saved in the folder; else a trace
-    of docs/findings that shows it, and the target on which it does.
+    that shows it, and the target on which it does.
 
     Raises:
         InputError: there is neither; says whether the fault is listed for that release, and what to
@@ -32,7 +32,7 @@ def finding_of(name: str, release: str, folder: Path) -> tuple[Path, str | None]
     if shown is None:
         raise InputError(f"{name}@{release}: {_why_none(name, release, folder)}")
     trace, target = shown
-    return file_of(Path(f"{WHERE}{trace}.jsonl")), target
+    return kept_traces()[trace], target
 
 
 def _why_none(name: str, release: str, folder: Path) -> str:
@@ -70,14 +70,14 @@ def _is_listed_in(fault: KnownFault, release: str) -> bool:
 
 
 def _showing(fault: KnownFault, release: str) -> str:
-    """The command that shows the fault on a release: a search, or a trace of docs/findings."""
+    """The command that shows the fault on a release: a search, or a kept trace."""
     if _is_lmcaches(fault):
         return f"cacheproof fuzz --target {connectors.LMCACHE}@{release}"
     if fault.search:
         return f"cacheproof fuzz --target vllm@{release} {fault.search}"
     for trace, releases in fault.engines.items():
         if release in within(releases):
-            return f"cacheproof replay docs/findings/{trace}.jsonl --target engine@{release}"
+            return f"cacheproof replay {told(trace)} --target engine@{release}"
     if fault.traces:
-        return f"cacheproof replay docs/findings/{fault.traces[0]}.jsonl --target vllm@{release}"
+        return f"cacheproof replay {told(fault.traces[0])} --target vllm@{release}"
     return fault.command or f"cacheproof fuzz --target vllm@{release}"

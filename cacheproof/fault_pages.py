@@ -1,49 +1,72 @@
-"""The folder docs/findings, which the package brings along: its traces, and what its pages say."""
+"""The folders of known faults, which the package brings along: their traces, and what pages say.
+
+A trace is called as its fault, with what its file's name has behind `trace`: `lost-budget` is
+faults/lost-budget/trace.jsonl, `phantom-entry-before` faults/phantom-entry/trace-before.jsonl.
+"""
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from importlib import resources
 from pathlib import Path
 
 from cacheproof.differential.findings.finding_file import load
 from cacheproof.differential.traces.trace import Trace
 
-FOLDER = resources.files("cacheproof") / "finding_pages"
-WHERE = "docs/findings/"
-_HEADING = re.compile(r"^(#+) (.*)$", re.MULTILINE)
+FOLDER = Path(str(resources.files("cacheproof") / "faults"))
+WHERE = "faults"
 _FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+_HEADING = re.compile(r"^#", re.MULTILINE)
 _CODE = re.compile(r"\n```(?:.*\n(?:(?!```).*\n)*```)?")
 _NO_PROSE = re.compile(r"#|\* \*\*|\||    |  \S")
 _SAID_LAST = re.compile(r"\*\*(?:Reach|Judgement|To be safe)\b")
 """Paragraphs that say who meets a fault, what we make of it, and how it is avoided."""
 
 
+@cache
+def kept_traces() -> dict[str, Path]:
+    """The traces of all folders, by their names."""
+    return {name_of(file): file for file in sorted(FOLDER.glob("*/trace*.jsonl"))}
+
+
+def name_of(file: Path) -> str:
+    """What a trace in the folder of a fault is called."""
+    return file.parent.name + file.stem.removeprefix("trace")
+
+
+def told(trace: str) -> str:
+    """The file of a trace as it is named in commands."""
+    file = kept_traces()[trace]
+    return f"{WHERE}/{file.parent.name}/{file.name}"
+
+
+def called(file: Path) -> str:
+    """A file as a sentence names it: one of a fault with its folder."""
+    folder = file.absolute().parent.name
+    return f"{folder}/{file.name}" if (FOLDER / folder / file.name).is_file() else file.name
+
+
 def file_of(path: Path) -> Path:
-    """A file of docs/findings as it is named in commands: where there is none of that name, the one
-    that the package brings along."""
-    brought = Path(str(FOLDER / path.name))
-    is_ours = str(path).startswith(WHERE) and brought.is_file()
+    """A file of faults/ as it is named in commands: where there is none of that name, the one that
+    the package brings along."""
+    brought = FOLDER.joinpath(*path.parts[1:])
+    is_ours = path.parts[:1] == (WHERE,) and ".." not in path.parts and brought.is_file()
     return brought if is_ours and not path.exists() else path
 
 
 def is_brought(file: Path, trace: Trace) -> bool:
-    """Whether a trace is the one of docs/findings that is called so: others may be called alike."""
-    brought = Path(str(FOLDER / file.name))
-    return brought.is_file() and load(brought) == trace
+    """Whether a trace is the one of faults/ that is called so: others may be called alike."""
+    brought = kept_traces().get(name_of(file.absolute()))
+    return brought is not None and load(brought) == trace
 
 
-def paragraphs_of(place: str) -> list[str]:
+def paragraphs_of(fault: str) -> list[str]:
     """How a fault comes about, in plain text: what its page says before the first lines that are to
-    be run, or where it begins with them before the next ones. `place` is as the list of known
-    faults has it, `findings/sessions.md#a-session-outgrows-the-model`; of pages that are not of
-    docs/findings nothing."""
-    name, _, anchor = place.removeprefix("findings/").partition("#")
-    page = FOLDER / name
-    if not place.startswith("findings/") or name == "README.md" or not page.is_file():
-        return []
-    told = list(_paragraphs(section_of(page.read_text(), anchor)))
+    be run, or where it begins with them before the next ones."""
+    page = FOLDER / fault / "page.md"
+    paragraphs = list(_paragraphs(first_part(page.read_text()))) if page.is_file() else []
     # what such a sentence announces is a list, a table or code, and is not told here
-    return [f"{one[:-1]}: see the page." if one.endswith(":") else one for one in told]
+    return [f"{one[:-1]}: see the page." if one.endswith(":") else one for one in paragraphs]
 
 
 def plain(markdown: str) -> str:
@@ -52,19 +75,11 @@ def plain(markdown: str) -> str:
     return " ".join(re.sub(r"\*\*|`", "", words).split())
 
 
-def section_of(text: str, anchor: str) -> str:
-    """What stands under a heading; the first part of the page where none is named."""
-    headings = list(_HEADING.finditer(_FENCE.sub(lambda one: " " * len(one[0]), text)))
-    for number, heading in enumerate(headings):
-        if not anchor or _anchor_of(heading[2]) == anchor:
-            later = headings[number + 1 :]
-            ends = (one.start() for one in later if not anchor or len(one[1]) <= len(heading[1]))
-            return text[heading.start() : next(ends, len(text))]
-    return ""
-
-
-def _anchor_of(title: str) -> str:
-    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+def first_part(page: str) -> str:
+    """What stands under the first heading of a page, before the second."""
+    headings = _HEADING.finditer(_FENCE.sub(lambda one: " " * len(one[0]), page))
+    starts = [one.start() for one in headings]
+    return page[: starts[1]] if len(starts) > 1 else page
 
 
 def _paragraphs(section: str) -> Iterator[str]:

@@ -1,8 +1,7 @@
-"""What searches found, by fault: a line for each that is listed, and where each is described."""
+"""What searches found, by fault: a line for each that is listed."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
 
 from rich.table import Table
 
@@ -10,8 +9,6 @@ from cacheproof.console import Output
 from cacheproof.differential.findings.finding import Finding
 from cacheproof.differential.search.known import HARMS, KnownFault, called
 from cacheproof.differential.search.verdict import Verdict
-
-FINDINGS = "findings/"
 
 
 @dataclass
@@ -29,19 +26,9 @@ class ShownFault:
         return self.fault.kind_of_harm
 
     @property
-    def page(self) -> str:
-        """Its page as the table names it: the file's name alone; empty where it has none."""
-        return PurePosixPath(self.file).stem
-
-    @property
     def by_symptom(self) -> bool:
         """Whether no cause of it is known, so that it is told by what it breaks alone."""
         return self.fault.is_told_alone
-
-    @property
-    def file(self) -> str:
-        """Its page's file, from docs/ on; empty where it has none."""
-        return (self.fault.page or "").partition("#")[0]
 
     def events(self, target: str) -> int | None:
         """Of the smallest trace that was written down for a target."""
@@ -97,14 +84,12 @@ def print_faults(output: Output, shown: Sequence[ShownFault], targets: Sequence[
     names = [target.removeprefix("vllm@") for target in targets]
     if len(names) == 1:
         names = ["events"]
-    page = max(len(one.page) for one in shown)
     taken = max(len(one.fault.name) for one in shown) + 4 + sum(len(one) + 1 for one in names)
-    room = max(len("contracts"), output.report.width - taken - page - 1)
+    room = max(len("contracts"), output.report.width - taken)
     table.add_column("listed faults", no_wrap=True)
     for name in names:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("contracts", overflow="ellipsis", no_wrap=True, max_width=room)
-    table.add_column("page", no_wrap=True)
     for harm in HARMS:
         of_harm = [one for one in shown if one.harm == harm]
         if of_harm:
@@ -112,19 +97,14 @@ def print_faults(output: Output, shown: Sequence[ShownFault], targets: Sequence[
         for one in of_harm:
             events = (_cell(one, target) for target in targets)
             name = f"  {one.fault.name}{'*' * one.by_symptom}"
-            table.add_row(name, *events, " ".join(one.contracts), one.page)
+            table.add_row(name, *events, " ".join(one.contracts))
     output.report.print(table)
     if any(one.by_symptom for one in shown):
         output.line("* no cause of it is known: told by what it breaks alone")
     if any(one.findings for one in shown):
-        where = dict.fromkeys(_place(one.file) for one in shown if one.file)
-        pages = f"; pages: {', '.join(sorted(where))}" if where else ""
+        has_pages = any(one.fault.page for one in shown)
+        pages = "; to read of one: cacheproof explain NAME" * has_pages
         output.line(f"numbers are events of a trace{pages}")
-
-
-def _place(file: str) -> str:
-    """Where a page of the table lies: those of findings in one folder."""
-    return f"docs/{FINDINGS}PAGE.md" if file.startswith(FINDINGS) else f"docs/{file}"
 
 
 def _cell(one: ShownFault, target: str) -> str:

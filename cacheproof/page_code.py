@@ -1,4 +1,4 @@
-"""The Python of a page of docs/findings, run in the interpreter of a release.
+"""The Python of the page of a fault, run in the interpreter of a release.
 
 A block stands between ```` ```python ```` and ```` ``` ````. It is run on the newest release, or on
 the one that is named behind `python on`. It asserts what the page says, so a block that comes to
@@ -20,6 +20,7 @@ from cacheproof.differential.search.verdict import HOLDS, UNLISTED
 from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.named import Kind, named
 from cacheproof.explaining import print_parts, text_part
+from cacheproof.fault_pages import called
 from cacheproof.reference.releases import NEWEST
 from cacheproof.verdicts.line import VerdictLine, counted, names
 
@@ -106,16 +107,19 @@ def replay_page(output: Output, page: Path, target: str | None) -> int:
     wanted = None if target is None else named(target)
     if wanted is not None and wanted.kind is not Kind.RELEASE:
         raise InputError(f"{page}: runs on a release, not on {target}; expected vllm@VERSION")
-    blocks = blocks_of(page.name, _text_of(page), None if wanted is None else wanted.version)
+    name = called(page)
+    blocks = blocks_of(name, _text_of(page), None if wanted is None else wanted.version)
     if not blocks:
-        raise InputError(f"{page}: no block of Python; expected a page such as block-keys.md")
+        raise InputError(
+            f"{page}: no block of Python; expected a page such as faults/discarded-token/page.md"
+        )
     ran = list(_run_all(blocks, output))
     print_parts(output, *(text_part(_title(one), _told(one)) for one in ran))
-    output.verdict(_verdict(page.name, ran))
+    output.verdict(_verdict(name, ran))
     output.write_json(
         "replay",
         {
-            "page": page.name,
+            "page": name,
             "blocks": [
                 {
                     "line": one.block.line,

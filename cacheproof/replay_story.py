@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rich.text import Text
 
+from cacheproof import fault_pages
 from cacheproof.console import Output
 from cacheproof.differential.depths import DEPTHS
 from cacheproof.differential.findings import finding as findings_of
@@ -21,7 +22,7 @@ from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.explaining import Part, print_parts, rows_part
 from cacheproof.fault_facts import fault_rows, listed_by_name, newest_showing
-from cacheproof.fault_pages import is_brought
+from cacheproof.fault_pages import is_brought, name_of
 from cacheproof.reference.releases import within
 from cacheproof.verdicts.line import VerdictLine
 from cacheproof.verdicts.replayed import Broken, Replayed, of_replay
@@ -53,7 +54,7 @@ class Story:
         return of_replay(
             Replayed(
                 target=self.target.name,
-                file=self.file.name,
+                file=fault_pages.called(self.file),
                 path=str(self.file),
                 events=len(self.trace.events),
                 calls=seen.calls,
@@ -78,7 +79,7 @@ class Story:
             return None
         if isinstance(self.what, Finding):
             return self.what.target, self.fault.name
-        seen = newest_showing(self.fault, self.file.stem)
+        seen = newest_showing(self.fault, name_of(self.file.absolute()))
         return None if seen is None else (seen, self.fault.name)
 
     @property
@@ -135,13 +136,14 @@ def story_of(
 
 
 def _of_file(file: Path, what: Finding | Trace, faults: dict[str, KnownFault]) -> KnownFault | None:
-    """The listed fault that a finding says it is, or that a trace of docs/findings shows."""
+    """The listed fault that a finding says it is, or that a kept trace shows."""
     if isinstance(what, Finding):
         return faults.get(what.fault or "")
     if not is_brought(file, what):
         return None
-    showing = [one for one in faults.values() if file.stem in (*one.traces, *one.engines)]
-    return min(showing, key=lambda one: one.name != file.stem, default=None)
+    name, folder = name_of(file.absolute()), file.absolute().parent.name
+    showing = [one for one in faults.values() if name in (*one.traces, *one.engines)]
+    return min(showing, key=lambda one: one.name != folder, default=None)
 
 
 def _is_not_asked(found: Finding, what: Finding | Trace, of_file: KnownFault | None) -> bool:

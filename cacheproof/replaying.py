@@ -24,7 +24,7 @@ from cacheproof.differential.traces.trace import Trace
 from cacheproof.drawing import Drawings
 from cacheproof.fault_facts import listed_by_name, newest_having
 from cacheproof.fault_findings import finding_of
-from cacheproof.fault_pages import file_of
+from cacheproof.fault_pages import file_of, name_of
 from cacheproof.lane_choice import depths_of
 from cacheproof.replay_story import print_story, story_of
 
@@ -105,12 +105,12 @@ def replay(
 
 
 def _newest_showing(file: Path) -> str:
-    """Of a trace of docs/findings the newest target that was seen to break on it.
+    """Of a kept trace the newest target that was seen to break on it.
 
     Raises:
         InputError: it is another trace.
     """
-    newest = newest_having(fault_folders.load(), file.stem)
+    newest = newest_having(fault_folders.load(), name_of(file.absolute()))
     if newest is None:
         raise InputError(f"{file} is a trace without a target; give one with --target")
     return newest
@@ -153,8 +153,8 @@ def _require_depth(target: Target | Named, trace: Trace, file: Path) -> None:
 
 
 def _instead(file: Path, otherwise: str) -> str:
-    """What was expected: of a trace of docs/findings the target that it shows a fault on."""
-    newest = newest_having(fault_folders.load(), file.stem)
+    """What was expected: of a kept trace the target that it shows a fault on."""
+    newest = newest_having(fault_folders.load(), name_of(file.absolute()))
     return f"expected {otherwise if newest is None else f'--target {newest}, which takes it'}"
 
 

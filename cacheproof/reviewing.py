@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from pathlib import Path
 
 from cacheproof.announcing import has_text_of_its_own, start
 from cacheproof.console import Output
@@ -16,6 +15,7 @@ from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import resolve, share_libraries
 from cacheproof.differential.traces.trace import ModelRunner, Trace
+from cacheproof.fault_pages import kept_traces
 from cacheproof.formats.reviewed import result_of
 from cacheproof.lane_choice import lanes_for_both, require_lanes
 from cacheproof.lane_order import in_order
@@ -32,8 +32,6 @@ SEEDS = range(20)
 SEEDS_BY_TIME = range(10**6)
 SMALL_MAX = 3 * SHOWN_MAX
 """So many breaks are made small: what is not stands alone, whatever its cause."""
-KEPT_TRACES = Path(__file__).resolve().parents[1] / "docs" / "findings"
-"""The traces of listed faults; they are in a checkout of cacheproof alone."""
 UNPROVED = "interrupted before anything was proved"
 RUNNERS: tuple[ModelRunner, ...] = ("first", "second")
 
@@ -103,7 +101,7 @@ def reviewed(
         lanes = in_order(output, head, lanes)
         for line in (*base.announcement, *head.announcement):
             output.say(line)
-        kept, unread = _kept_traces(base, head, {lane.depth for lane in lanes})
+        kept = _kept_traces(base, head, {lane.depth for lane in lanes})
         found: list[Review] = []
 
         def do(run: ReviewRun) -> None:
@@ -124,7 +122,7 @@ def reviewed(
 
         working(output, base, head, known, place, do)
     (done,) = found
-    done.skipped = list(_skipped(done, lanes, left_out, unread))
+    done.skipped = list(_skipped(done, lanes, left_out))
     return done, head
 
 
@@ -138,23 +136,19 @@ def _proofs(output: Output, base: str, head: str, place: Workplace, ran: Ran) ->
         return ProofReview(unread=(UNPROVED,), is_interrupted=True)
 
 
-def _kept_traces(
-    base: Target, head: Target, depths: set[str]
-) -> tuple[Mapping[str, Trace], str | None]:
+def _kept_traces(base: Target, head: Target, depths: set[str]) -> Mapping[str, Trace]:
     """The traces of listed faults that both run, under each model runner where there is a
-    scheduler; and why there are none."""
-    if not KEPT_TRACES.is_dir():
-        return {}, "the traces of listed faults, which an installed cacheproof has not"
+    scheduler."""
     found: dict[str, Trace] = {}
-    for path in sorted(KEPT_TRACES.glob("*.jsonl")):
+    for kept, path in kept_traces().items():
         trace = load_finding(path)
         assert isinstance(trace, Trace)
         if trace.depth not in depths or not all(_runs(one, trace) for one in (base, head)):
             continue
         for runner in RUNNERS if trace.has_scheduler else RUNNERS[:1]:
-            name = f"{path.stem}, second runner" if runner == "second" else path.stem
+            name = f"{kept}, second runner" if runner == "second" else kept
             found[name] = trace.under_runner(runner) if trace.has_scheduler else trace
-    return found, None
+    return found
 
 
 def _runs(target: Target, trace: Trace) -> bool:
@@ -177,9 +171,7 @@ def _seeds_told(seeds: range, seconds: float | None) -> str:
     return f"seeds from {seeds.start} on, for {seconds:.0f} s"
 
 
-def _skipped(
-    done: Review, lanes: Sequence[Lane], left_out: Sequence[Lane], unread: str | None
-) -> Iterator[str]:
+def _skipped(done: Review, lanes: Sequence[Lane], left_out: Sequence[Lane]) -> Iterator[str]:
     """What the page says of what was not looked at."""
     depths = ", ".join(dict.fromkeys(lane.depth for lane in lanes))
     searched = f"{done.seeds}, at these depths: {depths}"
@@ -191,8 +183,6 @@ def _skipped(
     if left_out:
         yield f"Lanes of one side alone: {', '.join(lane.name for lane in left_out)}."
     yield from _refused(done.ran)
-    if unread:
-        yield f"Not replayed: {unread}."
     for line in done.proofs.unread:
         yield f"Proofs: {code(line)}"
 

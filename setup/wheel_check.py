@@ -12,14 +12,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("spec", "reference", "gpu_runner", "proofs", "differential")
-PAGES = {"docs/findings": "finding_pages"}
+PAGES = {"faults": "faults"}
 """Folders without code, and what they are called in the package."""
 
 
 def copy_sources(root: Path, destination: Path) -> None:
     """A clean copy to build from: a leftover of an earlier build could reach the wheel."""
     destination.mkdir()
-    for name in (*FOLDERS, "cacheproof", "docs", "pyproject.toml", "LICENSE", "README.md"):
+    for name in (*FOLDERS, *PAGES, "cacheproof", "docs", "pyproject.toml", "LICENSE", "README.md"):
         source = root / name
         if source.is_dir():
             shutil.copytree(

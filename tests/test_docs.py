@@ -7,11 +7,12 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
-PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *ROOT.glob("faults/**/*.md")])
 RECIPES = [ROOT / "CONTRIBUTING.md", *DOCS.glob("add-*.md"), DOCS / "false-alarm.md"]
 MADE_ON_THE_WAY = {"gpu_runner/models/vipllava.py"}
 """Files that a recipe adds."""
-LISTS = (DOCS / "README.md", DOCS / "findings" / "README.md")
+FAULTS = ROOT / "faults"
+LISTS = (DOCS / "README.md", FAULTS / "README.md")
 
 
 def links(page: Path) -> list[tuple[Path, str]]:
@@ -44,9 +45,8 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def test_every_page_is_listed() -> None:
     listed = {file for page in LISTS for file, _ in links(page)}
-    assert [
-        page.name for page in DOCS.rglob("*.md") if page not in {*listed, DOCS / "README.md"}
-    ] == []
+    pages = [*DOCS.rglob("*.md"), *FAULTS.rglob("*.md")]
+    assert [page.name for page in pages if page not in {*listed, *LISTS}] == []
 
 
 def gone(text: str) -> list[str]:

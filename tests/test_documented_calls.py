@@ -12,7 +12,14 @@ from cacheproof.cli import app
 from cacheproof.differential.depths import DEPTHS
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "action.yml"])
+FOLDERS = "docs", "faults"
+PAGES = sorted(
+    [
+        *ROOT.glob("*.md"),
+        *(p for f in FOLDERS for p in ROOT.glob(f"{f}/**/*.md")),
+        ROOT / "action.yml",
+    ]
+)
 GROUP: Any = typer.main.get_command(app)
 BLOCK = re.compile(r"^( *)```.*?^\1```$|^ {4}[^\n]*$", re.MULTILINE | re.DOTALL)
 CALL = re.compile(r"(?:(?<![\w/.`-])(?<!-C )(?<!with )|bin/)cacheproof ([a-z].*)")
@@ -62,7 +69,8 @@ def complaint(call: str) -> str | None:
     depth = values.get("depth") or "DEPTH"
     if depth not in DEPTHS and not depth.isupper():
         return f"no depth {depth}"
-    files = [one for one in words if one.startswith("docs/") and not Path(one).stem.isupper()]
+    kept = [one for one in words if one.startswith(("docs/", "faults/"))]
+    files = [one for one in kept if not any(part.isupper() for part in Path(one).parts)]
     gone = [one for one in files if not (ROOT / one).exists()]
     return f"no file {gone[0]}" if gone else None
 
@@ -113,7 +121,7 @@ def test_calls_of_blocks_and_sentences_are_found_whole() -> None:
         ("--versoin", "No such option: --versoin"),
         ("bisect FINDING OTHER", "OTHER is one too many"),
         ("fuzz --target T --depth worker", "no depth worker"),
-        ("replay docs/findings/gone.jsonl", "no file docs/findings/gone.jsonl"),
+        ("replay faults/gone/trace.jsonl", "no file faults/gone/trace.jsonl"),
     ],
 )
 def test_a_call_that_would_be_refused_is_noticed(call: str, why: str) -> None:

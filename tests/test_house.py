@@ -15,16 +15,12 @@ LOCK = (ROOT / "setup" / "dev.lock").read_text()
 LOCKED = dict(re.findall(r"^([\w.-]+)==(\S+)", LOCK, re.MULTILINE))
 
 
-@pytest.mark.parametrize("folder", FOLDERS)
+@pytest.mark.parametrize("folder", [*FOLDERS, "faults"])
 def test_each_folder_is_linked_into_the_package_by_a_relative_link(folder: str) -> None:
     assert (ROOT / "cacheproof" / folder).readlink() == Path("..") / folder
 
 
-def test_the_findings_are_linked_into_the_package_by_a_relative_link() -> None:
-    assert (ROOT / "cacheproof" / "finding_pages").readlink() == Path("../docs/findings")
-
-
-@pytest.mark.parametrize("folder", [*FOLDERS, "finding_pages"])
+@pytest.mark.parametrize("folder", [*FOLDERS, "faults"])
 def test_git_keeps_each_link_as_a_link(folder: str) -> None:
     listed = subprocess.run(
         ["git", "ls-files", "--stage", f"cacheproof/{folder}"],

@@ -12,10 +12,9 @@ import pytest
 from cacheproof.differential.search.fault_folders import load
 from cacheproof.differential.search.known import KnownFault
 from cacheproof.disclosure import OF_CONTENTS, wants_disclosure
-from cacheproof.fault_pages import plain, section_of
+from cacheproof.fault_pages import FOLDER, kept_traces, plain
 
 ROOT = Path(__file__).resolve().parent.parent
-FINDINGS = ROOT / "docs" / "findings"
 MAKES_KEYS = re.compile(
     r"MultiModal|hash_kwargs|MediaConnector|ChatCompletionRequest|ProcessorInputs|mm_identifier"
     r"|uuid|prompt_embeds|cache_salt|lora_|LoRARequest|ec_connector|base64"
@@ -54,24 +53,16 @@ def wrong_in_trace(text: str) -> list[str]:
     return [f"depth {depth}"] * (depth in OF_CONTENTS) + paths
 
 
-def wrong_in_section(text: str, avoid: str) -> list[str]:
-    """What the section of such a fault holds and may not, and what it lacks."""
+def wrong_in_page(text: str, avoid: str) -> list[str]:
+    """What the page of such a fault holds and may not, and what it lacks."""
     found = [key for block in PYTHON.findall(text) for key in MAKES_KEYS.findall(block)]
     found += [line for line in TARGET_OF_LINK.sub("]", text).splitlines() if OUTSIDE.search(line)]
     safe = plain(text.partition("**To be safe**: ")[2])
     return found if plain(avoid) in safe else [*found, "how to be safe"]
 
 
-def section(fault: KnownFault) -> str:
-    """Where it is described; a whole page but for the sections of other faults."""
-    name, _, anchor = (fault.page or "").partition("#")
-    text = (ROOT / "docs" / name).read_text()
-    if anchor:
-        return section_of(text, anchor)
-    for other in FAULTS:
-        page, _, place = (other.page or "").partition("#")
-        text = text.replace(section_of(text, place), "") if page == name and place else text
-    return text
+def page_of(fault: KnownFault) -> str:
+    return (FOLDER / fault.name / "page.md").read_text()
 
 
 def test_faults_that_cross_a_border_are_told_from_others() -> None:
@@ -82,7 +73,7 @@ def test_faults_that_cross_a_border_are_told_from_others() -> None:
 
 @pytest.mark.parametrize("fault", OPEN, ids=lambda one: one.name)
 def test_a_page_says_how_to_be_safe_and_holds_no_recipe(fault: KnownFault) -> None:
-    assert wrong_in_section(section(fault), fault.avoid) == []
+    assert wrong_in_page(page_of(fault), fault.avoid) == []
 
 
 @pytest.mark.parametrize(
@@ -99,13 +90,12 @@ def test_a_page_says_how_to_be_safe_and_holds_no_recipe(fault: KnownFault) -> No
     ],
 )
 def test_a_recipe_in_a_page_is_seen(text: str, wrong: list[str]) -> None:
-    assert wrong_in_section(text, "drop it") == wrong
+    assert wrong_in_page(text, "drop it") == wrong
 
 
 @pytest.mark.parametrize("fault", OPEN, ids=lambda one: one.name)
 def test_a_trace_states_events_of_a_scheduler_or_of_a_connector(fault: KnownFault) -> None:
-    traces = {name: (FINDINGS / f"{name}.jsonl").read_text()
-              for name in (*fault.traces, *fault.engines)}  # fmt: skip
+    traces = {name: kept_traces()[name].read_text() for name in (*fault.traces, *fault.engines)}
     found = {name: wrong_in_trace(text) for name, text in traces.items()}
     assert {name: wrong for name, wrong in found.items() if wrong} == {}
 
@@ -113,13 +103,13 @@ def test_a_trace_states_events_of_a_scheduler_or_of_a_connector(fault: KnownFaul
 def test_a_trace_of_contents_is_of_a_fault_that_is_mended() -> None:
     mended = {name for one in FAULTS if one.mended_in for name in one.traces}
     unmended = [
-        path.stem
-        for path in FINDINGS.glob("*.jsonl")
-        if wrong_in_trace(path.read_text()) and path.stem not in mended
+        name
+        for name, path in kept_traces().items()
+        if wrong_in_trace(path.read_text()) and name not in mended
     ]
     assert unmended == []
     assert "salt-adapter" in mended
-    assert wrong_in_trace((FINDINGS / "salt-adapter.jsonl").read_text())
+    assert wrong_in_trace(kept_traces()["salt-adapter"].read_text())
 
 
 @pytest.mark.parametrize(
@@ -155,7 +145,8 @@ def told_by_requests_or_media(files: Iterable[tuple[str, str]]) -> list[str]:
 
 def test_no_request_and_no_picture_lies_beside_the_events_of_a_fault() -> None:
     """What a server is posted, and what it is shown, is made by a seed when it is asked."""
-    kept = [path for path in (ROOT / "docs").rglob("*") if path.is_file()]
+    kept = [path for name in ("docs", "faults") for path in (ROOT / name).rglob("*")]
+    kept = [path for path in kept if path.is_file()]
     files = [(path.name, "" if MEDIA.search(path.name) else path.read_text()) for path in kept]
     assert files
     assert told_by_requests_or_media(files) == []

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from cacheproof.assessing import kept
 from cacheproof.assessing.questions import Question
 from cacheproof.differential.search.known import KnownFault
+from cacheproof.fault_pages import told
 from cacheproof.reference.releases import within
 from cacheproof.spec.evidence import Outcome
 from cacheproof.spec.registry import by_id
@@ -211,7 +212,7 @@ def shown(fault: KnownFault, release: str) -> Iterator[Shown]:
     """What shows a fault in a release in which it was seen."""
     found = [*_run_again(fault, release)]
     if not found:
-        found = [Shown(Kind.REPLAYED, f"{fault.name}: what was run stands in docs/{fault.page}")]
+        found = [Shown(Kind.REPLAYED, f"{fault.name}: what was run stands in {fault.page}")]
     yield from found
 
 
@@ -229,23 +230,23 @@ def _run_again(fault: KnownFault, release: str) -> Iterator[Shown]:
 def _replayed(fault: KnownFault, release: str) -> Iterator[Shown]:
     """The traces that show a fault on the release, each what no trace before it does, and the first
     that shows it on its engine."""
-    replay = "cacheproof replay docs/findings/{}.jsonl --target {}"
+    replay = "cacheproof replay {} --target {}"
     first = "".join(fault.traces[:1])
     if first and fault.product:
         product, version = fault.product.split(" ")[:2]
-        on = replay.format(first, f"{product.lower()}@{version}")
+        on = replay.format(told(first), f"{product.lower()}@{version}")
         yield Shown(Kind.REPLAYED, f"{fault.name}: on {product} {version}", on)
     elif first and not fault.contracts:
-        on = replay.format(first, f"vllm@{release}")
+        on = replay.format(told(first), f"vllm@{release}")
         yield Shown(Kind.REPLAYED, f"{fault.name}: no contract says it", on)
     else:
         for trace, broken in _breaks(fault, release):
             rules = ", ".join(one.contract for one in broken)
             text = f"{fault.name}: breaks {rules}{_runner(fault, broken, release)}"
-            yield Shown(Kind.REPLAYED, text, replay.format(trace, f"vllm@{release}"))
+            yield Shown(Kind.REPLAYED, text, replay.format(told(trace), f"vllm@{release}"))
     for trace, releases in fault.engines.items():
         if release in within(releases):
-            command = f"cacheproof replay docs/findings/{trace}.jsonl --target engine@{release}"
+            command = replay.format(told(trace), f"engine@{release}")
             yield Shown(Kind.REPLAYED, f"{fault.name}: on a real engine", command)
             break
 

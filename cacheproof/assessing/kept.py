@@ -39,7 +39,7 @@ class Search(NamedTuple):
 
 
 class Replay(NamedTuple):
-    """Where a trace of docs/findings breaks a contract, under each model runner."""
+    """Where a kept trace breaks a contract, under each model runner."""
 
     contract: str
     first: frozenset[str]

@@ -1,4 +1,4 @@
-"""docs/audit.md, docs/fault-causes.md, and the table of docs/findings/README.md."""
+"""docs/audit.md, docs/fault-causes.md, and the table of faults/README.md."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -6,20 +6,16 @@ from itertools import groupby
 from cacheproof.assessing.answer import Answer, Status, Verdict, status
 from cacheproof.assessing.questions import PURPOSES, QUESTIONS, not_looked_at
 from cacheproof.assessing.report import elsewhere
-from cacheproof.differential.search.known import KnownFault
+from cacheproof.differential.search.known import HARMS, KnownFault
 from cacheproof.differential.targets import mends
 from cacheproof.fault_facts import lifetime
 from cacheproof.reference.releases import MODELLED, NEWEST, within
 from cacheproof.reference.semantics import CHANGES
 
 COMMAND = ".venv/bin/python benchmarks/audit_pages.py"
-OF_FINDINGS = "findings/"
-REST = "findings/README.md"
-"""Where faults without a page of their own are described, below the table."""
 HEADER = (
     "| fault | status upstream | first | mended in | last run | runner | reach | harm | contract |"
 )
-_HARMS = ("safety", "liveness", "efficiency", "none")
 
 
 def audit(faults: Sequence[KnownFault]) -> str:
@@ -166,36 +162,23 @@ def _evidence(given: Answer) -> Iterator[str]:
 
 
 def _linked(fault: KnownFault, text: str) -> str:
-    return f"[{text}]({fault.page})"
-
-
-def described(faults: Sequence[KnownFault]) -> list[KnownFault]:
-    """The faults that have a page in docs/findings: the worst first, else as they are listed."""
-    of_findings = [
-        one for one in faults if (one.page or "").startswith(OF_FINDINGS) and one.page != REST
-    ]
-    return sorted(of_findings, key=lambda one: min(map(_HARMS.index, _kinds(one))))
-
-
-def _kinds(fault: KnownFault) -> list[str]:
-    return [one for one in _HARMS if one in fault.harm]
+    return f"[{text}](../{fault.page})"
 
 
 def findings(faults: Sequence[KnownFault]) -> list[str]:
-    """The table of docs/findings/README.md."""
-    rows = map(_row, described(faults))
+    """The table of faults/README.md: the worst first, else as they are listed."""
+    rows = map(_row, sorted(faults, key=lambda one: HARMS.index(one.kind_of_harm)))
     return [HEADER, f"|{'---|' * (HEADER.count('|') - 1)}", *rows]
 
 
 def _row(fault: KnownFault) -> str:
-    page = (fault.page or "").removeprefix(OF_FINDINGS)
     first, last = (within(fault.seen)[0], within(fault.seen)[-1]) if fault.seen else ("", "")
     if fault.product:
         product, _, versions = fault.product.partition(" ")
         oldest, _, newest = versions.partition(" to ")
         first, last = f"{product} {oldest}", f"{product} {newest or oldest}"
     cells = (
-        f"[{fault.title}]({page})",
+        f"[{fault.title}]({fault.name}/page.md)",
         fault.upstream,
         first,
         fault.mended_in or "",

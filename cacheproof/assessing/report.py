@@ -199,7 +199,7 @@ def _fault_json(fault: KnownFault, given: Answer) -> dict[str, Any]:
         "as_read": fault.as_read,
         "mended_in": fault.mended_in,
         "upstream": fault.upstream,
-        "page": f"docs/{fault.page}",
+        "page": fault.page,
         "shown_by": [one._asdict() for one in shown(fault, given.release)]
         if known is Status.SEEN
         else [],

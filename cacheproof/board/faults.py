@@ -181,7 +181,7 @@ def _board(one: _Growing, width: float) -> FaultBoard:
         one.is_alarm,
         one.harm,
         visible_line(fault.title if fault is not None else one.note),
-        f"docs/{fault.page}" if fault is not None and fault.page else "",
+        (fault.page or "") if fault is not None else "",
         visible_line(fault.thread or "") if fault is not None else "",
         tuple(one.contracts),
         tuple(one.lanes),

@@ -79,11 +79,11 @@ def _known() -> dict[str, list[str]]:
     from cacheproof.spec.versions import Versions
 
     found = {}
-    for folder in sorted(Path(str(resources.files("cacheproof") / "faults")).iterdir()):
-        fault = tomllib.loads((folder / "fault.toml").read_text())
+    for file in sorted(Path(str(resources.files("cacheproof") / "faults")).glob("*/fault.toml")):
+        fault = tomllib.loads(file.read_text())
         symptoms = [Versions(one["releases"]) for one in fault.get("symptom", [])]
         seen = {*within(fault.get("seen", ""))} if "product" not in fault else set()
-        found[folder.name] = [
+        found[file.parent.name] = [
             one for one in reversed(MODELLED) if one in seen or any(one in of for of in symptoms)
         ]
     return found

@@ -24,7 +24,7 @@ from cacheproof.commands.options import (
     "cacheproof replay repeated-item@0.28.0",
     "cacheproof replay found/same_step_ec_6.json --times 4",
     "cacheproof replay uncomputed-hit@0.33.0 --times 2",
-    "cacheproof replay docs/findings/block-keys.md",
+    "cacheproof replay faults/discarded-token/page.md",
 )
 def replay(
     file: Annotated[

@@ -121,7 +121,7 @@ def _result(rule: Rule, one: Problem, numbers: Mapping[str, int]) -> dict[str, A
     if one.way or one.place:
         result["locations"] = [_location(one)]
     if one.excuse is not None and one.excuse.fault:
-        page = f", docs/{one.excuse.page}" if one.excuse.page else ""
+        page = f", {one.excuse.page}" if one.excuse.page else ""
         result["suppressions"] = [
             {
                 "kind": "external",

@@ -26,7 +26,7 @@ from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.fault_facts import showing
-from cacheproof.fault_pages import WHERE, file_of
+from cacheproof.fault_pages import kept_traces, name_of, told
 from cacheproof.plan import seed_range
 from cacheproof.replay_story import story_of
 from cacheproof.reporting.subject import Subject
@@ -124,7 +124,7 @@ class _Break:
 def _command(subject: Subject) -> str:
     """What shows it with cacheproof; empty where nothing does."""
     if subject.trace is not None:
-        return f"cacheproof replay {WHERE}{subject.trace}.jsonl --target {subject.target}"
+        return f"cacheproof replay {told(subject.trace)} --target {subject.target}"
     return next(showing(subject.fault), "")
 
 
@@ -194,7 +194,7 @@ def _breaks(
         try:
             with output.live(f"running what shows {subject.fault.name} on {target.name}"):
                 if subject.trace is not None:
-                    file = file_of(Path(f"{WHERE}{subject.trace}.jsonl"))
+                    file = kept_traces()[subject.trace]
                     trace = finding_file.load(file)
                     assert isinstance(trace, Trace)
                     yield from _of_trace(subject, target, reference, known, file, trace, begun)
@@ -222,7 +222,7 @@ def _of_trace(
     """What a kept trace breaks, as far as it is the fault's; made smaller where it is not small."""
     runs = findings_of.replay(trace, target, 1, reference)
     story = story_of(file, trace, target, runs, known, reference)
-    source = f"the kept trace {WHERE}{file.name}"
+    source = f"the kept trace {told(name_of(file))}"
     order = subject.fault.contracts
     found = [
         one for one in story.found if one.fault == subject.fault.name and one.contract in order

@@ -100,7 +100,7 @@ def told(row: Evidence, fault: KnownFault | None) -> Iterator[str]:
     yield f"{row.contract} {meaning(row)} of {row.target}{title}"
     known = "not listed"
     if fault is not None:
-        page = f", docs/{fault.page}" if fault.page else ""
+        page = f", {fault.page}" if fault.page else ""
         known = f"known as {fault.name}{page}"
     about = f"{row.subject}, by {row.method}"
     yield f"  {rule.harm}; {known}; {about}" if is_refuted(row) else f"  {about}"
@@ -131,7 +131,7 @@ def _next(
         return what, f"cacheproof fuzz --target {new[0].target} --seconds 60"
     if code != HOLDS:
         return "the lines above say which rule is open and why; docs/proofs.md what that means", ""
-    pages = dict.fromkeys(f"docs/{one.page}" for one in listed.values() if one.page)
+    pages = dict.fromkeys(one.page for one in listed.values() if one.page)
     if pages:
         return f"read what is known: {names(list(pages))}", ""
     return f"docs/proofs.md says what a proof is worth, {EVIDENCE_PAGE} has each of them", ""

@@ -334,7 +334,7 @@ class _EngineTrace:
 
     def _new_weights(self) -> tuple[AnyEvent, ...]:
         """Requests in flight start over, or with prefix caching are ended before: one that has hit
-        an item and starts over ends releases from 0.29.0 on (docs/findings/stripped-item.md)."""
+        an item and starts over ends releases from 0.29.0 on (faults/stripped-item)."""
         names = self._asking.names if self._config.prefix_caching else ()
         return self._asking.new_weights(ended=names)
 

@@ -18,6 +18,8 @@ from cacheproof.spec.registry import contracts
 from cacheproof.spec.versions import Versions, release_key
 
 FILE = "fault.toml"
+PAGE = "page.md"
+SHIPPED = Path(str(resources.files("cacheproof") / "faults"))
 BYTES_MAX = 1 << 20
 FAULTS_MAX = 10_000
 EXPECTED = f"expected a folder with NAME/{FILE} for each fault, or one {FILE}"
@@ -31,7 +33,7 @@ def load(path: Path | None = None) -> list[KnownFault]:
     Raises:
         InputError: there is no such folder, or what it holds is no list of faults.
     """
-    where = path or Path(str(resources.files("cacheproof") / "faults"))
+    where = path or SHIPPED
     try:
         return [_fault_of(file) for file in _files_of(where)]
     except OSError as error:
@@ -81,13 +83,24 @@ def _fault_of(file: Path) -> KnownFault:
         said = tomllib.loads(files.read(file, BYTES_MAX).decode())
         if isinstance(said.get("fault"), list):
             raise InputError(f"{file}: a list of [[fault]] in one file; {EXPECTED}, {SEE}")
-        if "name" in said:
-            raise InputError(f"{file}: name: unknown; a fault is called as its folder, {SEE}")
-        fault = msgspec.convert(said | {"name": file.absolute().parent.name}, KnownFault)
+        if given := said.keys() & {"name", "page"}:
+            raise InputError(
+                f"{file}: {min(given)}: unknown; expected none: the folder says it, {SEE}"
+            )
+        folder = file.absolute().parent
+        said |= {"name": folder.name, "page": _page_of(folder)}
+        fault = msgspec.convert(said, KnownFault)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{file}: {str(error).splitlines()[0]}; expected a fault, {SEE}") from None
     _check(fault, str(file))
     return fault
+
+
+def _page_of(folder: Path) -> str | None:
+    """What describes the fault, if anything does: of those that are shipped as a clone has it."""
+    if not (folder / PAGE).is_file():
+        return None
+    return f"faults/{folder.name}/{PAGE}" if folder.parent.samefile(SHIPPED) else str(folder / PAGE)
 
 
 def _check(fault: KnownFault, source: str) -> None:

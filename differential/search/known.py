@@ -76,7 +76,7 @@ class KnownFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     a run showed it, in which its lines were read alone, and of which nothing is known; in all
     others it does not show. `mended_in` is the release that mends it. `product` is the plug-in that
     has the fault, with its releases. `questions` are those of an audit, none at all where it bears
-    on none; `only` narrows one to some releases. `page` of docs/ describes it.
+    on none; `only` narrows one to some releases. `page` is the file that describes it.
 
     `breaks` are the contracts of a fault without causes and symptoms.
 
@@ -84,9 +84,9 @@ class KnownFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     are searched at all; a fault without them need not be met. `seeds` of a lane show it where a
     short search need not meet it.
 
-    What shows it: `traces` of docs/findings, `engines` (a trace of an engine -> its releases),
-    `search` (options of `cacheproof fuzz`), or another `command`, in which {release} stands for a
-    release.
+    What shows it: `traces`, each called as the fault in whose folder it lies with the rest of its
+    file's name, `engines` (a trace of an engine -> its releases), `search` (options of
+    `cacheproof fuzz`), or another `command`, in which {release} stands for a release.
     """
 
     name: Annotated[str, msgspec.Meta(pattern=NAME)]

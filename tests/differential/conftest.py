@@ -13,9 +13,8 @@ from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.differential.traces.trace_file import parse
+from cacheproof.fault_pages import kept_traces
 from cacheproof.reference.releases import MODELLED, NEWEST
-
-FINDINGS = Path(__file__).parents[2] / "docs" / "findings"
 
 
 @pytest.fixture(scope="session")
@@ -57,10 +56,10 @@ def runner(engine: HostTarget) -> Iterator[ReferenceTarget]:
 
 @pytest.fixture
 def finding() -> Callable[[str], Trace]:
-    """The trace of a finding, by the name of its file."""
+    """A kept trace, by its name."""
 
     def read(name: str) -> Trace:
-        with (FINDINGS / name).open("rb") as lines:
+        with kept_traces()[name].open("rb") as lines:
             return parse(lines, name)
 
     return read

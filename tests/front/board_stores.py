@@ -39,7 +39,7 @@ KNOWN = to_text(
             "early-release",
             "An entry goes too early",
             "safety",
-            page="rediscovery.md#early-release",
+            page="faults/early-release/page.md",
             upstream="PR #1",
             symptom=(Symptom("EC-6", ">=0.28.0"),),
         )

@@ -264,7 +264,12 @@ def test_each_trace_that_is_named_breaks_a_contract_that_those_before_it_keep(
     there = frozenset({NEWEST})
     runs = {
         name: [kept.Replay(rule, there, there) for rule in rules]
-        for name, rules in {"a": ("X-1",), "b": ("X-1",), "c": ("X-1", "X-2"), "d": ()}.items()
+        for name, rules in {
+            "null-block": ("X-1",),
+            "overtaken": ("X-1",),
+            "no-progress": ("X-1", "X-2"),
+            "orphan-load": (),
+        }.items()
     }
     monkeypatch.setattr(kept, "replays", lambda: runs)
     fault = KnownFault(
@@ -307,8 +312,8 @@ def test_every_command_that_is_named_as_evidence_would_run() -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        "cacheproof reply docs/findings/no-progress.jsonl",
-        "cacheproof replay docs/findings/gone.jsonl",
+        "cacheproof reply faults/no-progress/trace.jsonl",
+        "cacheproof replay faults/gone/trace.jsonl",
         "cacheproof fuzz --target vllm@0.33.0 --deep manager",
         "cacheproof fuzz --target vllm@0.33.0 --depth managers",
         ".venv/bin/python benchmarks/gone.py",

@@ -29,6 +29,7 @@ from cacheproof.differential.traces.records import CallRecord
 from cacheproof.differential.traces.scheduler import Schedule
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.differential.traces.trace_file import parse
+from cacheproof.fault_pages import kept_traces
 from cacheproof.reference.releases import NEWEST
 from tests.differential import scheduler_traces
 from tests.differential.audit.spoiled import beside, copied, die, file_of, records_of, spoil
@@ -41,7 +42,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def finding(name: str) -> Trace:
-    with (ROOT / "docs" / "findings" / f"{name}.jsonl").open("rb") as lines:
+    with kept_traces()[name].open("rb") as lines:
         return parse(lines, name)
 
 
@@ -51,7 +52,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> list[Driven]:
     trace = long_trace(6)
     return run_recorded(
         NEWEST,
-        [(trace, None), (trace, PLANTED), (finding("stripped-item-hit"), None)],
+        [(trace, None), (trace, PLANTED), (finding("stripped-item"), None)],
         tmp_path_factory.mktemp("records"),
         7,
         with_kv=True,

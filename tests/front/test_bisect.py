@@ -9,10 +9,10 @@ import pytest
 
 from cacheproof import bisecting
 from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.fault_pages import kept_traces
 from cacheproof.reference.semantics import Semantics
 
-FINDINGS = Path(__file__).parents[2] / "docs" / "findings"
-LOST_SLOTS = FINDINGS / "lost-slots.jsonl"
+LOST_SLOTS = kept_traces()["reused-media-id"]
 Run = Callable[..., Any]
 
 
@@ -70,7 +70,7 @@ def test_a_contract_that_holds_everywhere_is_said_to(run: Run, small: Path) -> N
             (LOST_SLOTS, "--checkout", "/no/such", "--good", "a", "--bad", "b"),
             "--checkout /no/such: no git checkout; expected",
         ),
-        ((FINDINGS / "another-sound.jsonl",), "the trace of an engine; expected"),
+        ((kept_traces()["another-sound"],), "the trace of an engine; expected"),
     ],
 )
 def test_what_cannot_be_bisected_is_refused(

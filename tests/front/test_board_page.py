@@ -107,7 +107,7 @@ def test_findings_have_their_page_their_times_and_marks_where_they_showed(
     first, second = (one.inner_text() for one in opened.page.locator(".fault").all())
     assert first.startswith("EC-7, order")
     assert "not listed" in first
-    for words in ("early-release", "docs/rediscovery.md#early-release", "first after 15 s"):
+    for words in ("early-release", "faults/early-release/page.md", "first after 15 s"):
         assert words in second
     assert opened.page.locator(".fault").nth(1).locator("svg .mark").count() == 3
 

@@ -35,13 +35,13 @@ def test_a_fault_is_explained_by_its_page_and_shown_by_a_command(run: Any) -> No
     assert "but the hashes stay. A block that the step was to fill can be found" in text
     assert "SC-15 A step reads of a KV block only what was computed" in text
     assert ran.out.startswith("uncomputed-hit was seen in vLLM 0.10.2 to 0.33.0; ")
-    replayed = "  cacheproof replay docs/findings/uncomputed-hit.jsonl --target vllm@0.33.0"
+    replayed = "  cacheproof replay faults/uncomputed-hit/trace.jsonl --target vllm@0.33.0"
     assert ran.out.splitlines()[-1] == replayed
 
 
-def test_a_fault_without_a_page_is_explained_by_its_title(run: Any) -> None:
+def test_a_fault_without_a_trace_is_explained_by_its_page(run: Any) -> None:
     text = told(run, "explain", "repeated-item")
-    assert "what happens An item that a request shows twice is released at its first" in text
+    assert "what happens A prompt may show one item twice" in text
     assert "mended in 0.29.0" in text
 
 

@@ -1,4 +1,4 @@
-"""The Python of a page of docs/findings does on a release what the page says."""
+"""The Python of the page of a fault does on a release what the page says."""
 
 from pathlib import Path
 from typing import Any
@@ -7,14 +7,14 @@ import pytest
 
 from cacheproof import page_code
 from cacheproof.differential.targets import releases
+from cacheproof.fault_pages import FOLDER
 from cacheproof.page_code import Block, Ran, blocks_of, run
 from cacheproof.reference.releases import NEWEST
 
-FINDINGS = Path(__file__).resolve().parents[2] / "docs" / "findings"
-PAGES = {page.name: page.read_text() for page in sorted(FINDINGS.glob("*.md"))}
+PAGES = {page.parent.name: page.read_text() for page in sorted(FOLDER.glob("*/page.md"))}
 BLOCKS = [block for name, text in PAGES.items() for block in blocks_of(name, text)]
 OLDER = sorted({block.release for block in BLOCKS} - {NEWEST})
-CHEAPEST = "media-hash-values.md"
+CHEAPEST = "media-hash-order"
 """Needs the hasher alone."""
 PAGE = """\
 # A page
@@ -52,7 +52,7 @@ def test_what_pages_say_of_a_release_is_so(release: str, page: str) -> None:
 
 def test_pages_of_keys_hashes_and_blocks_have_python() -> None:
     assert {block.page for block in BLOCKS} >= {
-        *(CHEAPEST, "block-keys.md", "kv-events.md", "kv-loads.md"),
+        *(CHEAPEST, "discarded-token", "kv-event-tokens", "loaded-prompt"),
     }
 
 
@@ -109,7 +109,11 @@ def test_a_page_whose_python_raises_is_wrong(run: Any, page: Path, raising: list
 @pytest.mark.parametrize(
     ("text", "words", "refusal"),
     [
-        ("# No Python\n", (), "no block of Python; expected a page such as block-keys.md"),
+        (
+            "# No Python\n",
+            (),
+            "no block of Python; expected a page such as faults/discarded-token/page.md",
+        ),
         (PAGE, ("--target", "reference"), "expected vllm@VERSION"),
         (PAGE, ("--html", "run.html"), "a page has no timeline; expected no --html"),
     ],

@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 
 from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.fault_pages import kept_traces
 
 LANE = "connectors over a server"
 ARGUMENTS = ("fuzz", "--target", "reference", "--depth", "encoder_connector", "--seeds", "0:1")
-NEEDS_A_SERVER = Path(__file__).parents[2] / "docs" / "findings" / "never-closes.jsonl"
+NEEDS_A_SERVER = kept_traces()["lmcache-never-closes"]
 SAID = f"not searched: {LANE} (no redis-server on PATH)"
 
 

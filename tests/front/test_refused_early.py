@@ -13,12 +13,12 @@ from cacheproof.cli import app
 from cacheproof.differential.search.campaigns.plan_file import CampaignPlan
 from cacheproof.differential.search.campaigns.store import About, Store
 from cacheproof.differential.targets.cache import Cache
+from cacheproof.fault_pages import kept_traces
 from tests.front.conftest import Run
 
 Command = tuple[str, ...]
 Arguments = Mapping[str, str]
-FINDINGS = Path(__file__).resolve().parents[2] / "docs" / "findings"
-TRACE = str(FINDINGS / "lost-slots.jsonl")
+TRACE = str(kept_traces()["reused-media-id"])
 
 FETCHING: Mapping[Command, Arguments] = {
     ("check",): {},

@@ -1,4 +1,4 @@
-"""What a replay of docs/findings tells, on the reference, which decides as releases do."""
+"""What a replay of kept traces tells, on the reference, which decides as releases do."""
 
 import json
 import re
@@ -25,10 +25,9 @@ from cacheproof.differential.traces.scheduler import Schedule
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.differential.traces.trace_file import dump
 from cacheproof.fault_facts import listed_by_name, newest_having, newest_showing, trace_showing
-from cacheproof.fault_pages import is_brought
+from cacheproof.fault_pages import is_brought, kept_traces
 from cacheproof.replay_story import Story, print_story, story_of
 
-FINDINGS = Path(__file__).resolve().parents[2] / "docs" / "findings"
 KNOWN = fault_folders.load()
 NEWEST, OLDER = "reference@0.33.0", "reference@0.28.0"
 TOLD_BY_A_HOST = {"engine", "encoder_connector"}
@@ -36,7 +35,7 @@ TOLD_BY_A_HOST = {"engine", "encoder_connector"}
 
 
 def trace_of(name: str) -> Trace:
-    trace = load(FINDINGS / f"{name}.jsonl")
+    trace = load(kept_traces()[name])
     assert isinstance(trace, Trace)
     return trace
 
@@ -46,9 +45,7 @@ def story(name: str, on: str, known: list[KnownFault] = KNOWN, trace: Trace | No
     what = trace or trace_of(name)
     with closing(resolve(on, report=print)) as target:
         runs = findings_of.replay(what, target, 2, None, target)
-        return story_of(
-            FINDINGS / f"{name}.jsonl", what, target, runs, known, reference_for(target)
-        )
+        return story_of(kept_traces()[name], what, target, runs, known, reference_for(target))
 
 
 def screen(told: Story, capsys: pytest.CaptureFixture[str]) -> str:
@@ -126,13 +123,13 @@ def test_a_break_is_the_fault_that_its_trace_is_known_to_show_on_a_release() -> 
 
 def test_another_trace_that_is_called_alike_is_not_taken_for_it() -> None:
     trace = trace_of("salt-adapter")
-    assert is_brought(Path("salt-adapter.jsonl"), trace)
-    assert not is_brought(Path("uncomputed-hit.jsonl"), trace)
+    assert is_brought(Path("salt-adapter/trace.jsonl"), trace)
+    assert not is_brought(Path("uncomputed-hit/trace.jsonl"), trace)
     assert not is_brought(Path("mine.jsonl"), trace)
 
 
 def test_safety_comes_before_efficiency() -> None:
-    assert [one.contract for one in story("stripped-item-hit", NEWEST).found] == ["SC-9", "EC-8b"]
+    assert [one.contract for one in story("stripped-item", NEWEST).found] == ["SC-9", "EC-8b"]
 
 
 def test_a_trace_that_breaks_nothing_is_shown_with_the_target_that_breaks_on_it(
@@ -172,15 +169,15 @@ def test_a_trace_that_only_differs_from_the_reference_is_told_by_both_sides(
 
 def tellable() -> Iterator[tuple[str, str]]:
     """Traces and the reference of the newest release that was seen to break on each."""
-    for path in sorted(FINDINGS.glob("*.jsonl")):
-        newest = newest_having([*listed_by_name().values()], path.stem)
+    for name in kept_traces():
+        newest = newest_having([*listed_by_name().values()], name)
         assert newest is not None
-        on, trace = f"reference@{named(newest).version}", trace_of(path.stem)
+        on, trace = f"reference@{named(newest).version}", trace_of(name)
         if named(newest).kind is Kind.RELEASE and trace.depth not in TOLD_BY_A_HOST:
             with closing(resolve(on, report=print)) as target:
                 assert isinstance(target, ReferenceTarget)
                 if target.runs(trace):
-                    yield path.stem, on
+                    yield name, on
 
 
 @pytest.mark.parametrize(("name", "on"), [*tellable()])
@@ -209,7 +206,7 @@ def test_every_trace_is_known_by_the_newest_target_that_breaks_on_it() -> None:
     shown = {
         ("phantom-entry", "phantom-entry-before"): "vllm@0.30.0",
         ("phantom-entry", "phantom-entry-engine"): "engine@0.32.0",
-        ("kv-load-freed", "kv-send-freed"): "vllm@0.11.0",
+        ("kv-load-freed", "kv-load-freed-sent"): "vllm@0.11.0",
         ("contains-and-get", "contains-and-get"): "lmcache@0.5.6",
     }
     for (fault, trace), target in shown.items():
@@ -237,7 +234,7 @@ def test_a_trace_is_found_that_shows_a_fault_on_a_release(
 def test_a_trace_without_a_target_runs_where_its_fault_was_last_seen(
     run: Any, tmp_path: Path
 ) -> None:
-    engine = run("replay", FINDINGS / "another-sound.jsonl", "--target", "vllm@0.33.0").refusal
+    engine = run("replay", kept_traces()["another-sound"], "--target", "vllm@0.33.0").refusal
     assert engine.endswith("expected --target engine@0.32.0, which takes it")
     renamed = tmp_path / "mine.jsonl"
     renamed.write_text(dump(trace_of("salt-adapter")))
@@ -247,7 +244,7 @@ def test_a_trace_without_a_target_runs_where_its_fault_was_last_seen(
 def test_a_replay_as_a_command_begins_and_ends_with_its_verdict(run: Any, tmp_path: Path) -> None:
     written = tmp_path / "told.json"
     ran = run(
-        "replay", FINDINGS / "salt-adapter.jsonl", "--target", OLDER, "--times", 2,
+        "replay", kept_traces()["salt-adapter"], "--target", OLDER, "--times", 2,
         "--json", written,
     )  # fmt: skip
     assert ran.code == 1
@@ -262,10 +259,10 @@ def test_a_replay_as_a_command_begins_and_ends_with_its_verdict(run: Any, tmp_pa
 
 
 def test_a_target_that_refuses_a_trace_is_told_which_one_takes_it(run: Any) -> None:
-    refusal = run("replay", FINDINGS / "salt-adapter.jsonl", "--target", "engine@0.32.0").refusal
+    refusal = run("replay", kept_traces()["salt-adapter"], "--target", "engine@0.32.0").refusal
     assert refusal.endswith("expected --target vllm@0.30.0, which takes it")
 
 
 def test_a_missing_story_is_refused() -> None:
     with pytest.raises(InputError, match="cannot be read"):
-        load(FINDINGS / "no-such.jsonl")
+        load(Path("no-such.jsonl"))

@@ -16,7 +16,7 @@ from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.disclosure import wants_disclosure
 from cacheproof.fault_facts import fault_called
-from cacheproof.fault_pages import FOLDER
+from cacheproof.fault_pages import kept_traces
 from cacheproof.reference.releases import NEWEST, within
 from cacheproof.reference.semantics import Semantics
 from cacheproof.reporting import command, page, showing
@@ -108,7 +108,7 @@ def test_what_a_client_would_send_is_in_no_report_of_an_open_fault(
     """Keys are what clients send; the kept trace is of a fault that a release has mended."""
     (release, *_) = within(fault_called("salt-adapter").seen)
     target = ReferenceTarget(Semantics.of_vllm(release), name=TARGET, release=release)
-    trace = load(FOLDER / "salt-adapter.jsonl")
+    trace = load(kept_traces()["salt-adapter"])
     assert isinstance(trace, Trace)
     found = of_run(target, trace, replay(trace, target, 1))[0]
     script = "a script with keys"

@@ -12,8 +12,9 @@ import typer
 from typer.core import TyperGroup
 
 from cacheproof.cli import app
+from cacheproof.fault_pages import kept_traces
 
-TRACE = Path(__file__).resolve().parents[2] / "docs" / "findings" / "uncomputed-hit.jsonl"
+TRACE = kept_traces()["uncomputed-hit"]
 MANAGER = "--depth", "manager", "--seeds", "0:1"
 QUICK = {
     "fuzz": ("--target", "reference", *MANAGER),

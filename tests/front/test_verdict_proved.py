@@ -22,7 +22,7 @@ HELD = Evidence(
     TWIN,
 )
 BROKEN = replace(HELD, contract="MH-5", outcome=Outcome.REFUTED, note="digest '0' as id '0'")
-FAULT = KnownFault("identifiers", "a title", "safety", page="findings/ids.md")
+FAULT = KnownFault("identifiers", "a title", "safety", page="faults/ids/page.md")
 TITLE = "Items named otherwise, or encoded with another adapter, have other identifiers"
 EACH = "each of which refutes a text with a planted fault"
 
@@ -70,7 +70,7 @@ def test_proofs_conclude_in_a_sentence(sentence: str, told: str) -> None:
 def test_a_rule_that_does_not_hold_is_told_in_words_and_by_its_formula_last() -> None:
     assert list(proved.told(BROKEN, FAULT)) == [
         f"MH-5 does not hold of vllm@0.33.0: {TITLE}",
-        "  safety; known as identifiers, docs/findings/ids.md; EncoderCacheManager, by proof",
+        "  safety; known as identifiers, faults/ids/page.md; EncoderCacheManager, by proof",
         "  shown by: digest '0' as id '0'",
     ]
     assert "not listed" in list(proved.told(BROKEN, None))[1]
@@ -80,4 +80,4 @@ def test_a_new_fault_is_to_be_searched_for_and_a_known_one_read_about() -> None:
     new = proved.line_of(["path:fork"], 1, [replace(BROKEN, target="path:fork")], {})
     assert new.command == "cacheproof fuzz --target path:fork --seconds 60"
     known = proved.line_of(["vllm@0.33.0"], 0, [BROKEN], {BROKEN: FAULT})
-    assert known.step == "read what is known: docs/findings/ids.md"
+    assert known.step == "read what is known: faults/ids/page.md"

@@ -6,7 +6,7 @@ and the copy itself, which vLLM's CPU build does not have. A copy is done at onc
 event has always fired. Under the first model runner the constructor's refusal of it is left out.
 
 With `pins` in its settings, what `has_cache_item` promises is pinned until the step's metadata is
-built: the way out that docs/findings/encoder-connectors.md suggests.
+built: the way out that faults/promise-evicted suggests.
 """
 
 import ctypes

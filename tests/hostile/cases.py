@@ -22,7 +22,7 @@ from cacheproof.differential.targets.checkouts import HOSTED_MODULES
 from cacheproof.reference.releases import MODELLED
 
 ROOT = Path(__file__).resolve().parents[2]
-TRACES = sorted((ROOT / "docs" / "findings").glob("*.jsonl"))
+TRACES = sorted((ROOT / "faults").glob("*/trace*.jsonl"))
 FINDING = ROOT / "tests" / "differential" / "findings" / "data" / "scheduler_finding.json"
 KNOWN = sorted((ROOT / "faults").glob("*/fault.toml"))
 

@@ -1,5 +1,5 @@
 """What a release does wrong with prompts of embeddings while steps run ahead, put right, so that
-the rest can be compared: docs/findings/embedded-prompts.md."""
+the rest can be compared: docs/runner-requests.md."""
 
 import functools
 from typing import Any

@@ -1,7 +1,5 @@
 """A trace's records are judged whole, whatever the release did in their midst."""
 
-from pathlib import Path
-
 import pytest
 from msgspec.structs import replace
 
@@ -28,10 +26,10 @@ from cacheproof.differential.traces.scheduler import (
     Transfer,
 )
 from cacheproof.differential.traces.trace import Trace
+from cacheproof.fault_pages import kept_traces
 from cacheproof.reference.semantics import Semantics
 from tests.differential import scheduler_traces
 
-FINDINGS = Path(__file__).parents[3] / "docs" / "findings"
 CONFIG = replace(scheduler_traces.CONFIG, capacity=4, compute_budget=4)
 TRACE = Trace(
     SchedulerHeader(SCHEMA, "encoder_cache", CONFIG),
@@ -113,7 +111,7 @@ def test_a_chunk_ends_before_a_drafters_reading_where_the_target_does_so(
     kept: str, release: str, flag: str, stop: str, is_mended: bool
 ) -> None:
     """Said of the release alone, a target in which that is mended would stop too late."""
-    trace = load(FINDINGS / f"{kept}.jsonl")
+    trace = load(kept_traces()[kept])
     assert isinstance(trace, Trace)
     mended = Semantics.of_vllm(release).changed({flag: True})
     protocol = protocol_of(mended)
@@ -154,7 +152,7 @@ def test_a_worker_that_is_not_told_of_a_load_misses_it(is_told: bool) -> None:
 
 @pytest.mark.parametrize("release", ["0.33.0", None])
 def test_a_load_for_an_entry_that_was_evicted_in_its_step_is_left_over(release: str | None) -> None:
-    trace = load(FINDINGS / "orphan-load.jsonl")
+    trace = load(kept_traces()["orphan-load"])
     assert isinstance(trace, Trace)
     semantics = Semantics.ideal() if release is None else Semantics.of_vllm(release)
     target = ReferenceTarget(semantics, release=release)

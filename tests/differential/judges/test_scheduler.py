@@ -2,7 +2,6 @@
 
 from collections import Counter
 from functools import partial
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -26,12 +25,12 @@ from cacheproof.differential.traces.scheduler import (
 )
 from cacheproof.differential.traces.trace import ModelRunner, Trace
 from cacheproof.differential.traces.trace_file import parse
+from cacheproof.fault_pages import kept_traces
 from cacheproof.reference.semantics import Semantics
 from cacheproof.spec.registry import contracts
 from cacheproof.spec.scheduler_kv import KVReads
 from tests.differential.scheduler_traces import CONFIG, trace
 
-FINDINGS = Path(__file__).parents[3] / "docs" / "findings"
 OF_SCHEDULER = {rule.id for rule in contracts("scheduler")}
 STEPS = (Schedule(), Update()) * 6
 ADJACENT = Add("a", 20, (Item("x", 4, 5), Item("y", 9, 5)), max_tokens=2)
@@ -95,7 +94,7 @@ def test_a_fault_of_releases_breaks_the_contract_that_speaks_of_it(
 
 
 def test_more_drafts_than_a_step_takes_keep_a_lone_request_waiting() -> None:
-    path = FINDINGS / "padded-beyond-a-step.jsonl"
+    path = kept_traces()["padded-beyond-a-step"]
     trace = parse(path.read_bytes().splitlines(), path.name)
     assert broken(trace) == {}
     assert broken(trace, without("scheduler.pads_within_threshold"))["LV-1"].kind == "padded"
@@ -103,7 +102,7 @@ def test_more_drafts_than_a_step_takes_keep_a_lone_request_waiting() -> None:
 
 @pytest.mark.parametrize("release", ["0.12.0", "0.33.0"])
 def test_a_hit_on_what_a_preempted_request_left_uncomputed_is_told_apart(release: str) -> None:
-    path = FINDINGS / "uncomputed-hit.jsonl"
+    path = kept_traces()["uncomputed-hit"]
     trace = parse(path.read_bytes().splitlines(), path.name)
     found = broken(trace, Semantics.of_vllm(release))
     assert {name: one.kind for name, one in found.items()} == {"SC-15": "left by a preemption"}
@@ -207,7 +206,7 @@ def test_a_request_joins_with_more_drafts_than_tokens() -> None:
 
 
 def found(name: str) -> Trace:
-    path = FINDINGS / f"{name}.jsonl"
+    path = kept_traces()[name]
     with path.open("rb") as lines:
         return parse(lines, path.name)
 
@@ -215,7 +214,7 @@ def found(name: str) -> Trace:
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        ("stripped-item-hit", "after a preemption"),
+        ("stripped-item", "after a preemption"),
         ("stripped-item-session", "after a preemption"),
         ("stripped-item-load", "while it runs"),
     ],
@@ -227,7 +226,7 @@ def test_an_item_that_stayed_behind_is_asked_for_in_three_ways(name: str, kind: 
 
 
 def test_workers_that_are_told_anew_of_the_resumed_have_their_items() -> None:
-    told_anew = found("stripped-item-hit").under_runner("second")
+    told_anew = found("stripped-item").under_runner("second")
     assert "SC-9" not in broken(told_anew, without("scheduler.sends_all_items"))
 
 

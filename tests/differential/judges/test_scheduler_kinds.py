@@ -52,7 +52,7 @@ LORA = {number: Adapter(f"skill {number}", number, "") for number in (1, 2)}
             "session-drafts",
         ),
         (
-            "kv-load-hit",
+            "kv-load-turn-hit",
             "0.33.0",
             "scheduler with KV loads",
             "AssertionError in schedule: a session waits",
@@ -70,7 +70,7 @@ LORA = {number: Adapter(f"skill {number}", number, "") for number in (1, 2)}
 def test_an_assertion_of_schedule_is_listed_under_its_own_cause(
     finding: Callable[[str], Trace], name: str, release: str, lane: str, kind: str, fault: str
 ) -> None:
-    trace = finding(f"{name}.jsonl")
+    trace = finding(name)
     target = ReferenceTarget(Semantics.of_vllm(release))
     examined = examine(trace, target.run([trace])[0], target)
     assert ("SC-8", kind) in examined.by_kind

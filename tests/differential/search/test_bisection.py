@@ -27,9 +27,9 @@ from cacheproof.differential.search.bisection import (
 )
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.trace import Trace
+from cacheproof.fault_pages import kept_traces
 from cacheproof.reference.semantics import Semantics
 
-FINDINGS = Path(__file__).parents[3] / "docs" / "findings"
 BROKEN = frozenset({"EC-6"})
 
 NONE = Attribution([], None, None)
@@ -47,7 +47,7 @@ def bisection(breaking: str) -> Bisection:
 
 
 def trace() -> Trace:
-    found = load(FINDINGS / "lost-slots.jsonl")
+    found = load(kept_traces()["reused-media-id"])
     assert isinstance(found, Trace)
     return found
 

@@ -1,6 +1,4 @@
-"""Each kept trace of docs/findings breaks by a listed cause, on each release that is modelled."""
-
-from pathlib import Path
+"""Each kept trace breaks by a listed cause, on each release that is modelled."""
 
 import pytest
 
@@ -10,14 +8,14 @@ from cacheproof.differential.search.attribution import Attribution
 from cacheproof.differential.search.fault_folders import load
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.trace import Trace
+from cacheproof.fault_pages import kept_traces
 from cacheproof.reference.releases import MODELLED
 from cacheproof.reference.semantics import Semantics
 
-FINDINGS = Path(__file__).parents[3] / "docs" / "findings"
 KNOWN = load()
 ELSEWHERE = {"engine", "encoder_connector"}
 """Depths that the reference does not run in this process."""
-TRACES = {file.stem: load_file(file) for file in sorted(FINDINGS.glob("*.jsonl"))}
+TRACES = {name: load_file(file) for name, file in kept_traces().items()}
 
 
 @pytest.mark.sample(4)

@@ -53,6 +53,15 @@ def test_one_fault_is_its_folder_or_its_file(
     assert [one.name for one in of_file] == ["a-fault"]
 
 
+def test_what_describes_a_fault_lies_beside_it(tmp_path: Path) -> None:
+    """Of those that are shipped it is named as a clone has it."""
+    put(tmp_path)
+    assert load(tmp_path)[0].page is None
+    (tmp_path / "a-fault" / "page.md").write_text("# A fault")
+    assert load(tmp_path)[0].page == str(tmp_path / "a-fault" / "page.md")
+    assert {one.page for one in load()} == {f"faults/{one.name}/page.md" for one in load()}
+
+
 def test_an_empty_folder_is_an_empty_list(tmp_path: Path) -> None:
     assert load(tmp_path) == []
 
@@ -89,7 +98,8 @@ def test_a_kept_text_that_is_no_list_is_refused_in_one_line(text: str) -> None:
         (('"safety: it', '"bad: it'), "matching regex"),
         (('harm = "safety: it is encoded again"', ""), "missing required field `harm`"),
         (("title =", "note ="), "unknown field `note`"),
-        (("title =", 'name = "a"\ntitle ='), "name: unknown; a fault is called as its folder"),
+        (("title =", 'name = "a"\ntitle ='), "name: unknown; expected none: the folder says it"),
+        (("title =", 'page = "a"\ntitle ='), "page: unknown; expected none"),
         (('"An entry is lost"', "3"), "Expected `str`, got `int`"),
         (('again = ["encoder cache"]', 'again = ["none"]'), "'none' is no lane"),
         (('lanes = ["encoder cache"]', 'lanes = ["none"]'), "'none' is no lane"),

@@ -1,8 +1,7 @@
-"""Every trace of docs/findings under both model runners: which of its breaks are one runner's."""
+"""Every kept trace under both model runners: which of its breaks are one runner's."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from pathlib import Path
 
 import pytest
 
@@ -12,16 +11,16 @@ from cacheproof.differential.search.fault_folders import load as load_known
 from cacheproof.differential.search.known import may_be
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.traces.trace import ModelRunner, Trace
+from cacheproof.fault_pages import kept_traces
 
-FINDINGS = Path(__file__).parents[3] / "docs" / "findings"
 FIRST_ALONE = {
     "0.33.0": {
-        "stripped-item-hit": {"SC-9"},
+        "stripped-item": {"SC-9"},
         "stripped-item-load": {"SC-9"},
         "stripped-item-session": {"SC-9"},
     },
-    "0.32.0": {"stripped-item-hit": {"SC-9"}, "stripped-item-session": {"SC-9"}},
-    "0.30.0": {"stripped-item-hit": {"SC-9"}},
+    "0.32.0": {"stripped-item": {"SC-9"}, "stripped-item-session": {"SC-9"}},
+    "0.30.0": {"stripped-item": {"SC-9"}},
     "0.24.0": {},
     "0.23.0": {"drafter-miss": {"SC-2"}, "drafter-miss-within": {"SC-2"}},
     "0.12.0": {"whole-item-before": {"SC-2"}, "whole-item-rolled-back": {"SC-2"}},
@@ -31,11 +30,11 @@ OLDER = [pytest.param(release, marks=pytest.mark.full) for release in list(FIRST
 
 
 def traces() -> Iterator[tuple[str, Trace]]:
-    for path in sorted(FINDINGS.glob("*.jsonl")):
+    for name, path in kept_traces().items():
         trace = load(path)
         assert isinstance(trace, Trace)
         if trace.depth == "scheduler":
-            yield path.stem, trace
+            yield name, trace
 
 
 @pytest.mark.parametrize("release", ["0.33.0", *OLDER])

@@ -36,12 +36,12 @@ BROKEN = {
     "connector-not-reset": {"EX-7"},
     "drafts-of-the-killed": {"EX-9"},
 }
-"""What the newest release breaks, by trace of docs/findings."""
+"""What the newest release breaks, by kept trace."""
 BROKEN_BY_LMCACHE = {
     "contains-and-get": {"EX-1"},
     "two-storages": {"EX-12"},
     "drafts-of-the-killed": {"EX-9"},
-    "never-closes": {"EX-5"},
+    "lmcache-never-closes": {"EX-5"},
     "lost-connection": {"EX-12"},
 }
 LAST_WITH_GAPS = "0.31.0"
@@ -95,7 +95,7 @@ def examined(trace: Trace, target: Target) -> Examination:
 def test_a_release_breaks_what_its_page_says_and_ours_does_not(
     name: str, release: Target, ours: Target, finding: Callable[[str], Trace]
 ) -> None:
-    trace = finding(f"{name}.jsonl")
+    trace = finding(name)
     assert examined(trace, release).broken == BROKEN[name]
     of_ours = examined(trace, ours)
     assert of_ours.illegal is None
@@ -120,14 +120,14 @@ def test_a_release_writes_outside_its_folder_and_ours_does_not(
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=OVER_A_SERVER if name == "never-closes" else ())
+        pytest.param(name, marks=OVER_A_SERVER if name == "lmcache-never-closes" else ())
         for name in BROKEN_BY_LMCACHE
     ],
 )
 def test_lmcache_breaks_what_its_page_says(
     name: str, lmcache: Target, finding: Callable[[str], Trace]
 ) -> None:
-    assert examined(finding(f"{name}.jsonl"), lmcache).broken == BROKEN_BY_LMCACHE[name]
+    assert examined(finding(name), lmcache).broken == BROKEN_BY_LMCACHE[name]
 
 
 @pytest.mark.full
@@ -219,7 +219,7 @@ def test_a_preempted_save_fails_as_a_file_of_its_own(
     tmp_path: Path,
     verdicts: Callable[[str, Iterable[Path]], list[str]],
 ) -> None:
-    trace = finding("save-of-the-preempted.jsonl")
+    trace = finding("save-of-the-preempted")
     found = found_in(release, trace, "EX-3", kind=OF_PREEMPTED, times=2, batches=0)
     assert found is not None
     source = standalone_test(found)
@@ -236,7 +236,7 @@ def test_rows_of_gaps_fail_as_a_file_of_its_own_in_the_releases_that_load_them(
     verdicts: Callable[[str, Iterable[Path]], list[str]],
 ) -> None:
     with closing(resolve(f"vllm@{LAST_WITH_GAPS}", report=print)) as older:
-        trace = finding("rows-of-the-gaps.jsonl")
+        trace = finding("rows-of-the-gaps")
         found = found_in(older, trace, "EX-4", kind=OF_MORE_ROWS, times=2, batches=50)
     assert found is not None
     assert len(found.trace.events) <= 6
@@ -251,13 +251,13 @@ def test_rows_of_gaps_fail_as_a_file_of_its_own_in_the_releases_that_load_them(
 def test_what_is_at_a_server_is_not_played_with_a_release(
     release: Target, finding: Callable[[str], Trace]
 ) -> None:
-    illegal = examined(finding("never-closes.jsonl"), release).illegal
+    illegal = examined(finding("lmcache-never-closes"), release).illegal
     assert illegal == "no connector has a client of Redis here"
 
 
 @pytest.mark.full
 def test_what_is_of_processes_has_no_file(release: Target, finding: Callable[[str], Trace]) -> None:
-    found = found_in(release, finding("drafts-of-the-killed.jsonl"), "EX-9", times=2, batches=0)
+    found = found_in(release, finding("drafts-of-the-killed"), "EX-9", times=2, batches=0)
     assert found is not None
     assert standalone_test(found) is None
     assert "replay" in why_none(found)
@@ -275,10 +275,10 @@ def test_what_is_of_processes_has_no_file(release: Target, finding: Callable[[st
 def test_what_cannot_be_played_is_refused_with_a_reason(
     field: str, value: Any, reason: str, reference: ReferenceTarget, finding: Callable[[str], Trace]
 ) -> None:
-    lines = msgspec.to_builtins(finding("unchecked-entries.jsonl"))
+    lines = msgspec.to_builtins(finding("unchecked-entries"))
     lines["header"]["config"][field] = value
-    header = msgspec.convert(lines["header"], type(finding("unchecked-entries.jsonl").header))
-    illegal = examined(Trace(header, finding("unchecked-entries.jsonl").events), reference).illegal
+    header = msgspec.convert(lines["header"], type(finding("unchecked-entries").header))
+    illegal = examined(Trace(header, finding("unchecked-entries").events), reference).illegal
     assert illegal is not None
     assert reason in illegal
 
@@ -287,7 +287,7 @@ def test_what_cannot_be_played_is_refused_with_a_reason(
 def test_an_engine_is_killed_at_any_byte_of_an_entry_and_leaves_it_whole_or_not_at_all(
     reference: ReferenceTarget, finding: Callable[[str], Trace]
 ) -> None:
-    trace = finding("unchecked-entries.jsonl")
+    trace = finding("unchecked-entries")
     traces = [
         trace.with_events(
             (

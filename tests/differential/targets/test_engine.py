@@ -93,7 +93,7 @@ def test_every_canary_of_an_engine_is_found(engine: HostTarget, name: str) -> No
 def test_a_batch_of_outputs_stays_in_memory_for_one_of_them(
     engine: HostTarget, runner: ReferenceTarget, finding: Finding
 ) -> None:
-    trace = finding("encoder-batch-memory.jsonl")
+    trace = finding("encoder-batch-memory")
     _, examination = beside_runner(trace, engine, runner)
     assert examination.broken == {"WM-3a"}
     assert examination.violations["WM-3a"].why == "w.held <= w.capacity is false: 12288 <= 8192"
@@ -103,7 +103,7 @@ def test_a_batch_of_outputs_stays_in_memory_for_one_of_them(
 def test_an_item_whose_data_stayed_behind_stops_the_engine(
     engine: HostTarget, runner: ReferenceTarget, finding: Finding
 ) -> None:
-    trace = finding("stripped-item.jsonl")
+    trace = finding("stripped-item-engine")
     for of_model, raised in (
         (trace, "RuntimeError"),
         (_squares(trace, "qwen2_5_vl"), "AssertionError"),
@@ -223,7 +223,7 @@ def test_more_films_than_the_engine_was_made_for_are_illegal(engine: HostTarget)
 def test_who_comes_back_hears_the_sound_of_who_is_new(
     engine: HostTarget, runner: ReferenceTarget, finding: Finding
 ) -> None:
-    trace = finding("another-sound.jsonl")
+    trace = finding("another-sound")
     result, examination = beside_runner(trace, engine, runner)
     assert examination.difference is None
     assert examination.violations["EQ-1"].why == "p.one == p.other is false: (531,) == (426,)"
@@ -240,7 +240,7 @@ def test_who_hits_kv_that_nobody_computed_answers_otherwise(
     engine: HostTarget, runner: ReferenceTarget, finding: Finding
 ) -> None:
     """Whatever traces came before: a trace finds zeros where it has written nothing."""
-    trace = finding("uncomputed-hit-engine.jsonl")
+    trace = finding("uncomputed-hit-engine")
     for seed in (0, 1):
         engine.run([engine_trace(seed)])
         (result,) = engine.run([trace])

@@ -76,7 +76,7 @@ def test_what_is_not_reset_stays(
 
 
 def test_who_has_hit_an_item_and_starts_over_ends_an_engine(engine: HostTarget) -> None:
-    """See docs/findings/stripped-item.md: its data was not sent."""
+    """See faults/stripped-item: its data was not sent."""
     first = Add("a", 40, PICTURE, max_tokens=4)
     begun = (first, *STEP * 5, Add("b", 40, PICTURE, max_tokens=9), *STEP)
     trace = wide(*begun, ResetPrefix(running=True), Reload(1), Reset(), *STEP)

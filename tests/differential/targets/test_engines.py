@@ -95,7 +95,7 @@ def test_two_releases_prune_no_video_without_a_driver(pair: Pair, version: str) 
 def test_before_0_24_a_worker_needs_the_row_that_its_drafter_reads_ahead(
     pair: Pair, version: str, broken: set[str], finding: Callable[[str], Trace]
 ) -> None:
-    trace = finding("drafter-miss-engine.jsonl")
+    trace = finding("drafter-miss-engine")
     engine, runner = pair(version)
     (result,), (ours,) = engine.run([trace]), runner.run([trace])
     assert examine(trace, result, engine).broken == broken
@@ -108,10 +108,10 @@ def test_before_0_24_a_worker_needs_the_row_that_its_drafter_reads_ahead(
 @pytest.mark.parametrize(
     ("version", "name"),
     [
-        ("0.20.0", "phantom-entry-engine-before.jsonl"),
-        ("0.30.0", "phantom-entry-engine-before.jsonl"),
-        ("0.31.0", "phantom-entry-engine.jsonl"),
-        ("0.32.0", "phantom-entry-engine.jsonl"),
+        ("0.20.0", "phantom-entry-engine-before"),
+        ("0.30.0", "phantom-entry-engine-before"),
+        ("0.31.0", "phantom-entry-engine"),
+        ("0.32.0", "phantom-entry-engine"),
     ],
 )
 def test_who_hits_an_entry_that_nobody_encoded_ends_an_engine(
@@ -130,24 +130,24 @@ def test_who_hits_an_entry_that_nobody_encoded_ends_an_engine(
 @pytest.mark.parametrize(
     ("name", "version", "broken"),
     [
-        ("embedded-stale.jsonl", "0.20.0", {"EQ-1"}),
-        ("embedded-stale.jsonl", "0.23.0", {"EQ-1"}),
-        ("embedded-stale.jsonl", "0.24.0", set()),
-        ("embedded-drafter.jsonl", "0.24.0", {"SC-8"}),
-        ("embedded-drafter.jsonl", "0.32.0", {"SC-8"}),
-        ("embedded-sampled.jsonl", "0.32.0", {"EQ-1"}),
+        ("embedded-stale", "0.20.0", {"EQ-1"}),
+        ("embedded-stale", "0.23.0", {"EQ-1"}),
+        ("embedded-stale", "0.24.0", set()),
+        ("embedded-drafter", "0.24.0", {"SC-8"}),
+        ("embedded-drafter", "0.32.0", {"SC-8"}),
+        ("embedded-sampled", "0.32.0", {"EQ-1"}),
     ],
 )
 def test_prompts_of_embeddings_as_released(
     pair: Pair, name: str, version: str, broken: set[str], finding: Callable[[str], Trace]
 ) -> None:
-    """docs/findings/embedded-prompts.md"""
+    """docs/runner-requests.md, prompts of embeddings."""
     trace = finding(name)
     engine, runner = pair(version)
     (result,), (ours,) = engine.run([trace]), runner.run([trace])
     assert examine(trace, result, engine).broken == broken
     assert examine(trace, ours, runner).broken == set()
-    if name == "embedded-stale.jsonl" and broken:
+    if name == "embedded-stale" and broken:
         assert answers_of(result, "first")[0] == answers_of(result, "text")[0]
 
 

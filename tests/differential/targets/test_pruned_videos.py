@@ -37,7 +37,7 @@ def test_the_release_loses_positions_and_the_runner_does_not(
     contract: str,
     why: str,
 ) -> None:
-    trace = finding(f"pruned-videos-{name}.jsonl")
+    trace = finding(f"pruned-videos-{name}")
     examination = examine(trace, engine.run([trace])[0], engine, runner)
     assert examination.broken == {contract}
     assert examination.violations[contract].why == why

@@ -17,6 +17,7 @@ from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
 from cacheproof.differential.traces.records import TraceResult
 from cacheproof.differential.traces.trace import Trace
+from cacheproof.fault_pages import kept_traces
 from cacheproof.reference.attention_kinds import SlidingWindowManager
 from cacheproof.reference.scheduler import running, update, waiting
 from cacheproof.reference.scheduler.step import Step
@@ -24,7 +25,6 @@ from cacheproof.reference.semantics import offered_by
 from cacheproof.spec.versions import Versions, release_key
 from tests.differential.targets.parameters import newest_and
 
-FINDINGS = Path(__file__).parents[3] / "docs" / "findings"
 SEEDS = range(150)
 FEW = range(60)
 TRACES = {
@@ -107,12 +107,12 @@ def test_a_prompt_token_that_a_session_loses_is_still_counted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("finding", "where"), [("turn", "update"), ("hit", "schedule: a session waits")]
+    ("finding", "where"), [("turn", "update"), ("turn-hit", "schedule: a session waits")]
 )
 def test_a_failed_load_whose_next_step_ends_a_turn_stops_both_sides(
     newest: HostTarget, finding: str, where: str
 ) -> None:
-    trace = finding_file.load(FINDINGS / f"kv-load-{finding}.jsonl")
+    trace = finding_file.load(kept_traces()[f"kv-load-{finding}"])
     assert isinstance(trace, Trace)
     reference = reference_for(newest)
     assert reference is not None
@@ -127,14 +127,14 @@ def test_a_failed_load_whose_next_step_ends_a_turn_stops_both_sides(
     ("finding", "broken"),
     [
         ("kv-load-shared", {"SC-20": ">=0.14.0,<0.19.0", "SC-8": ">=0.19.0,<0.31.0"}),
-        ("kv-load-sent", {"KT-1": ">=0.11.1", "KT-2": ">=0.11.1"}),
+        ("kv-load-hit-sent", {"KT-1": ">=0.11.1", "KT-2": ">=0.11.1"}),
         ("session-placeholders", {"SC-8": ">=0.25.0,<0.31.0"}),
     ],
 )
 def test_a_finding_breaks_what_its_page_says_and_both_sides_agree(
     target: HostTarget, finding: str, broken: dict[str, str]
 ) -> None:
-    trace = finding_file.load(FINDINGS / f"{finding}.jsonl")
+    trace = finding_file.load(kept_traces()[finding])
     assert isinstance(trace, Trace)
     reference = reference_for(target)
     assert reference is not None
@@ -154,7 +154,7 @@ def test_a_finding_breaks_what_its_page_says_and_both_sides_agree(
 def test_who_shares_a_failed_load_computes_its_last_token_in_the_release(
     newest: HostTarget,
 ) -> None:
-    trace = finding_file.load(FINDINGS / "kv-load-shared.jsonl")
+    trace = finding_file.load(kept_traces()["kv-load-shared"])
     assert isinstance(trace, Trace)
     reference = reference_for(newest)
     assert reference is not None

@@ -1,7 +1,5 @@
 """Each flag of the scheduler changes a decision, in the release that brought it."""
 
-from pathlib import Path
-
 import msgspec
 import pytest
 
@@ -15,9 +13,9 @@ from cacheproof.differential.traces.manager import Add
 from cacheproof.differential.traces.scheduler import Pause, Received, ResetPrefix
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.differential.traces.trace_file import parse
+from cacheproof.fault_pages import kept_traces
 from cacheproof.reference.semantics import CHANGES, Semantics
 
-FINDINGS = Path(__file__).parents[3] / "docs" / "findings"
 SEED_THAT_SHOWS = {
     "scheduler.spares_sure_ends": 1,
     "scheduler.drafts_past_the_end": 9,
@@ -182,7 +180,7 @@ def test_each_flag_changes_a_decision(flag: str, seed: int, lane: str) -> None:
 def test_a_release_that_had_the_change_sooner_would_not_have_raised(
     flag: str, finding: str
 ) -> None:
-    path = FINDINGS / f"{finding}.jsonl"
+    path = kept_traces()[finding]
     with path.open("rb") as lines:
         trace = parse(lines, path.name)
     without = Semantics.of_vllm("0.30.0")
@@ -229,7 +227,7 @@ def test_what_a_release_lacks_is_refused_by_name(flag: str) -> None:
 def test_sessions_that_are_not_modelled_are_refused_by_name(
     finding: str, release: str, unknown: str
 ) -> None:
-    path = FINDINGS / f"{finding}.jsonl"
+    path = kept_traces()[finding]
     with path.open("rb") as lines:
         trace = parse(lines, path.name)
     (refused,) = ReferenceTarget(Semantics.of_vllm(release)).run([trace])

@@ -2,8 +2,6 @@
 anything good. Each of these flags takes a fault away, and changes nothing before the preemption. To
 spare who is scheduled has a less urgent request go on (SC-13): it is a cause, and no mend."""
 
-from pathlib import Path
-
 import pytest
 
 from cacheproof.differential.judges.examination import examine
@@ -11,9 +9,9 @@ from cacheproof.differential.judges.lockstep import compare
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.records import TraceResult
 from cacheproof.differential.traces.trace_file import parse
+from cacheproof.fault_pages import kept_traces
 from cacheproof.reference.semantics import Semantics
 
-FINDINGS = Path(__file__).parents[3] / "docs" / "findings"
 NEWEST = Semantics.of_vllm("0.33.0")
 TAKES_AWAY = [
     ("phantom-entry", "scheduler.hands_on_encodes", {"WM-1", "WM-2"}),
@@ -26,8 +24,8 @@ TAKES_AWAY = [
 
 
 def ran(finding: str, semantics: Semantics) -> tuple[TraceResult, set[str]]:
-    """What a scheduler makes of a trace of docs/findings, and what it breaks."""
-    path = FINDINGS / f"{finding}.jsonl"
+    """What a scheduler makes of a kept trace, and what it breaks."""
+    path = kept_traces()[finding]
     with path.open("rb") as lines:
         trace = parse(lines, path.name)
     target = ReferenceTarget(semantics, release="0.33.0")

@@ -17,15 +17,15 @@ from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import resolve
 from cacheproof.differential.traces.trace import ModelRunner, Trace
+from cacheproof.fault_pages import kept_traces
 from cacheproof.reference.releases import NEWEST
 from cacheproof.reference.semantics import Semantics
 
-FINDINGS = Path(__file__).parents[4] / "docs" / "findings"
 NOT_MODELLED = ("cross-attention", "null-block", "session-length", "session-twice")
 
 
 class Shown(NamedTuple):
-    """A trace of docs/findings, where it breaks what, and what its test then fails with."""
+    """A kept trace, where it breaks what, and what its test then fails with."""
 
     name: str
     release: str
@@ -37,22 +37,22 @@ class Shown(NamedTuple):
 SHOWN = [
     Shown("orphan-load", "0.33.0", "WM-1", "", "AssertionError"),
     Shown("phantom-entry", "0.33.0", "WM-1", "", "AssertionError"),
-    Shown("stripped-item-hit", "0.33.0", "SC-9", "after a preemption", "AssertionError"),
+    Shown("stripped-item", "0.33.0", "SC-9", "after a preemption", "AssertionError"),
     Shown("stripped-item-load", "0.33.0", "SC-9", "while it runs", "AssertionError"),
     Shown("stripped-item-session", "0.33.0", "SC-9", "after a preemption", "AssertionError"),
     Shown("uncomputed-hit", "0.33.0", "SC-15", "left by a preemption", "AssertionError"),
     Shown("no-progress", "0.33.0", "LV-1", "whole items", "AssertionError"),
-    Shown("rolled-back-repeat", "0.33.0", "SC-6", "while waiting", "AssertionError"),
+    Shown("rolled-back-hit-repeat", "0.33.0", "SC-6", "while waiting", "AssertionError"),
     Shown("session-length", "0.33.0", "SC-17", "in a session", "AssertionError"),
     Shown("whole-item-before", "0.33.0", "SC-4", "", "AssertionError"),
     Shown("cross-attention", "0.33.0", "ED-1", "", "AssertionError"),
-    Shown("kv-load-found", "0.33.0", "KT-2", "", "AssertionError"),
+    Shown("kv-load-hit", "0.33.0", "KT-2", "", "AssertionError"),
     Shown("kv-load-delivered", "0.33.0", "KT-3", "", "AssertionError"),
     Shown("session-reset", "0.33.0", "SC-8", "RuntimeError in reset_prefix", "Failed to reset"),
     Shown("kv-load-reset", "0.33.0", "SC-8", "RuntimeError in reset_prefix", "Failed to reset"),
     Shown("kv-load-turn", "0.33.0", "SC-8", "AssertionError in update", "AssertionError"),
     Shown(
-        "kv-load-hit",
+        "kv-load-turn-hit",
         "0.33.0",
         "SC-8",
         "AssertionError in schedule: a session waits",
@@ -85,7 +85,7 @@ def target_of(name: str, release: str) -> Target:
 def finding(
     name: str, release: str, contract: str, kind: str = "", *, runner: ModelRunner = "first"
 ) -> Finding:
-    trace = load(FINDINGS / f"{name}.jsonl")
+    trace = load(kept_traces()[name])
     assert isinstance(trace, Trace)
     trace = trace.under_runner(runner)
     with closing(target_of(name, release)) as target:
@@ -163,7 +163,7 @@ def test_a_standalone_test_passes_before_the_fault_came(
     ("name", "release", "contract", "kind", "reason"),
     [
         ("overtaken", "0.13.0", "SC-7", "", "adapters are shown by their replay"),
-        ("kv-load-in-flight", "0.22.1", "KT-1", "", "no attribute shows it after the event"),
+        ("kv-load-freed-in-flight", "0.22.1", "KT-1", "", "no attribute shows it after the event"),
         ("drafter-miss", "0.22.1", "SC-2", "", "no attribute shows it after the event"),
         ("lost-budget", "0.33.0", "SC-12", "", "no attribute shows it after the event"),
     ],

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.full
 def test_the_store_of_an_engine_is_its_workers_own(
     engine: HostTarget, finding: Callable[[str], Trace]
 ) -> None:
-    trace = finding("another-sound.jsonl")
+    trace = finding("another-sound")
     (result,) = engine.run([trace])
     broken = broken_by(examine(trace, result, engine).violations.values(), subject="EQ-1")
     retrace = Retrace(

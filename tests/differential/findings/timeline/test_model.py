@@ -86,7 +86,7 @@ def test_where_it_is_mended_nothing_is_broken() -> None:
 def test_an_entry_that_no_worker_was_asked_to_encode_is_shown_as_such(
     finding: Callable[[str], Trace],
 ) -> None:
-    trace = finding("phantom-entry.jsonl")
+    trace = finding("phantom-entry")
     shown = drawn(trace, MENDED)  # which mends another fault, and has this one
     missing = {
         (each.name, span.start)
