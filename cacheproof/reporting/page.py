@@ -127,7 +127,7 @@ def _shown(reported: Reported) -> Iterator[str]:
     yield ""
     yield from _seen(reported)
     if not shown.runs:
-        yield "Nothing was run for this report."
+        yield "Nothing was run for this report: neither the fault nor what a change does was seen."
     elif len(shown.runs) == 1:
         yield "- With the fault mended: not run, since there is no mend for this release."
     if reported.script:
@@ -143,11 +143,14 @@ def _shown(reported: Reported) -> Iterator[str]:
 def _seen(reported: Reported) -> Iterator[str]:
     """What came of it on the release, and with the mend."""
     product = _product(reported.subject)
+    verb, holds = (
+        ("fails", "passes") if reported.shown.script else ("breaks", "breaks nothing of it")
+    )
     for name, seen in zip(
         (product, f"{product} with the change below"), reported.runs, strict=False
     ):
         at = f", at {code(seen.line)}" if seen.line else ""
-        told = f"fails: {code(seen.broke)}{at}" if seen.broke else "passes"
+        told = f"{verb}: {code(seen.broke)}{at}" if seen.broke else holds
         yield f"- {name}: {told} ({seen.seconds:.0f} s)"
 
 

@@ -14,6 +14,7 @@ from cacheproof.differential.errors import CacheproofError
 from cacheproof.differential.findings import finding as findings_of
 from cacheproof.differential.findings import finding_file
 from cacheproof.differential.findings.finding import LOCKSTEP, Finding
+from cacheproof.differential.findings.shrinking.shrink import BATCHES_MAX
 from cacheproof.differential.findings.standalone.running import outcomes
 from cacheproof.differential.findings.standalone.writing import standalone_test, why_none
 from cacheproof.differential.judges.examination import examine
@@ -200,7 +201,7 @@ def _breaks(
                     yield from _of_trace(subject, target, reference, known, file, trace, begun)
                     return
                 saved = finding_file.of_fault(subject.fault.name, PROJECTS, subject.release, folder)
-                if saved is not None and isinstance(found := finding_file.load(saved), Finding):
+                if saved is not None and (found := _saved(subject, target, saved)) is not None:
                     source = f"a finding of a search, {saved.name}"
                     yield _Break(found, source, (), time.monotonic() - begun)
                     return
@@ -223,17 +224,34 @@ def _of_trace(
     runs = findings_of.replay(trace, target, 1, reference)
     story = story_of(file, trace, target, runs, known, reference)
     source = f"the kept trace {told(name_of(file))}"
-    order = subject.fault.contracts
+    name, order, unlisted = subject.fault.name, subject.fault.contracts, subject.fault.breaks
     found = [
-        one for one in story.found if one.fault == subject.fault.name and one.contract in order
+        one
+        for one in story.found
+        if one.contract in order and (one.fault == name or one.contract in unlisted)
     ]
     for one in sorted(found, key=lambda one: order.index(one.contract)):
         small = one
         if len(trace.events) > SMALL:
-            smaller = findings_of.found_in(target, trace, one.contract, kind=one.kind, times=2)
-            small = smaller or one
+            small = _small(target, one) or one
         others = dict.fromkeys(other.contract for other in found if other.contract != one.contract)
         yield _Break(small, source, tuple(others), time.monotonic() - begun)
+
+
+def _saved(subject: Subject, target: Target, file: Path) -> Finding | None:
+    """A finding that was saved, as it is on the target now; None where it is none of its."""
+    found = finding_file.load(file)
+    if not isinstance(found, Finding) or found.target != subject.target:
+        return None
+    return _small(target, found)
+
+
+def _small(target: Target, found: Finding) -> Finding | None:
+    """What a target breaks on the trace of a finding, made smaller where it is not small."""
+    batches = BATCHES_MAX if len(found.events) > SMALL else 0
+    return findings_of.found_in(
+        target, found.trace, found.contract, kind=found.kind, times=1, batches=batches
+    )
 
 
 def _searched(
@@ -262,7 +280,7 @@ def _searched(
             for (contract, kind), one in told.items():
                 if one.fault != subject.fault.name or contract == LOCKSTEP:
                     continue
-                found = findings_of.found_in(target, trace, contract, kind=kind, times=2)
+                found = findings_of.found_in(target, trace, contract, kind=kind, times=1)
                 if found is not None:
                     source = f"a search, seed {seed} of the lane {lane.name}, made small"
                     yield _Break(found, source, (), time.monotonic() - begun)

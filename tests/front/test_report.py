@@ -87,11 +87,13 @@ def test_where_no_script_shows_it_a_command_does() -> None:
     text = markdown(reported(shown=shown))
     assert "No script that needs vLLM alone shows it: an engine is more." in text
     assert "```\ncacheproof replay x\n```" in text
+    assert "with the change below: breaks nothing of it (4 s)" in text
     assert "```python" not in text
 
 
 def test_a_report_of_what_nothing_can_run_says_so() -> None:
-    assert "Nothing was run for this report." in markdown(reported(shown=Shown("", why_none="no")))
+    text = markdown(reported(shown=Shown("", why_none="no")))
+    assert "Nothing was run for this report: neither the fault nor what a change does" in text
 
 
 def test_what_crosses_a_border_is_for_the_maintainers_alone() -> None:
