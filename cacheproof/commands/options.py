@@ -66,8 +66,8 @@ KnownOption = Annotated[
     Path | None,
     typer.Option(
         "--known",
-        metavar="FILE",
-        help="List of known faults to use in place of the one that comes with cacheproof.",
+        metavar="FOLDER",
+        help="Folder of known faults to use in place of those that come with cacheproof.",
     ),
 ]
 FindingsOption = Annotated[

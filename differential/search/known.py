@@ -129,8 +129,10 @@ class KnownFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def thread(self) -> str | None:
-        """What is public of it; None where nothing was found."""
-        return None if self.upstream.startswith("none found") else self.upstream or None
+        """What is public of it, with whose numbers it names; None where nothing was found."""
+        if not self.upstream or self.upstream.startswith("none found"):
+            return None
+        return f"vLLM {self.upstream}" if self.upstream.startswith(("#", "PR #")) else self.upstream
 
     @property
     def is_by_symptom(self) -> bool:

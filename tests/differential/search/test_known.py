@@ -139,7 +139,8 @@ def test_the_harm_of_a_fault_is_the_first_that_it_names(harm: str, kind: str) ->
 @pytest.mark.parametrize(
     ("upstream", "thread"),
     [
-        ("PR #1 (open)", "PR #1 (open)"),
+        ("PR #1 (open)", "vLLM PR #1 (open)"),
+        ("LMCache #1 (open)", "LMCache #1 (open)"),
         ("none found", None),
         ("none found; near: #2", None),
         ("", None),
