@@ -56,7 +56,7 @@ class MultiModalHasher:
             media_hash_of_vllm.Indeterminate: the release's digest is not determined.
         """
         digest = self._digest(algorithm)
-        if self.semantics.hashes_media_content:
+        if self.semantics.hashes_nodes:
             pieces = chunks(call(arguments))
         else:
             pieces = self._of_release.arguments(arguments)

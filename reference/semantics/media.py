@@ -82,9 +82,33 @@ class MediaSemantics:
         "an identifier holds the length of its adapter's name",
         thread=NOT_FOUND,
     )
-    hashes_media_content: bool = change(
+    hashes_frames: bool = change(
         None,
         "MultiModalHasher.serialize_item",
-        "types, values and frames are hashed, nothing that stands for them",
+        "fetched media are hashed by their frames or pixels, not by the file that they came in",
+        thread=NOT_FOUND,
+    )
+    tags_types: bool = change(
+        None,
+        "MultiModalHasher.iter_value_to_bytes",
+        "each value and each key is hashed with its type, an int of any size by its value",
+        thread=NOT_FOUND,
+    )
+    hashes_whole_values: bool = change(
+        None,
+        "MultiModalHasher.serialize_item",
+        "the fields of an array and the transparency of an image are hashed",
+        thread=NOT_FOUND,
+    )
+    sorts_mappings: bool = change(
+        None,
+        "MultiModalHasher.iter_value_to_bytes",
+        "mappings are hashed in the order of their keys",
+        thread=NOT_FOUND,
+    )
+    hashes_nodes: bool = change(
+        None,
+        "MultiModalHasher.iter_value_to_bytes",
+        "each value is hashed as a node that says its kind and where it ends",
         thread=NOT_FOUND,
     )

@@ -18,6 +18,9 @@ from hypothesis import strategies as st
 from numpy._core._rational_tests import rational
 from PIL import Image
 
+from cacheproof.differential.judges.examination import examine
+from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.reference.media_content import EXIF_IMAGE_ID, Refused, call, content
 from cacheproof.reference.media_hash import (
     Indeterminate,
@@ -243,7 +246,11 @@ SHOWS: dict[str, Callable[[MediaSemantics], str]] = {
     "hashes_video_bytes": lambda s: outcome(s, {"x": MediaWithBytes(FRAMES, b"f")}),
     "hashes_video_tensors": lambda s: str(media_kinds(s)),
     "frames_media_chunks": lambda s: outcome(s, {"x": 1}),
-    "hashes_media_content": lambda s: outcome(s, {"x": 1}),
+    "hashes_frames": lambda s: outcome(s, {"x": MediaWithBytes(FRAMES, b"f")}),
+    "tags_types": lambda s: outcome(s, {"x": 1}),
+    "hashes_whole_values": lambda s: outcome(s, {"x": image("L")}),
+    "sorts_mappings": lambda s: outcome(s, {"x": {"b": 1, "a": 2}}),
+    "hashes_nodes": lambda s: outcome(s, {"x": 1}),
 }
 
 
@@ -251,7 +258,7 @@ SHOWS: dict[str, Callable[[MediaSemantics], str]] = {
 def test_a_flag_alone_changes_an_outcome(flag: str) -> None:
     """Flags of releases show beside the release that had them last or first; the last beside the
     ideal."""
-    base = MediaSemantics() if flag == "hashes_media_content" else NEWEST
+    base = MediaSemantics() if flag == "hashes_nodes" else NEWEST
     if flag == "hashes_none_by_key":
         base = Semantics.of_vllm("0.30.0").media
     before, after = (replace(base, **{flag: value}) for value in (False, True))
@@ -266,3 +273,23 @@ def test_an_image_is_hashed_in_another_way_by_these_releases(one: str, other: st
     same = {one, other} == {"0.11.0", "0.28.0"}
     digests = {outcome(Semantics.of_vllm(release).media, shown) for release in (one, other)}
     assert len(digests) == (1 if same else 2)
+
+
+MENDED = ("hashes_frames", "tags_types", "hashes_whole_values", "sorts_mappings")
+"""What no release does, and what would keep every contract in the stream of the newest."""
+
+
+@pytest.mark.parametrize("missing", [None, *MENDED])
+def test_the_newest_stream_keeps_every_contract_with_four_changes_and_not_with_three(
+    missing: str | None,
+) -> None:
+    flags = {f"media.{flag}": flag != missing for flag in MENDED}
+    semantics = Semantics.of_vllm("0.33.0").changed(flags)
+    target = ReferenceTarget(semantics, release="0.33.0")
+    traces = [LANES["media hash"].trace(seed, "0.33.0") for seed in range(60)]
+    broken = {
+        contract
+        for trace, result in zip(traces, target.run(traces), strict=True)
+        for contract in examine(trace, result, target).violations
+    }
+    assert bool(broken) == (missing is not None)

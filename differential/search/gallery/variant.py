@@ -18,6 +18,13 @@ BLOCK_HASH = "block_hash"
 MEDIA_HASH = "media_hash"
 KV_CACHE = "kv_cache"
 CONNECTOR = "encoder_connector"
+HASHED_BY_NO_RELEASE = (
+    "media.hashes_frames",
+    "media.tags_types",
+    "media.hashes_whole_values",
+    "media.sorts_mappings",
+    "media.hashes_nodes",
+)
 AS_NEWEST = f"as vLLM {NEWEST}"
 """Of a variant without a flag that the newest release lacks too."""
 
@@ -87,8 +94,8 @@ def hasher_with(fault: Callable[..., Any]) -> Variant:
 
 
 def media_hasher_without(name: str, sentence: str, *flags: str) -> Variant:
-    """The reference's media hasher without upstream fixes."""
-    variant = hasher_without(name, sentence, "media.hashes_media_content", *flags)
+    """The reference's media hasher as in the newest release, without upstream fixes."""
+    variant = hasher_without(name, sentence, *HASHED_BY_NO_RELEASE, *flags)
     return replace(variant, manager=MEDIA_HASH)
 
 

@@ -111,11 +111,12 @@ def _hash_with_setting(
 
 
 def _wrapper_of_release(hasher: Any) -> Wrapper | None:
-    """Makes media with their original bytes, of the kinds that the hasher looks for."""
+    """Makes media with their original bytes, of the kinds that the hasher looks for: of all where
+    it asks for none."""
     wrapper = getattr(hasher, "MediaWithBytes", None)
     if wrapper is None:
         return None
     source = inspect.getsource(hasher.MultiModalHasher.serialize_item)
     looked_for = " ".join(re.findall(r"obj\.media,\s*\(?([^)]*)\)", source))
-    kinds = {kind for kind, name in MEDIA_KINDS.items() if name in looked_for}
+    kinds = {kind for kind, name in MEDIA_KINDS.items() if name in looked_for} or set(MEDIA_KINDS)
     return limited(wrapper, kinds, "io_config" in inspect.signature(wrapper).parameters)
