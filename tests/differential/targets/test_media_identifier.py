@@ -9,7 +9,7 @@ from itertools import combinations, product
 
 import pytest
 
-from cacheproof.differential.targets import releases
+from cacheproof.differential.targets import mended, mends, releases
 from cacheproof.reference.media_identifier import ItemName, identifier
 from cacheproof.reference.releases import NEWEST
 from cacheproof.reference.semantics import Semantics
@@ -17,6 +17,7 @@ from cacheproof.reference.semantics.media import MediaSemantics
 from cacheproof.spec.media_hash import NamedPair, identifiers_apart
 
 OTHERS = ("0.14.0", "0.15.1", "0.18.1", "0.22.1", "0.28.0", "0.31.0")
+CAUSES = ("media.separates_user_ids", "media.measures_adapter_names")
 DRAW = random.Random("identifiers")
 
 
@@ -55,9 +56,13 @@ print(json.dumps([made(key_of(*name), adapter, reaches) for name, adapter, reach
 
 
 @cache
-def of_release(release: str) -> list[str]:
-    """The release's identifier of each case. Before 0.18 the key of a user's id is that id."""
-    command, environment = releases.host_command(releases.install(release, report=print))
+def of_release(release: str, *names: str) -> list[str]:
+    """The identifier of each case by a release, with faults of these names mended. Before 0.18 the
+    key of a user's id is that id."""
+    installed = releases.install(release, report=print)
+    if names:
+        installed = mended.tree_of(installed, names, report=print)
+    command, environment = releases.host_command(installed)
     done = subprocess.run(
         [*command, "-P", "-c", ASK, json.dumps(CASES)],
         env=environment,
@@ -90,6 +95,24 @@ def meeting(identifiers: list[str]) -> int:
 def test_a_release_names_items_as_the_reference_does_and_breaks_the_rule(release: str) -> None:
     assert of_release(release) == of_reference(Semantics.of_vllm(release).media)
     assert meeting(of_release(release)) > 0
+
+
+@pytest.mark.full
+def test_a_mended_release_names_items_as_its_flags_say_and_keeps_the_rule() -> None:
+    flags = mends.flags_of(["media-hash-identifiers"])
+    semantics = Semantics.of_vllm(NEWEST).changed(flags)
+    identifiers = of_release(NEWEST, "media-hash-identifiers")
+    assert identifiers == of_reference(semantics.media)
+    assert meeting(identifiers) == 0
+
+
+@pytest.mark.parametrize("missing", [None, *CAUSES])
+def test_two_changes_of_the_newest_keep_the_rule_and_neither_does_alone(
+    missing: str | None,
+) -> None:
+    flags = {flag: flag != missing for flag in CAUSES}
+    made = of_reference(Semantics.of_vllm(NEWEST).changed(flags).media)
+    assert (meeting(made) > 0) == (missing is not None)
 
 
 def test_the_ideal_reference_keeps_the_rule() -> None:
