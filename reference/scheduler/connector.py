@@ -20,9 +20,6 @@ class EncoderCacheConnector(Protocol):
     def update_state_after_alloc(self, request: ScheduledRequest, index: int) -> None:
         """The item has slots in the encoder cache; if it can be loaded, it is."""
 
-    def withdraw(self, request: ScheduledRequest) -> None:
-        """Nothing is loaded for the request in this step: it is not in it any more."""
-
     def take_unavailable_requests(self) -> Set[str]:
         """Requests that have waited for an output that can never come."""
 

@@ -64,6 +64,12 @@ def schedule_running(state: SchedulerState, step: Step) -> None:
             break
 
 
+def release_victims(state: SchedulerState, step: Step) -> None:
+    """The step is decided: what is loaded for victims of preemption may be evicted from now on."""
+    for victim in step.loading_victims:
+        state.encoder_cache_manager.free(victim)
+
+
 def _is_preempted(request: ScheduledRequest) -> bool:
     return request.status is RequestStatus.PREEMPTED
 
@@ -130,14 +136,10 @@ def _preempt(state: SchedulerState, step: Step, victim: ScheduledRequest, positi
             else:
                 step.encoder_inputs.setdefault(heir.request_id, []).append(input_id)
                 step.encoder_compute_budget -= heir.get_num_encoder_embeds(input_id)
-    if state.connector is not None and state.semantics.scheduler.hands_on_loads:
-        state.connector.withdraw(victim)
-        for identifier, heir, input_id in _inherited(state, victim, loads):
-            if heir is None:
-                _evict(state.encoder_cache_manager, identifier)
-            else:
-                step.encoder_loads.setdefault(heir.request_id, []).append(input_id)
-                state.connector.update_state_after_alloc(heir, input_id)
+    if loads and state.semantics.scheduler.keeps_loads:
+        step.loading_victims.append(victim)
+        for input_id in loads:
+            state.encoder_cache_manager.check_and_update_cache(victim, input_id)
     return int(moves_up and counts)
 
 

@@ -17,7 +17,7 @@ from cacheproof.reference.scheduler.output import (
     KVConnectorOutput,
     SchedulerOutput,
 )
-from cacheproof.reference.scheduler.running import schedule_running
+from cacheproof.reference.scheduler.running import release_victims, schedule_running
 from cacheproof.reference.scheduler.sessions import add_chunk
 from cacheproof.reference.scheduler.state import PauseState, SchedulerState
 from cacheproof.reference.scheduler.step import Step
@@ -129,6 +129,7 @@ class Scheduler:
         )
         schedule_running(state, step)
         schedule_waiting(state, step)
+        release_victims(state, step)
         if state.config.prefill_schedule_interval > 1:
             _count(state, step)
         output = _output(state, step)

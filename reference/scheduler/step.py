@@ -19,6 +19,7 @@ class Step:
         holds_prefills: whether no prompt is computed, in favour of requests that decode.
         running, new, resumed: scheduled requests by where they come from, in order.
         preempted: requests that lost their blocks, in order.
+        loading_victims: those of them that still hold what the step loads for them.
         loras: adapters of the step's requests, by number.
         admits_prefill: whether a request was admitted that has more than one token to compute.
         withdrew_prefill: whether a chunk of a prompt was scheduled and taken back.
@@ -38,6 +39,7 @@ class Step:
     new: list[ScheduledRequest] = field(default_factory=list)
     resumed: list[ScheduledRequest] = field(default_factory=list)
     preempted: list[ScheduledRequest] = field(default_factory=list)
+    loading_victims: list[ScheduledRequest] = field(default_factory=list)
     loras: set[int] = field(default_factory=set)
     admits_prefill: bool = False
     withdrew_prefill: bool = False

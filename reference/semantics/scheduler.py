@@ -408,11 +408,10 @@ class SchedulerSemantics:
         "or the entry is evicted",
         thread="vLLM PR #53723",
     )
-    hands_on_loads: bool = change(
+    keeps_loads: bool = change(
         None,
         "Scheduler.schedule",
-        "a load that a preemption takes out of its step goes to a request that hits the entry, or "
-        "the entry is evicted and not loaded",
+        "what a step loads is not evicted in that step, though its request is preempted",
         thread=NOT_FOUND,
     )
     forgets_uncomputed: bool = change(

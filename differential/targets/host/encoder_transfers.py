@@ -55,10 +55,6 @@ class EncoderTransfers:
         if self.has_cache_item(request.mm_features[index].identifier):
             self._loads.setdefault(request.request_id, []).append(index)
 
-    def withdraw(self, request: Any) -> None:
-        """Of no release: what the reference asks for where it hands on loads."""
-        self._loads.pop(request.request_id, None)
-
     def take_unavailable_requests(self) -> set[str]:
         return {self._unavailable.pop(0)} if self._unavailable else set()
 

@@ -15,7 +15,7 @@ from cacheproof.reference.semantics import Semantics
 NEWEST = Semantics.of_vllm("0.33.0")
 TAKES_AWAY = [
     ("phantom-entry", "scheduler.hands_on_encodes", {"WM-1", "WM-2"}),
-    ("orphan-load", "scheduler.hands_on_loads", {"EC-9", "WM-1", "WM-3", "WM-4"}),
+    ("orphan-load", "scheduler.keeps_loads", {"EC-9", "WM-1", "WM-3", "WM-4"}),
     ("uncomputed-hit", "scheduler.forgets_uncomputed", {"SC-15"}),
     ("lost-budget", "scheduler.keeps_returned_budget", {"SC-12", "WM-1"}),
     ("lost-budget", "scheduler.hands_on_encodes", {"WM-1"}),
