@@ -11,6 +11,7 @@ from cacheproof.differential.depths import DEPTHS
 from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.judges.rules import ENGINE, SCHEDULER, rules_for
 from cacheproof.differential.lanes.lane import Lane
+from cacheproof.differential.targets import mends
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.trace import Trace
@@ -299,5 +300,7 @@ def plant(some: Iterable[Canary], target: Target, lane: Lane) -> dict[str, bool]
 
 
 def _plans(target: Target) -> bool:
-    """Whether the target is the reference's own scheduler, under semantics that plan its walks."""
-    return isinstance(target, ReferenceTarget) and target.semantics.scheduler.takes_after_blocks
+    """Whether the target's scheduler plans its walks: the reference's own, or a mended one."""
+    if isinstance(target, ReferenceTarget):
+        return target.semantics.scheduler.takes_after_blocks
+    return "scheduler.takes_after_blocks" in mends.flags_of(target.mended)

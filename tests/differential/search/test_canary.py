@@ -3,6 +3,8 @@
 import re
 from collections.abc import Iterator
 from contextlib import closing
+from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import pytest
@@ -17,6 +19,7 @@ from cacheproof.differential.judges.rules import rules_for
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search.canary import (
     NO_CANARY,
+    NO_CANARY_WHERE_PLANNED,
     Canary,
     canaries,
     canaries_in,
@@ -140,6 +143,13 @@ def test_every_contract_of_a_scheduler_has_a_canary_or_a_reason() -> None:
     with_reason = {contract for *where, contract in NO_CANARY if tuple(where) == here}
     with_canary = {canary.contract for canary in OF_SCHEDULER}
     assert with_canary == SCHEDULER_RULES - with_reason
+
+
+@pytest.mark.parametrize("mended", [(), ("idle-eviction",)])
+def test_what_a_mend_leaves_no_room_for_is_not_planted(mended: tuple[str, ...]) -> None:
+    target: Any = SimpleNamespace(release="0.33.0", mended=mended)
+    planted = {canary.contract for canary in canaries_in(LANES["scheduler"], target)}
+    assert planted.isdisjoint(NO_CANARY_WHERE_PLANNED) is bool(mended)
 
 
 @pytest.mark.full
