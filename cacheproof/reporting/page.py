@@ -59,7 +59,7 @@ class Reported:
         if finding is None or not self.has_recipe:
             return list(self.shown.runs)
         return [
-            replace(one, broke=finding.contract if one.broke else "", line="")
+            replace(one, broke=finding.contract if one.broke else "", line="", refuses="")
             for one in self.shown.runs
         ]
 
@@ -151,6 +151,7 @@ def _seen(reported: Reported) -> Iterator[str]:
     ):
         at = f", at {code(seen.line)}" if seen.line else ""
         told = f"{verb}: {code(seen.broke)}{at}" if seen.broke else holds
+        told = f"refuses the request: {code(seen.refuses)}" if seen.refuses else told
         yield f"- {name}: {told} ({seen.seconds:.0f} s)"
 
 

@@ -23,8 +23,10 @@ from cacheproof.differential.search.attribution import Attribution
 from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.search.verdict import VOID
 from cacheproof.differential.targets.base import Target
+from cacheproof.differential.targets.host.protocol import REFUSED
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
+from cacheproof.differential.traces.records import TraceResult
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.fault_facts import showing
 from cacheproof.fault_pages import kept_traces, name_of, told
@@ -46,12 +48,14 @@ class Unproved(CacheproofError):
 @dataclass(frozen=True)
 class Seen:
     """What came of a run: what was broken or raised, in one line, empty where nothing was; the line
-    of the script that raised; seconds, with the start of the interpreter."""
+    of the script that raised; seconds, with the start of the interpreter; why the release refuses a
+    request of a trace, where it does."""
 
     target: str
     broke: str
     line: str
     seconds: float
+    refuses: str = ""
 
 
 @dataclass(frozen=True)
@@ -93,14 +97,17 @@ def shown(output: Output, subject: Subject, known: Sequence[KnownFault], folder:
     if first is None and (subject.trace is not None or subject.fault.search):
         what = subject.trace or f"cacheproof fuzz {subject.fault.search}"
         trouble = f"{subject.fault.name}: {what} does not show it on {subject.target}: {NOTHING}"
-    if trouble:
-        raise Unproved(trouble)
     if first is None:
+        if trouble:
+            raise Unproved(trouble)
         return Shown(_command(subject), why_none="nothing that a report can run shows it")
     runs = _run_trace(output, subject, first)
-    if trouble := trouble_of(subject, "its trace", runs):
+    if trouble and not any(one.refuses for one in runs):
         raise Unproved(trouble)
-    return first.shown(subject, why_none=why_none(first.finding), runs=runs)
+    if another := trouble_of(subject, "its trace", runs):
+        raise Unproved(another)
+    why = why_none(first.finding) or "with the change the request is refused before it is scheduled"
+    return first.shown(subject, why_none=why, runs=runs)
 
 
 @dataclass(frozen=True)
@@ -167,7 +174,11 @@ def script_name(subject: Subject) -> str:
 
 
 def _run_trace(output: Output, subject: Subject, one: _Break) -> tuple[Seen, ...]:
-    """The trace of a break, which was run on the release, on the mended release as well."""
+    """The trace of a break, which was run on the release, on the mended release as well.
+
+    Raises:
+        Unproved: the mended release cannot run it.
+    """
     found = one.finding
     seen = [Seen(subject.target, found.sentence, "", one.seconds)]
     if subject.mended is not None:
@@ -176,9 +187,21 @@ def _run_trace(output: Output, subject: Subject, one: _Break) -> tuple[Seen, ...
             with output.live(f"running its trace on {target.name}"):
                 (result,) = target.run([found.trace])
             broken = examine(found.trace, result, target).by_kind.get((found.contract, found.kind))
-        told = "" if broken is None else f"{found.contract} at {broken.sentence}"
-        seen.append(Seen(subject.mended, told, "", time.monotonic() - begun))
+        refuses = refusal_in(result)
+        if result.illegal is not None and not refuses:
+            raise Unproved(
+                f"{subject.fault.name}: {subject.mended} does not run its trace: {result.illegal}: "
+                f"{NOTHING}"
+            )
+        told = "" if broken is None else broken.sentence
+        seen.append(Seen(subject.mended, told, "", time.monotonic() - begun, refuses))
     return tuple(seen)
+
+
+def refusal_in(result: TraceResult) -> str:
+    """Why a release refuses a request of a trace; empty where it refuses none."""
+    raised = result.records[-1].raised if result.records else None
+    return raised.message if raised is not None and raised.type.startswith(REFUSED) else ""
 
 
 def _breaks(

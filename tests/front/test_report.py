@@ -13,6 +13,7 @@ from cacheproof.differential.findings.finding_file import load
 from cacheproof.differential.findings.standalone.running import Outcome
 from cacheproof.differential.targets import mends
 from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.differential.traces.records import Raised, StepRecord, TraceResult
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.disclosure import wants_disclosure
 from cacheproof.fault_facts import fault_called
@@ -89,6 +90,27 @@ def test_where_no_script_shows_it_a_command_does() -> None:
     assert "```\ncacheproof replay x\n```" in text
     assert "with the change below: breaks nothing of it (4 s)" in text
     assert "```python" not in text
+
+
+def test_a_change_that_refuses_the_request_says_so() -> None:
+    refuses = replace(PASSES, refuses="The prompt contains an item of 10 tokens.")
+    shown = Shown("cacheproof replay x", why_none="it is refused", runs=(FAILS, refuses))
+    text = markdown(reported(shown=shown))
+    assert "refuses the request: <code>The prompt contains an item of 10 tokens.</code>" in text
+
+
+@pytest.mark.parametrize(
+    ("raised", "why"),
+    [
+        (Raised("refused: ValueError", "too long"), "too long"),
+        (Raised("ValueError", "too long"), ""),
+        (None, ""),
+    ],
+)
+def test_a_refusal_is_told_from_a_crash(raised: Raised | None, why: str) -> None:
+    """One makes the fault unreachable; the other shows nothing."""
+    result = TraceResult([StepRecord(None, [], raised, None)])
+    assert showing.refusal_in(result) == why
 
 
 def test_a_report_of_what_nothing_can_run_says_so() -> None:

@@ -70,10 +70,19 @@ class SchedulerTest:
             self.missing = "managers of other shapes in a scheduler are shown by their replay"
         end = claim(self._case) if not self.missing and self._is_claim else []
         if not self.missing and not self._is_claim:
-            end = steps.claim(finding.contract, config.block_size)
+            end = steps.claim(
+                finding.contract,
+                config.block_size,
+                has_loads=config.kv_connector is not None,
+                loads_end=self._loads_end,
+            )
         if not self.missing and not end and finding.contract not in RAISES:
             self.missing = "no attribute shows it after the event"
         self._end = end or []
+
+    @property
+    def _loads_end(self) -> bool:
+        return any(isinstance(event, scheduler.Received) for event in self._finding.events)
 
     @property
     def _is_claim(self) -> bool:
@@ -137,9 +146,7 @@ class SchedulerTest:
             "follows_items": self._finding.contract in steps.OF_ITEMS,
             "follows_blocks": any("engine.misread" in line for line in self._end),
             "follows_delivery": self._finding.contract in steps.OF_LOADS,
-            "loads_end": any(
-                isinstance(event, scheduler.Received) for event in self._finding.events
-            ),
+            "loads_end": self._loads_end,
         }
 
     def body(self) -> Iterator[str]:
