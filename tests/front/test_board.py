@@ -111,7 +111,7 @@ def test_faults_have_their_times_and_what_is_not_listed_comes_first(seen: Board)
     assert (listed.name, listed.is_alarm) == ("early-release", False)
     assert (listed.first, listed.last, listed.traces) == (15.0, 35.0, 2 + 4 + 6)
     assert [traces for *_, traces in listed.times] == [2, 4, 6]
-    assert listed.page == "docs/rediscovery.md#early-release"
+    assert listed.page == "faults/early-release/page.md"
 
 
 def test_only_the_traces_that_are_a_listed_fault_count_as_it(tmp_path: Path) -> None:

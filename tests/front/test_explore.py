@@ -29,7 +29,7 @@ def decoders_only(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (("--scope", "huge"), "--scope huge: expected one of small, full"),
         (("--target", "nope"), "expected reference[@VERSION]"),
-        (("--known", "/no/such/file"), "expected a list of known faults"),
+        (("--known", "/no/such/file"), "expected a folder with NAME/fault.toml"),
         (("--findings", "/dev/null/findings"), "expected a folder"),
         (("--json", "/no/such/folder/file"), "expected a file in a folder that exists"),
     ],

@@ -42,7 +42,10 @@ BROKEN = Problem(
     way=(CAN,),
     place=Place("vllm/v1/core/encoder_cache_manager.py", 131),
 )
-LISTED = replace(BROKEN, excuse=Excuse("listed as repeated-item", "repeated-item", "page.md"))
+LISTED = replace(
+    BROKEN,
+    excuse=Excuse("listed as repeated-item", "repeated-item", "faults/repeated-item/page.md"),
+)
 SLOW = replace(BROKEN, harm="efficiency", excuse=Excuse("its harm is efficiency"))
 PARTS = replace(BROKEN, harm=MODEL_DIFFERENCE, excuse=Excuse("a difference from the model"))
 HOSTILE = "]]> & <b> \x00\x1b[2J \ud800 \ufffe 50% a:b,c\r\n::error::no\u2028end"
@@ -178,7 +181,7 @@ def test_what_is_listed_is_suppressed_from_outside_with_its_page() -> None:
         {
             "kind": "external",
             "status": "accepted",
-            "justification": "listed as repeated-item, docs/page.md",
+            "justification": "listed as repeated-item, faults/repeated-item/page.md",
         }
     ]
 

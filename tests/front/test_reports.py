@@ -91,7 +91,7 @@ def test_a_listed_fault_is_replayed_by_its_name(run: Any, folder: Path) -> None:
     assert isinstance(found, Finding)
     assert (found.fault, found.known, found.stopped_early) == (
         "repeated-item",
-        "vLLM PR #54284",
+        "vLLM PR #54284 (merged)",
         True,
     )
     assert run("replay", file, "--times", 2).code == 1

@@ -28,7 +28,10 @@ PLANTED = Path(__file__).parents[1] / "differential" / "serving" / "planted.py"
         (("--target", TARGET, "--requests", "0"), "'--requests'"),
         (("--target", TARGET, "--clients", "many"), "'--clients'"),
         (("--target", TARGET, "--records", "/dev/null/records"), "expected a folder"),
-        (("--target", TARGET, "--known", "/no/such/file"), "expected a list of known faults"),
+        (
+            ("--target", TARGET, "--known", "/no/such/file"),
+            "expected a folder with NAME/fault.toml",
+        ),
         (("--target", "engine@0.18.0"), "0.18.0"),
     ],
 )
