@@ -9,8 +9,9 @@ import msgspec
 class Edit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An expression or a statement of a function, as Python writes it, and what stands `instead`;
     or lines that go `before` or `after` a statement, which stays. A statement of several lines is
-    named by its first one. A function is named alone, or behind its class's name. Where it has the
-    expression `of` times, `which` of them, from 1."""
+    named by its first one, a long one by how it begins, with `...` behind it. A function is named
+    alone, or behind its class's name. Where it has the expression `of` times, `which` of them, from
+    1."""
 
     path: str
     function: str
@@ -38,7 +39,7 @@ def edited(source: str, edit: Edit) -> str:
         for function in _functions(ast.parse(source), edit.function)
         for node in ast.walk(function)
         if isinstance(node, wanted) and (beside or not isinstance(node, ast.Expr))
-        if ast.unparse(node).partition("\n")[0] == edit.expression
+        if _is_called(ast.unparse(node).partition("\n")[0], edit.expression)
     ]
     if len(found) != edit.of:
         often = "once" if edit.of == 1 else f"{edit.of} times"
@@ -47,6 +48,12 @@ def edited(source: str, edit: Edit) -> str:
         )
     node = sorted(found, key=lambda one: (one.lineno, one.col_offset))[edit.which - 1]
     return _with(source, node, edit)
+
+
+def _is_called(line: str, expression: str) -> bool:
+    begins, dots, _ = expression.rpartition("...")
+    is_cut = bool(dots) and expression.endswith(dots)
+    return line.startswith(begins) if is_cut else line == expression
 
 
 def _with(source: str, node: ast.expr | ast.stmt, edit: Edit) -> str:

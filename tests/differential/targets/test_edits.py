@@ -45,6 +45,13 @@ def test_an_edit_that_fits_twice_is_refused() -> None:
     assert "name = some[0]" in edited(twice, edit("max(some, key=abs)", instead="some[0]", of=2))
 
 
+def test_a_long_expression_is_named_by_how_it_begins() -> None:
+    found = edited(SOURCE, edit("max(some, ..."))
+    assert found == SOURCE.replace("max(some, key=abs)", "some[0]")
+    with pytest.raises(ValueError, match="0 times, not once"):
+        edited(SOURCE, edit("max(some, "))
+
+
 def test_a_class_tells_functions_of_one_name_apart() -> None:
     found = edited(SOURCE, edit("return 2", "Stack.pop", instead="return 3"))
     assert found == SOURCE.removesuffix("return 2\n") + "return 3\n"
