@@ -24,14 +24,17 @@ def _is_of_a_worker(name: str) -> bool:
     return all(path.startswith(("vllm/v1/worker/", "vllm/model_executor/")) for path in paths)
 
 
-ON_ENGINES = [name for name in mends.mended_in(BEFORE) if _is_of_a_worker(name)]
-OF_NO_LANE = ["media-hash-identifiers"]
-HELD = [
-    (name, NEWEST) for name in mends.mended_in(NEWEST) if name not in ON_ENGINES + OF_NO_LANE
-] + [
+OF_WORKERS = {name for name in mends.mends() if _is_of_a_worker(name)}
+ON_ENGINES = [
+    one.name
+    for one in load()
+    if one.engines and one.name in OF_WORKERS and one.name in mends.mended_in(BEFORE)
+]
+OF_NO_LANE = {"media-hash-identifiers", *OF_WORKERS}
+HELD = [(name, NEWEST) for name in mends.mended_in(NEWEST) if name not in OF_NO_LANE] + [
     (name, BEFORE)
     for name in mends.mended_in(BEFORE)
-    if name not in {*mends.mended_in(NEWEST), *ON_ENGINES, *OF_NO_LANE}
+    if name not in {*mends.mended_in(NEWEST), *OF_NO_LANE}
 ]
 
 
