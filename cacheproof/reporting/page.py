@@ -43,9 +43,12 @@ class Reported:
 
     @property
     def has_recipe(self) -> bool:
-        """Whether what shows it is what a client would send: that is told to nobody."""
+        """Whether what shows it is what a client would send, or is not kept for what it holds: that
+        is told to nobody."""
         finding = self.shown.finding
-        return self.is_private and finding is not None and shows_contents(finding.trace)
+        if not self.is_private or finding is None:
+            return False
+        return self.subject.trace is None or shows_contents(finding.trace)
 
     @property
     def script(self) -> str:

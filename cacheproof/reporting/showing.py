@@ -291,7 +291,9 @@ def _searched(
     lanes = [
         lane
         for lane in LANES.values()
-        if lane.depth == words["--depth"] and lane.is_offered_by(target.release, target.projects)
+        if lane.depth == words["--depth"]
+        and lane.is_offered_by(target.release, target.projects)
+        and lane.lacks is None
     ]
     for seed in seeds:
         for lane in lanes:

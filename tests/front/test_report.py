@@ -45,7 +45,7 @@ SECTIONS = [
 def reported(name: str = "phantom-entry", **changed: Any) -> Reported:
     """A report as if it had been run."""
     shown = Shown("cacheproof replay x", script="def test_it():\n    pass\n", runs=(FAILS, PASSES))
-    subject = Subject(fault_called(name), TARGET, None)
+    subject = Subject(fault_called(name), TARGET, name)
     return replace(Reported(subject, shown, PATCH, None), **changed)
 
 
@@ -145,6 +145,23 @@ def test_what_a_client_would_send_is_in_no_report_of_an_open_fault(
     assert (words.line in text) == is_mended
     assert text.count(code(found.why)[6:-7]) == 2 * is_mended
     assert "Seen: after event" in text
+
+
+@pytest.mark.parametrize(("kept", "is_told"), [(None, False), ("phantom-entry", True)])
+def test_what_a_search_has_made_for_a_border_is_in_no_report(
+    kept: str | None, is_told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its trace is not kept either: names may lead out of a folder."""
+    target = ReferenceTarget(Semantics.of_vllm(NEWEST), name=TARGET, release=NEWEST)
+    trace = load(kept_traces()["phantom-entry"])
+    assert isinstance(trace, Trace)
+    found = of_run(target, trace, replay(trace, target, 1))[0]
+    monkeypatch.setattr(page, "wants_disclosure", lambda fault: True)
+    shown = Shown("cacheproof fuzz", finding=found, script="a script", runs=(FAILS, PASSES))
+    subject = Subject(fault_called("phantom-entry"), TARGET, kept)
+    text = markdown(reported(shown=shown, subject=subject))
+    assert ("a script" in text, code(found.why) in text) == (is_told, is_told)
+    assert (NO_RECIPE in text) != is_told
 
 
 @pytest.mark.parametrize(
