@@ -69,24 +69,47 @@ def take_encoder_inputs(
             step.encoder_compute_budget = found.encoder_compute_budget
     if found.loads:
         step.encoder_loads.setdefault(request.request_id, []).extend(found.loads)
-    is_planned = (
-        state.semantics.scheduler.takes_after_blocks and not state.config.is_encoder_decoder
-    )
-    repeats = found.repeats
-    if is_planned:
-        named = sorted([*found.hits, *repeats])
-        hits = [one for one in named if request.mm_features[one].identifier in manager.cached]
-        for input_id in hits:
-            manager.check_and_update_cache(request, input_id)
-        repeats = [one for one in repeats if one not in hits]
-    budget = step.encoder_compute_budget + sum(map(request.get_num_encoder_embeds, found.inputs))
+    if state.semantics.scheduler.takes_after_blocks and not state.config.is_encoder_decoder:
+        _take_as_planned(state, step, request, found)
+        return
     for input_id in (*found.inputs, *found.loads):
-        if is_planned:
-            manager.can_allocate(request, input_id, budget, 0)  # evicts what it takes
-            budget -= request.get_num_encoder_embeds(input_id) if input_id in found.inputs else 0
-        manager.allocate(request, input_id)
-        if state.connector is not None:
-            state.connector.update_state_after_alloc(request, input_id)
+        _allocate(state, request, input_id)
     if state.semantics.encoder_cache.claims_duplicates:
-        for input_id in repeats:
+        for input_id in found.repeats:
             manager.check_and_update_cache(request, input_id)
+
+
+def _take_as_planned(
+    state: SchedulerState, step: Step, request: ScheduledRequest, found: EncoderWalk
+) -> None:
+    """What a walk with the manager itself does on its way, and what follows from it. What the walk
+    had hit, and a preemption has evicted since, is encoded."""
+    manager = state.encoder_cache_manager
+    named = {
+        input_id: request.mm_features[input_id].identifier
+        for input_id in sorted([*found.hits, *found.inputs, *found.loads, *found.repeats])
+    }
+    hits = [one for one in sorted([*found.hits, *found.repeats]) if named[one] in manager.cached]
+    new = {named[one] for one in (*found.inputs, *found.loads)}
+    gone = [one for one in found.hits if named[one] not in manager.cached.keys() | new]
+    for input_id in hits:
+        manager.check_and_update_cache(request, input_id)
+    budget = step.encoder_compute_budget + sum(map(request.get_num_encoder_embeds, found.inputs))
+    for input_id in (*found.inputs, *gone, *found.loads):
+        manager.can_allocate(request, input_id, budget, 0)  # evicts what it takes
+        if input_id not in found.loads:
+            budget -= request.get_num_encoder_embeds(input_id)
+        _allocate(state, request, input_id)
+    if state.semantics.encoder_cache.claims_duplicates:
+        for input_id in found.repeats:
+            if input_id not in hits:
+                manager.check_and_update_cache(request, input_id)
+    if gone:
+        step.encoder_inputs.setdefault(request.request_id, []).extend(gone)
+        step.encoder_compute_budget -= sum(map(request.get_num_encoder_embeds, gone))
+
+
+def _allocate(state: SchedulerState, request: ScheduledRequest, input_id: int) -> None:
+    state.encoder_cache_manager.allocate(request, input_id)
+    if state.connector is not None:
+        state.connector.update_state_after_alloc(request, input_id)
