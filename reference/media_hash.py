@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from cacheproof.reference.media_content import call
-from cacheproof.reference.media_hash_of_vllm import Indeterminate, ReleaseStream
+from cacheproof.reference.media_hash_mended import MendedStream
+from cacheproof.reference.media_hash_of_vllm import Indeterminate
 from cacheproof.reference.media_stream import chunks
 from cacheproof.reference.semantics.media import MediaSemantics
 
@@ -45,7 +46,7 @@ class MultiModalHasher:
 
     def __init__(self, semantics: MediaSemantics | None = None) -> None:
         self.semantics = semantics or MediaSemantics()
-        self._of_release = ReleaseStream(self.semantics)
+        self._of_release = MendedStream(self.semantics)
 
     def hash_kwargs(self, algorithm: str, /, **arguments: Any) -> str:
         """The digest of keyword arguments, in hexadecimal.

@@ -1,13 +1,12 @@
 """What vLLM feeds its digest, release by release: faults included, wherever that is deterministic.
 
 Until 0.30 the stream is keys and values end to end, so that a value may read as the next key. From
-0.31 on each chunk has its length in front and each container its kind. Types, frames, fields and an
-order of mappings are in it with the flags that no release has yet.
+0.31 on each chunk has its length in front and each container its kind; types are not in it.
 """
 
 import pickle
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from cacheproof.reference.media_content import MEDIA_WRAPPER, image_id, is_of
@@ -39,29 +38,22 @@ class ReleaseStream:
             yield from self._item(name, arguments[name])
 
     def _item(self, key: str, value: Any) -> Iterator[Chunk]:
-        value = self._unwrapped(value)
         if self._semantics.frames_media_chunks:
             yield from self._chunk(key.encode())
             yield from self._framed(value)
         elif value is None and self._semantics.hashes_none_by_key:
             yield key.encode()
         elif isinstance(value, list | tuple):
-            if self._semantics.tags_types:
-                yield key.encode() + _SEQUENCE
             for place, element in enumerate(value):
                 yield from self._item(f"{key}.{place}", element)
         elif isinstance(value, dict):
-            if self._semantics.tags_types:
-                yield key.encode() + _MAPPING
-            for name, element in self._entries(value):
-                kind = f"{_kind(name)}:" if self._semantics.tags_types else ""
-                yield from self._item(f"{key}.{kind}{name}", element)
+            for name, element in value.items():
+                yield from self._item(f"{key}.{name}", element)
         else:
             yield key.encode()
             yield from self._leaf(value)
 
     def _framed(self, value: Any) -> Iterator[Chunk]:
-        value = self._unwrapped(value)
         if value is None:
             yield _NONE
         elif isinstance(value, list | tuple):
@@ -70,25 +62,12 @@ class ReleaseStream:
                 yield from self._framed(element)
         elif isinstance(value, dict):
             yield _MAPPING + len(value).to_bytes(8, "little")
-            for name, element in self._entries(value):
-                if self._semantics.tags_types:
-                    yield from self._framed(name)
-                else:
-                    yield from self._chunk(str(name).encode())
+            for name, element in value.items():
+                yield from self._chunk(str(name).encode())
                 yield from self._framed(element)
         else:
             yield _LEAF
             yield from self._leaf(value)
-
-    def _unwrapped(self, value: Any) -> Any:
-        """The media that are hashed without the bytes that they came in."""
-        is_media = self._semantics.hashes_frames and type(value).__name__ == MEDIA_WRAPPER
-        return value.media if is_media else value
-
-    def _entries(self, mapping: dict[Any, Any]) -> Iterable[tuple[Any, Any]]:
-        if not self._semantics.sorts_mappings:
-            return mapping.items()
-        return sorted(mapping.items(), key=lambda entry: (str(entry[0]), _kind(entry[0])))
 
     def _chunk(self, chunk: Chunk) -> Iterator[Chunk]:
         if self._semantics.frames_media_chunks:
@@ -97,20 +76,11 @@ class ReleaseStream:
         yield chunk
 
     def _leaf(self, value: Any) -> Iterator[Chunk]:
-        if self._semantics.tags_types:
-            yield from self._chunk(_kind(value).encode())
-        yield from self._of_kind(value)
-
-    def _of_kind(self, value: Any) -> Iterator[Chunk]:
         match value:
             case bytes() | memoryview():
                 return self._chunk(value)
             case str():
                 return self._chunk(value.encode())
-            case int() if self._semantics.tags_types:
-                return self._chunk(
-                    value.to_bytes((value.bit_length() + 8) // 8, "little", signed=True)
-                )
             case int() | float():
                 return self._chunk(_number(value))
         if is_of(value, "PIL.Image", "Image"):
@@ -133,14 +103,17 @@ class ReleaseStream:
             return self._chunk(identity)
         if not self._semantics.hashes_image_modes:
             return self._item("image", numpy.asarray(image.convert("RGBA")))
+        return self._item("image", self._described(image))
+
+    def _described(self, image: Any) -> dict[str, Any]:
+        import numpy
+
         described = {"mode": image.mode, "data": numpy.asarray(image)}
-        if self._semantics.hashes_whole_values:
-            described["transparency"] = image.info.get("transparency")
         if image.palette is not None:
             described["palette"] = image.palette.palette
             if image.palette.rawmode is not None:
                 described["palette_rawmode"] = image.palette.rawmode
-        return self._item("image", described)
+        return described
 
     def _media(self, wrapped: Any) -> Iterator[Chunk] | None:
         """Chunks of media with their original bytes; None where the release knows no such media."""
@@ -187,29 +160,11 @@ class ReleaseStream:
             raise Indeterminate("array of objects: its bytes are addresses")
         else:
             data = b"".join((array.data,))  # raises what the release does of dates
-        dtype = str(array.dtype) if semantics.hashes_whole_values else array.dtype.str
-        described = {"dtype": dtype, "shape": array.shape, "data": data}
+        described = {"dtype": self._dtype(array), "shape": array.shape, "data": data}
         return self._item("ndarray", described)
 
-
-def _kind(value: Any) -> str:
-    """The name of the kind of value under which it is hashed; of media, with bytes or without."""
-    if type(value).__name__ == MEDIA_WRAPPER:
-        return _kind(value.media)
-    match value:
-        case bytes() | memoryview():
-            return "bytes"
-        case bool():
-            return "bool"
-        case int():
-            return "int"
-        case float():
-            return "float"
-        case str():
-            return "str"
-    libraries = {"Image": "PIL.Image", "Tensor": "torch", "ndarray": "numpy"}
-    kinds = (name for name, module in libraries.items() if is_of(value, module, name))
-    return next(kinds, type(value).__name__)
+    def _dtype(self, array: Any) -> Any:
+        return array.dtype.str
 
 
 def _number(value: int | float) -> bytes:

@@ -80,7 +80,17 @@ BLOCK_HASH = Language(
 MEDIA_HASH_OF_VLLM = Language(
     f"{REFERENCE}media_hash_of_vllm",
     read=frozenset(
-        {"__init__", "arguments", "_item", "_framed", "_chunk", "_leaf", "_array", "_number"}
+        {
+            "__init__",
+            "arguments",
+            "_item",
+            "_framed",
+            "_chunk",
+            "_leaf",
+            "_array",
+            "_dtype",
+            "_number",
+        }
     ),
     given={
         "image_id": f"{REFERENCE}media_content.image_id",
