@@ -126,7 +126,7 @@ class Attribution:
             target.projects,
             is_changed=is_changed,
             release_itself=itself if is_changed else None,
-            mending=None if itself is None else Mending(itself, kind),
+            mending=None if itself is None else Mending(itself, kind, target.mended),
         )
 
     def of(

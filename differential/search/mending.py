@@ -11,12 +11,18 @@ from cacheproof.differential.targets.resolve import engine_of, host_of
 
 
 class Mending:
-    """An installed release, or an engine, with one fault mended at a time; each in a host that is
-    started when it is asked for."""
+    """An installed release, or an engine, with one fault mended at a time beside those that are
+    `mended` already; each in a host that is started when it is asked for."""
 
-    def __init__(self, release: Release, kind: releases.Kind = releases.VLLM) -> None:
+    def __init__(
+        self,
+        release: Release,
+        kind: releases.Kind = releases.VLLM,
+        mended: tuple[str, ...] = (),
+    ) -> None:
         self._release = release
         self._kind = kind
+        self._mended = mended
         self._hosts: dict[str, HostTarget] = {}
 
     def can_mend(self, fault: str) -> bool:
@@ -33,8 +39,7 @@ class Mending:
         if fault not in self._hosts:
             begin = engine_of if self._kind == releases.ENGINE else host_of
             kind = Kind.ENGINE if self._kind == releases.ENGINE else Kind.RELEASE
-            name = f"{kind.value}@{self._release.version}{MARK}:{fault}"
-            self._hosts[fault] = begin(
-                self._release, name, mended=(fault,), report=lambda line: None
-            )
+            gone = tuple(sorted({*self._mended, fault}))
+            name = f"{kind.value}@{self._release.version}{MARK}:{','.join(gone)}"
+            self._hosts[fault] = begin(self._release, name, mended=gone, report=lambda line: None)
         return self._hosts[fault]

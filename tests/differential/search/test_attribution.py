@@ -2,6 +2,7 @@
 one of them fails."""
 
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from cacheproof.differential.search.paired import Both, RunSeeds
 from cacheproof.differential.targets import reference_scheduler
 from cacheproof.differential.targets.changes import reads_otherwise
 from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.differential.targets.resolve import resolve
 from cacheproof.differential.traces.records import Raised, TraceResult
 from cacheproof.differential.traces.scheduler import SchedulerHeader
 from cacheproof.differential.traces.trace import Trace
@@ -332,3 +334,14 @@ def test_what_both_sides_of_a_review_break_is_told_as_of_base() -> None:
     assert all(one.head["EC-6a", ""].fault == "same" for one in shared)
     assert all(one.head["EC-1", ""].fault is None for one in pairs if ("EC-1", "") in one.head)
     assert any(("EC-1", "") in one.head and ("EC-1", "") not in one.base for one in pairs)
+
+
+@pytest.mark.full
+def test_what_lies_behind_a_mend_is_told_by_a_second_mend_beside_it() -> None:
+    """The release itself ends before that, with the second mend alone as well."""
+    trace = LANES["connectors in memory"].trace(10, NEWEST)
+    with closing(resolve(f"vllm@{NEWEST}+mended:larger-than-the-region", report=print)) as target:
+        (result,) = target.run([trace])
+        seen = examine(trace, result, target)
+        found = Attribution.of_target(load(), target, None).of(trace, result, seen, None)
+    assert [one.fault for one in found.values()] == ["save-of-the-preempted"]
