@@ -26,7 +26,7 @@ from cacheproof.spec.registry import by_id
 ROOT = Path(__file__).parents[2]
 FAULTS = tuple(load())
 MEDIA = QUESTIONS[0]
-MOST_WITHOUT_A_CAUSE = 20
+MOST_WITHOUT_A_CAUSE = 8
 
 
 def given(release: str, *faults: KnownFault, question: Question = MEDIA) -> Answer:
