@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import lru_cache
 
 import msgspec
 
@@ -33,13 +34,12 @@ def edited(source: str, edit: Edit) -> str:
     beside = edit.before is not None or edit.after is not None
     if sum(one is not None for one in (edit.instead, edit.before, edit.after)) != 1:
         raise ValueError(f"{edit.path}: expected one of instead, before and after")
-    wanted = ast.stmt if beside else ast.expr | ast.stmt
     found = [
         node
-        for function in _functions(ast.parse(source), edit.function)
-        for node in ast.walk(function)
-        if isinstance(node, wanted) and (beside or not isinstance(node, ast.Expr))
-        if _is_called(ast.unparse(node).partition("\n")[0], edit.expression)
+        for node, line in _lines_of(source, edit.function)
+        if _is_called(line, edit.expression)
+        if isinstance(node, ast.stmt) or not beside
+        if beside or not isinstance(node, ast.Expr)
     ]
     if len(found) != edit.of:
         often = "once" if edit.of == 1 else f"{edit.of} times"
@@ -48,6 +48,18 @@ def edited(source: str, edit: Edit) -> str:
         )
     node = sorted(found, key=lambda one: (one.lineno, one.col_offset))[edit.which - 1]
     return _with(source, node, edit)
+
+
+@lru_cache(maxsize=8)
+def _lines_of(source: str, function: str) -> list[tuple[ast.expr | ast.stmt, str]]:
+    """The expressions and statements of a function, and how Python writes the first line of each:
+    several edits look for theirs in one text."""
+    return [
+        (node, ast.unparse(node).partition("\n")[0])
+        for one in _functions(ast.parse(source), function)
+        for node in ast.walk(one)
+        if isinstance(node, ast.expr | ast.stmt)
+    ]
 
 
 def _is_called(line: str, expression: str) -> bool:

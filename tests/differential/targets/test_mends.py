@@ -147,6 +147,7 @@ def test_a_mend_is_for_releases_that_have_its_fault() -> None:
             assert any(release in Versions(text.releases) for release in (BEFORE, *MODELLED)), name
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("release", [one for one in MODELLED if mends.mended_in(one)])
 def test_all_mends_of_a_release_go_together(release: str, tmp_path: Path) -> None:
     """Each is of that release's text, alone and behind all the others."""
