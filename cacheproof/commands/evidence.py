@@ -203,7 +203,7 @@ def report(
     The script is run: it must fail on the release, and pass with the patch.
     """
     from cacheproof.console import Output
-    from cacheproof.folders import findings_folder
+    from cacheproof.folders import folder_of
     from cacheproof.reporting import command
 
     with Output(json, command="report", is_page=True) as output:
@@ -214,7 +214,7 @@ def report(
                 release,
                 reviews=reviews,
                 seeds=seeds,
-                findings=findings or findings_folder(),
+                findings=folder_of(findings),
                 place=work.place,
             )
         raise typer.Exit(code)

@@ -8,6 +8,7 @@ from cacheproof.differential.targets import mended, mends, releases
 from cacheproof.differential.targets.cache import Report
 from cacheproof.differential.targets.named import Kind, named
 from cacheproof.differential.targets.releases import Release
+from cacheproof.differential.targets.versions import parse
 from cacheproof.fault_facts import fault_called, product_of, trace_showing
 from cacheproof.reference.releases import within
 from cacheproof.reporting.patch import Patch, patch_between
@@ -80,7 +81,7 @@ def subject_called(name: str, release: str | None) -> Subject:
     has = within(fault.seen)
     if not has:
         raise InputError(f"{name}: no release was seen to have it; nothing can be reported")
-    if release is not None and release not in has:
+    if release is not None and parse(release, "--release ") not in has:
         raise InputError(
             f"--release {release}: {name} was not seen there; expected one of {fault.seen}"
         )

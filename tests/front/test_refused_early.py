@@ -24,6 +24,7 @@ FETCHING: Mapping[Command, Arguments] = {
     ("check",): {},
     ("fuzz",): {"--target": "vllm@0.33.0"},
     ("diff",): {"left": "vllm@0.28.0", "right": "vllm@0.33.0"},
+    ("report",): {"fault": "phantom-entry"},
     ("review",): {"--base": "vllm@0.28.0", "--head": "vllm@0.33.0"},
     ("explore",): {"--target": "vllm@0.33.0"},
     ("prove",): {"--target": "vllm@0.33.0"},

@@ -31,6 +31,7 @@ SLOW = {
     "check": "main_job",
     "gallery": "main_job",
     "diff": "searching",
+    "report": "reporting.command",
     "review": "reviewing",
     "explore": "exploring",
     "prove": "proving",
