@@ -271,7 +271,7 @@ def test_a_mend_that_is_worse_or_a_review_that_is_void_is_an_exit_code(
     [
         (["phantom-entri"], "phantom-entri: no listed fault; did you mean phantom-entry"),
         (["phantom-entry", "--release", "0.10.2"], "--release 0.10.2: phantom-entry was not seen "),
-        (["phantom-entry", "--release", "x"], "--release x: phantom-entry was not seen there; "),
+        (["phantom-entry", "--release", "x"], "'x' is no vLLM version; "),
         (["contains-and-get", "--release", "0.33.0"], "--release 0.33.0: contains-and-get is a "),
         (["phantom-entry", "--seeds", "2"], "--seeds 2"),
     ],
