@@ -78,10 +78,14 @@ def causes(faults: Sequence[KnownFault]) -> str:
         "cause are turned together. Where no flag is the cause, the release with the fault",
         "[mended](mends.md) answers in the place of the reference.",
         "",
-        "| fault | contracts | cause |",
-        "|---|---|---|",
+        "*Mended* are the releases whose text a mend is for. *Met in* are lanes in one of which a",
+        "search of a release with the fault must meet it.",
+        "",
+        "| fault | contracts | cause | mended | met in |",
+        "|---|---|---|---|---|",
         *(
-            f"| {_linked(one, one.name)} | {' '.join(one.contracts) or 'none'} | {_cause(one)} |"
+            f"| {_linked(one, one.name)} | {' '.join(one.contracts) or 'none'} | {_cause(one)} "
+            f"| {_mended(one)} | {', '.join(one.again)} |"
             for one in faults
             if not one.is_told_alone
         ),
@@ -114,6 +118,13 @@ def _cause(fault: KnownFault) -> str:
         for cause in fault.cause
     )
     return "; or ".join(several)
+
+
+def _mended(fault: KnownFault) -> str:
+    """The releases that its mend is for; empty where it has none."""
+    mend = mends.mends().get(fault.name)
+    fit = [one for one in MODELLED if mend is not None and mend.for_release(one) is not None]
+    return " to ".join(dict.fromkeys((fit[0], fit[-1]))) if fit else ""
 
 
 def _matrix(faults: Sequence[KnownFault]) -> Iterator[str]:
