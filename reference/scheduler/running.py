@@ -127,15 +127,15 @@ def _preempt(state: SchedulerState, step: Step, victim: ScheduledRequest, positi
         if state.semantics.scheduler.forgets_uncomputed:
             state.kv_cache_manager.forget_uncomputed(victim)
     encodes, loads = step.take_back_items(victim) if unschedules else ([], [])
-    state.preempt(victim)
-    step.preempted.append(victim)
     if state.semantics.scheduler.hands_on_encodes:
         for identifier, heir, input_id in _inherited(state, victim, encodes):
             if heir is None:
-                _evict(state.encoder_cache_manager, identifier)
+                _drop(state.encoder_cache_manager, identifier, victim)
             else:
                 step.encoder_inputs.setdefault(heir.request_id, []).append(input_id)
                 step.encoder_compute_budget -= heir.get_num_encoder_embeds(input_id)
+    state.preempt(victim)
+    step.preempted.append(victim)
     if loads and state.semantics.scheduler.keeps_loads:
         step.loading_victims.append(victim)
         for input_id in loads:
@@ -143,10 +143,14 @@ def _preempt(state: SchedulerState, step: Step, victim: ScheduledRequest, positi
     return int(moves_up and counts)
 
 
-def _evict(manager: EncoderCacheManager, identifier: str) -> None:
-    """What no release asks of its manager: evict that entry, if it is there."""
-    if identifier in manager.freeable:
-        manager._evict(identifier)
+def _drop(manager: EncoderCacheManager, identifier: str, victim: ScheduledRequest) -> None:
+    """What no release does with its manager: evict an entry that only the victim holds."""
+    if manager.cached.get(identifier) == {victim.request_id}:
+        del manager.cached[identifier]
+        size = manager.num_embeds_by_hash.pop(identifier)
+        manager.num_free_slots += size
+        manager.num_freeable_slots += size
+        manager.freed.append(identifier)
 
 
 def _inherited(
@@ -157,7 +161,8 @@ def _inherited(
     for input_id in input_ids:
         identifier = victim.mm_features[input_id].identifier
         holders = state.encoder_cache_manager.cached.get(identifier, set())
-        heir = next((one for one in state.running if one.request_id in holders), None)
+        others = (one for one in state.running if one is not victim)
+        heir = next((one for one in others if one.request_id in holders), None)
         if heir is None:
             yield identifier, None, input_id
         else:
