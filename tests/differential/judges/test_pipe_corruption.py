@@ -231,6 +231,7 @@ class CorruptPipe:
 
     def __init__(self, target: ReferenceTarget, corruption: Corruption, occurrence: int) -> None:
         self.name, self.release, self.protocol = target.name, target.release, target.protocol
+        self.mended = target.mended
         self.struck = False
         self._target = target
         self._corruption = corruption

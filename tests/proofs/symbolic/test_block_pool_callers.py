@@ -18,6 +18,8 @@ from cacheproof.reference.semantics import Semantics
 from cacheproof.reference.single_type_kv_cache import SingleTypeKVCacheManager
 
 IDEAL = Semantics.ideal()
+WITH_TAILS = IDEAL.without("kv_cache.caches_findable_tails")
+"""The ideal caches no partly filled block; releases do."""
 
 
 BROKEN: Counter[str] = Counter()
@@ -124,7 +126,7 @@ def promised(monkeypatch: pytest.MonkeyPatch) -> None:
 def run_manager(seeds: Iterable[int]) -> None:
     for seed in seeds:
         config, events = generate(seed, 60)
-        reference_kv_cache.step_records(config, events, IDEAL)
+        reference_kv_cache.step_records(config, events, WITH_TAILS)
 
 
 def run_scheduler(seeds: Iterable[int]) -> None:
