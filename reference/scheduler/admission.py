@@ -95,7 +95,7 @@ def _take_as_planned(
     for input_id in hits:
         manager.check_and_update_cache(request, input_id)
     budget = step.encoder_compute_budget + sum(map(request.get_num_encoder_embeds, found.inputs))
-    for input_id in (*found.inputs, *gone, *found.loads):
+    for input_id in (*sorted([*found.inputs, *found.loads]), *gone):
         manager.can_allocate(request, input_id, budget, 0)  # evicts what it takes
         if input_id not in found.loads:
             budget -= request.get_num_encoder_embeds(input_id)
