@@ -63,7 +63,7 @@ CHANGES = (
         "phantom-entry, evicted alone",
         "the same, without the request that has hit the entry meanwhile",
         _PHANTOM.edit,
-        _PHANTOM.functions.replace("cached.get(key, ())", "()"),
+        _PHANTOM.functions.replace("if one.request_id in holders", "if False"),
     ),
     Change(
         "phantom-entry, encode kept",

@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from cacheproof.console import Output
-from cacheproof.differential.errors import CacheproofError
+from cacheproof.differential.errors import CacheproofError, InputError
 from cacheproof.differential.findings import finding as findings_of
 from cacheproof.differential.findings import finding_file
 from cacheproof.differential.findings.finding import LOCKSTEP, Finding
@@ -262,8 +262,12 @@ def _of_trace(
 
 
 def _saved(subject: Subject, target: Target, file: Path) -> Finding | None:
-    """A finding that was saved, as it is on the target now; None where it is none of its."""
-    found = finding_file.load(file)
+    """A finding that was saved, as it is on the target now; None where it is none of its, or was
+    written before its contract was changed."""
+    try:
+        found = finding_file.load(file)
+    except InputError:
+        return None
     if not isinstance(found, Finding) or found.target != subject.target:
         return None
     return _small(target, found)

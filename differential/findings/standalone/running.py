@@ -13,7 +13,8 @@ from cacheproof.differential.targets.releases import Release, host_command
 SECONDS_MAX = 300
 """Of all files of a run."""
 _PROGRAM = """
-import importlib.util, inspect, json, linecache, pathlib, sys, tempfile, traceback
+import importlib.util, inspect, json, linecache, os, pathlib, sys, tempfile, traceback, types
+settings = dict(os.environ)
 outcomes = []
 for path in sys.argv[1:]:
     name = pathlib.Path(path).stem
@@ -23,17 +24,23 @@ for path in sys.argv[1:]:
     try:
         spec.loader.exec_module(module)
         (test,) = [thing for name, thing in vars(module).items() if name.startswith("test_")]
-        folders = [pathlib.Path(tempfile.mkdtemp()) for _ in inspect.signature(test).parameters]
-        test(*folders)
+        fixtures = {
+            "tmp_path": pathlib.Path(tempfile.mkdtemp()),
+            "monkeypatch": types.SimpleNamespace(setenv=os.environ.__setitem__),
+        }
+        test(**{name: fixtures[name] for name in inspect.signature(test).parameters})
     except Exception as raised:
         error = f"{type(raised).__name__}: {raised}".rstrip(": ")
         frames = traceback.extract_tb(raised.__traceback__)
         line = next((one.line for one in reversed(frames) if one.filename == path), "")
+    os.environ.clear()
+    os.environ.update(settings)
     outcomes.append((error, line))
 print()
 print(json.dumps(outcomes))
 """
-"""What runs the test of each file in a folder of its own, and says what it raised, and where."""
+"""What runs the test of each file with the fixtures that it takes, and says what it raised, and
+where. A release's interpreter has no pytest."""
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,15 @@ def test_a_test_that_fails_is_told_from_one_that_passes(release: Release, tmp_pa
     assert not failed.passes
 
 
+def test_a_setting_of_one_test_is_gone_in_the_next(release: Release, tmp_path: Path) -> None:
+    sets = (
+        "import os\n\n\ndef test_it(monkeypatch):\n    monkeypatch.setenv('A_SETTING', '1')\n"
+        "    assert os.environ['A_SETTING'] == '1'\n"
+    )
+    looks = "import os\n\n\ndef test_it():\n    assert 'A_SETTING' not in os.environ\n"
+    assert all(one.passes for one in outcomes(written(tmp_path, sets, looks), release))
+
+
 @pytest.mark.parametrize("text", ["import no_such_module\n", "x = 1\n", "def test_it(:\n"])
 def test_a_file_that_is_no_test_passes_never(release: Release, tmp_path: Path, text: str) -> None:
     (told,) = outcomes(written(tmp_path, text), release)
