@@ -130,8 +130,8 @@ DepthOption = Annotated[
 A_WEEK = 7 * 24 * 3600
 TARGET_HELP = (
     "vllm@VERSION, engine@VERSION, lmcache@VERSION, path:DIR, MODULE:CLASS[@VERSION] or "
-    "reference[@VERSION]; with +mended behind a release or an engine, the same without its known "
-    "faults"
+    "reference[@VERSION]; with +mended behind a release or an engine, the same with known faults "
+    "mended"
 )
 TargetOption = Annotated[
     str,
