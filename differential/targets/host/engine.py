@@ -34,7 +34,7 @@ from .engine_drafts import ReplacedDrafts, drafts_of, speculative_config
 from .engine_embedded import know_tokens_of_embeddings, mark_sampled_tokens
 from .engine_faults import ENGINE_FAULTS
 from .engine_in_flight import keeping_async_scheduling, stand_in_for_streams
-from .engine_items import check_counts, check_items, name_items
+from .engine_items import Names, check_counts, check_items
 from .engine_kernels import mend_kernels_of_drafts, register_kernels_once
 from .engine_limits import (
     ADAPTER_RANK_MAX,
@@ -208,6 +208,7 @@ class _Core:
         self._is_reloaded = False
         self._executed: list[Any] = []
         self._identifiers: dict[str, tuple[str, ...]] = {}
+        self._names = Names(are_drawn=self._is_decoder)
         self._planted = Planted()
         self._drafts = (
             ReplacedDrafts(self._runner, self._identifiers.__getitem__)
@@ -243,6 +244,7 @@ class _Core:
         self._core.scheduler = scheduler
         self._core.request_block_hasher = self._hasher if config["prefix_caching"] else None
         self._identifiers.clear()
+        self._names.clear()
         blank(self._runner.kv_caches)
         if self._drafts is not None:
             self._drafts.begin()
@@ -322,7 +324,7 @@ class _Core:
             priority=event["priority"],
             lora_request=self._adapter(event["lora"]),
         )
-        name_items(made.mm_features, event, is_decoder=self._is_decoder)
+        self._names.put(made.mm_features, event)
         request, _ = self._core.preprocess_add_request(made)
         check_items(request, event)
         self._identifiers[event["request"]] = tuple(item["identifier"] for item in event["items"])

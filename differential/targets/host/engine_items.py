@@ -4,17 +4,40 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .engine_limits import ITEMS_MAX
-from .media_inputs import is_given
 from .protocol import Event, Illegal
 
 
-def name_items(features: list[Any] | None, event: Event, *, is_decoder: bool) -> None:
-    """Let items have the names that the trace gives them: embeddings are called by their content,
-    and where neither prefixes nor processed items are cached, as with an encoder-decoder, releases
-    before 0.30 take names of their own."""
-    for feature, item in zip(features or (), event["items"], strict=False):
-        if is_decoder or is_given(item):
-            feature.identifier = item["identifier"]
+class Names:
+    """What a trace and the engine's front end call the items of a trace.
+
+    The front end's identifiers are its own: of embeddings their content's digest, of an id that a
+    user gives whatever a release makes of it. They must tell the same items apart as the trace's,
+    which then take their place, since records speak of those. Of an encoder-decoder nothing is
+    asked: where neither prefixes nor processed items are cached, releases before 0.30 draw them.
+    """
+
+    def __init__(self, *, are_drawn: bool) -> None:
+        self._are_drawn = are_drawn
+        self.clear()
+
+    def clear(self) -> None:
+        """A trace begins."""
+        self._theirs: dict[str, str] = {}
+        self._ours: dict[str, str] = {}
+
+    def put(self, features: list[Any] | None, event: Event) -> None:
+        """Have a request's items called as its trace does. Raises Illegal where the front end takes
+        two items of the trace's for one, or one for two."""
+        for feature, item in zip(features or (), event["items"], strict=False):
+            ours, theirs = item["identifier"], feature.identifier
+            if not self._are_drawn:
+                known = self._theirs.setdefault(ours, theirs), self._ours.setdefault(theirs, ours)
+                if known != (theirs, ours):
+                    raise Illegal(
+                        f"the engine calls {ours} {theirs}; before it called {ours} {known[0]}, "
+                        f"and {known[1]} {theirs}"
+                    )
+            feature.identifier = ours
 
 
 def check_counts(data: Mapping[str, Sequence[Any]], model: str) -> None:
