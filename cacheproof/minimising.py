@@ -86,8 +86,8 @@ def minimise(
 
 def _annotated(found: Finding, target: Target, faults: list[KnownFault]) -> Finding:
     """The finding with what is listed of it."""
-    attribution = Attribution.of_target(faults, target, reference_for(target))
-    return attribution.annotated(found, attribution.of_finding(found, "scheduler"))
+    with closing(Attribution.of_target(faults, target, reference_for(target))) as attribution:
+        return attribution.annotated(found, attribution.of_finding(found, "scheduler"))
 
 
 def _chosen(audit_of: Audit, where: str, contract: str | None) -> tuple[str, Auditor, Found]:

@@ -50,8 +50,8 @@ class Register:
         if not records:
             return Corpus()
         model = reference_for(target)
-        attribution = Attribution.of_target(known, target, model)
         with (
+            closing(Attribution.of_target(known, target, model)) as attribution,
             closing(model) if model is not None else nullcontext() as reference,
             output.live(f"{target.name}: traces of the register") as live,
         ):

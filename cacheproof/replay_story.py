@@ -1,6 +1,7 @@
 """What a replay tells: what broke, by which events, at which step, as which fault, what to do."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -121,15 +122,15 @@ def story_of(
     trace = what.trace if isinstance(what, Finding) else what
     faults = listed_by_name()
     of_file = _of_file(file, what, faults)
-    attribution = Attribution.of_target(known, target, model)
     is_known = of_file is not None and (called(known, of_file.name) is not None)
     shown = of_file if is_known else None
     name = file.stem if of_file is None else of_file.name
-    told = attribution.of(trace, runs.result, runs.examination, None, name)
-    found = [
-        _annotated(one, attribution, told.get((one.contract, one.kind), Attributed()), shown)
-        for one in findings_of.of_run(target, trace, runs)
-    ]
+    with closing(Attribution.of_target(known, target, model)) as attribution:
+        told = attribution.of(trace, runs.result, runs.examination, None, name)
+        found = [
+            _annotated(one, attribution, told.get((one.contract, one.kind), Attributed()), shown)
+            for one in findings_of.of_run(target, trace, runs)
+        ]
     found.sort(key=lambda one: (_is_not_asked(one, what, of_file), *_weight(one)))
     first = next((one.fault for one in found if one.fault), None)
     return Story(file, what, target, runs, tuple(found), faults.get(first or "", of_file))

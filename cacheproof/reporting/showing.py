@@ -228,7 +228,8 @@ def _breaks(
                     source = f"a finding of a search, {saved.name}"
                     yield _Break(found, source, (), time.monotonic() - begun)
                     return
-                yield from _searched(subject, target, reference, known)
+                with closing(Attribution.of_target(known, target, reference)) as attribution:
+                    yield from _searched(subject, target, reference, attribution)
         finally:
             if reference is not None:
                 reference.close()
@@ -285,13 +286,12 @@ def _searched(
     subject: Subject,
     target: Target,
     reference: ReferenceTarget | None,
-    known: Sequence[KnownFault],
+    attribution: Attribution,
 ) -> Iterator[_Break]:
     """The first break of the search that shows the fault that is the fault's, made small."""
     words = dict(zip(*[iter(shlex.split(subject.fault.search))] * 2, strict=True))
     seeds = seed_range(words["--seeds"])
     assert seeds is not None
-    attribution = Attribution.of_target(known, target, reference)
     lanes = [
         lane
         for lane in LANES.values()

@@ -10,7 +10,6 @@ asked; a fault without a mend is told by what it breaks alone, if (a) holds.
 import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from types import MappingProxyType
 
 from msgspec.structs import replace
@@ -101,6 +100,7 @@ class Attribution:
         self._mending = mending
         self._model = model
         self._turned: dict[Causes, ReferenceTarget] = {}
+        self._itself: HostTarget | None = None
 
     @classmethod
     def of_target(
@@ -128,6 +128,12 @@ class Attribution:
             release_itself=itself if is_changed else None,
             mending=None if itself is None else Mending(itself, kind, target.mended),
         )
+
+    def close(self) -> None:
+        """End the hosts that it has asked; the next question starts them anew."""
+        for asked in (self._mending, self._itself):
+            if asked is not None:
+                asked.close()
 
     def of(
         self,
@@ -193,7 +199,7 @@ class Attribution:
     ) -> _Run:
         if seen is not None and seen.compared:
             return _Run(trace, last, seen.difference, is_compared=True, is_modelled=True)
-        for beside in (self._model, self._itself):
+        for beside in (self._model, self._host_of_release()):
             if beside is None or (beside is self._model and not self._model.compares(trace)):
                 continue
             (expected,) = beside.run([trace])
@@ -204,11 +210,12 @@ class Attribution:
                 return _Run(trace, last, difference, is_compared=True, is_modelled=is_modelled)
         return _Run(trace, last, None, is_compared=False, is_modelled=False)
 
-    @cached_property
-    def _itself(self) -> Target | None:
+    def _host_of_release(self) -> HostTarget | None:
         """The release that a changed target is nearest to, where it is on this machine."""
         itself = self._release_itself
-        return None if itself is None else host_of(itself, f"vllm@{itself.version}")
+        if self._itself is None and itself is not None:
+            self._itself = host_of(itself, f"vllm@{itself.version}")
+        return self._itself
 
     def _told(
         self, run: _Run, broken: tuple[str, str], event: int, lane: str | None, name: str
@@ -251,19 +258,28 @@ class Attribution:
         name: str,
     ) -> Attributed:
         """Of faults without a cause the one whose mend takes the break away; of those that have no
-        mend either, the one that shows so."""
+        mend either, the one that shows so. A mended release that refuses the trace shows
+        nothing of it."""
         mending = self._mending
         can_be = [one for one in faults if mending is not None and mending.can_mend(one.name)]
+        refusing = []
         for one in sorted(can_be, key=lambda one: not _is_called(name, one)):
             assert mending is not None
             if one.name not in run.without:
                 run.without[one.name] = _examined(run, mending.without(one.name))
-            if not _still_breaks(*run.without[one.name], broken, event):
+            result, seen = run.without[one.name]
+            if seen.illegal is not None:
+                refusing.append(one)
+            elif not _still_breaks(result, seen, broken, event):
                 return Attributed(one.name)
         cannot_be = [one for one in faults if one not in can_be]
         if cannot_be or not can_be:
             return _by_symptom(cannot_be, name)
-        return Attributed(why=f"{broken[0]} breaks without {_names(can_be)} too")
+        breaking = [one for one in can_be if one not in refusing]
+        why = [f"{broken[0]} breaks without {_names(breaking)} too"] if breaking else []
+        if refusing:
+            why.append(f"a release without {_names(refusing)} refuses the trace")
+        return Attributed(why="; ".join(why))
 
     def _of_another_contract(
         self, run: _Run, broken: tuple[str, str], event: int
@@ -317,7 +333,8 @@ def _still_breaks(
     result: TraceResult, seen: Examination, broken: tuple[str, str], event: int
 ) -> bool:
     """Whether a run breaks the same contract: in that kind up to the event, or there in any. One
-    that raises before it has kept nothing; one that refuses has."""
+    that raises before it has kept nothing; one that refuses, as a model may whose cause is that it
+    does not, has."""
     if seen.illegal is None and len(result.records) <= event:
         return True
     contract, _ = broken

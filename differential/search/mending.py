@@ -43,3 +43,8 @@ class Mending:
             name = f"{kind.value}@{self._release.version}{MARK}:{','.join(gone)}"
             self._hosts[fault] = begin(self._release, name, mended=gone, report=lambda line: None)
         return self._hosts[fault]
+
+    def close(self) -> None:
+        """End its hosts; what is asked for next starts anew."""
+        for host in self._hosts.values():
+            host.close()

@@ -105,9 +105,9 @@ class Both:
         """Give back their processes; the next job starts them anew."""
         self.base.close()
         self.head.close()
-        for model in (self.reference, self._of_base):
-            if model is not None:
-                model.close()
+        for one in (self.reference, self._of_base, *self.attributions):
+            if one is not None:
+                one.close()
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,7 @@ class Worker:
         """Give back its processes; the next job starts them anew."""
         self.target.close()
         self.elsewhere.close()
+        self.attribution.close()
 
 
 @dataclass(frozen=True)

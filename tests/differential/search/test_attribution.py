@@ -12,16 +12,17 @@ from cacheproof.differential.findings.breaks import Attributed
 from cacheproof.differential.findings.finding import found_in
 from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.search import mending
 from cacheproof.differential.search.attribution import Attribution
 from cacheproof.differential.search.campaign import Campaign, search
 from cacheproof.differential.search.campaigns.outcomes import Searched, read, written
 from cacheproof.differential.search.fault_folders import load
 from cacheproof.differential.search.known import Cause, KnownFault, Symptom
-from cacheproof.differential.search.mending import Mending
 from cacheproof.differential.search.paired import Both, RunSeeds
 from cacheproof.differential.targets import reference_scheduler
 from cacheproof.differential.targets.changes import reads_otherwise
 from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.differential.targets.releases import Release
 from cacheproof.differential.targets.resolve import resolve
 from cacheproof.differential.traces.records import Raised, TraceResult
 from cacheproof.differential.traces.scheduler import SchedulerHeader
@@ -110,12 +111,22 @@ def test_a_fault_without_a_cause_is_told_by_what_it_breaks_and_marked() -> None:
     assert set(told(model(), [fault("without", lane="scheduler")])) == {Attributed()}
 
 
-class MendedByFlag(Mending):
-    """A mend that the reference stands in for: it turns a flag."""
+class Refusing(ReferenceTarget):
+    """Runs no trace."""
 
-    def __init__(self, fault: str, flag: str) -> None:
+    def run(self, traces: Sequence[Trace], fault: str | None = None) -> list[TraceResult]:
+        return [TraceResult((), illegal="not that one") for _ in traces]
+
+
+class MendedByFlag(mending.Mending):
+    """A mend that the reference stands in for: it turns a flag, or refuses all traces."""
+
+    def __init__(self, fault: str, flag: str | None) -> None:
         self.mended = fault
-        self.target = ReferenceTarget(Semantics.of_vllm(OLD).changed({flag: True}), release=OLD)
+        if flag is None:
+            self.target: ReferenceTarget = Refusing(Semantics.of_vllm(OLD), release=OLD)
+        else:
+            self.target = ReferenceTarget(Semantics.of_vllm(OLD).changed({flag: True}), release=OLD)
 
     def can_mend(self, fault: str) -> bool:
         return fault == self.mended
@@ -130,14 +141,15 @@ class MendedByFlag(Mending):
         (CLAIMED, ["first"], Attributed("mended")),
         (OTHER, [], Attributed(why="EC-6a breaks without mended too")),
         (OTHER, ["first"], Attributed("first", by_symptom=True)),
+        (None, [], Attributed(why="a release without mended refuses the trace")),
+        (None, ["first"], Attributed("first", by_symptom=True)),
     ],
 )
 def test_a_fault_without_a_cause_is_told_by_its_mend(
-    flag: str, others: list[str], outcome: Attributed
+    flag: str | None, others: list[str], outcome: Attributed
 ) -> None:
     known = [fault(one) for one in (*others, "mended")]
-    mending = MendedByFlag("mended", flag)
-    attribution = Attribution(known, OLD, model(), mending=mending)
+    attribution = Attribution(known, OLD, model(), mending=MendedByFlag("mended", flag))
     found = set()
     for seed in range(60):
         trace = LANES[LANE].trace(seed, OLD)
@@ -145,6 +157,29 @@ def test_a_fault_without_a_cause_is_told_by_its_mend(
         breaks = attribution.of(trace, result, examine(trace, result, model()), LANE)
         found |= {one for (contract, _), one in breaks.items() if contract == "EC-6a"}
     assert found == {outcome}
+
+
+class Hosts(ReferenceTarget):
+    """Says when it was closed."""
+
+    is_closed = False
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def test_what_tells_breaks_apart_ends_the_hosts_of_mended_releases(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    host, tree = Hosts(Semantics.of_vllm(OLD)), Path("tree")
+    monkeypatch.setattr(mending, "host_of", lambda *told, **more: host)
+    release = Release(OLD, tree, tree, tree, (), "sdist", "", "", pinned=True)
+    mends_of = mending.Mending(release)
+    assert mends_of.without("stripped-item") is mends_of.without("stripped-item")
+    attribution = Attribution([], OLD, None, mending=mends_of)
+    assert not host.is_closed
+    attribution.close()
+    assert host.is_closed
 
 
 def test_a_release_that_is_not_modelled_has_its_faults_told_by_what_they_break() -> None:
