@@ -2,7 +2,11 @@
 files that the mends change."""
 
 import hashlib
+import os
+import shutil
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,11 +16,13 @@ from cacheproof.differential.targets.cache import Cache, Report
 from cacheproof.differential.targets.releases import Release
 
 DIGITS = 16
+KEPT_SECONDS = 30 * 24 * 3600
+"""A tree that nobody asked for this long goes when the next one is made."""
 MARK = "+mended"
 BUT = "-but"
 
 
-class _Sources(dict[str, str]):
+class Sources(dict[str, str]):
     """What the modules of a tree read, by path, each read when it is asked for."""
 
     def __init__(self, tree: Path) -> None:
@@ -63,7 +69,7 @@ def tree_of(
         SetupError: the cache folder cannot be written.
     """
     cache = cache or Cache.locate()
-    changed = mends.apply(names, release.version, _Sources(release.tree))
+    changed = mends.apply(names, release.version, Sources(release.tree))
     digest = hashlib.sha256(f"{release.tree}\0{sorted(changed.items())}".encode())
     folder = cache.mended / digest.hexdigest()[:DIGITS]
     if not folder.is_dir():
@@ -73,14 +79,24 @@ def tree_of(
             cache.workspace() as workspace,
         ):
             draft = workspace.path / "tree"
-            _link(release.tree, draft, changed)
+            link_tree(release.tree, draft, changed)
             if not folder.is_dir():
                 draft.rename(folder)
+            _sweep(cache.mended)
+    with suppress(OSError):  # of another user, who then made it lately or will make it again
+        os.utime(folder)
     metadata = folder if release.metadata == release.tree else release.metadata
     return replace(release, tree=folder, metadata=metadata)
 
 
-def _link(tree: Path, folder: Path, changed: dict[str, str]) -> None:
+def _sweep(folder: Path) -> None:
+    """Drop the trees that nobody has asked for lately."""
+    for tree in folder.iterdir():
+        if time.time() - tree.stat().st_mtime > KEPT_SECONDS:
+            shutil.rmtree(tree, ignore_errors=True)
+
+
+def link_tree(tree: Path, folder: Path, changed: dict[str, str]) -> None:
     """A folder whose entries are links to the tree's, but for the changed files and the folders
     that lead to them."""
     folder.mkdir()
@@ -93,6 +109,6 @@ def _link(tree: Path, folder: Path, changed: dict[str, str]) -> None:
             (folder / head).write_text(text)
     for entry in tree.iterdir():
         if entry.name in inner:
-            _link(entry, folder / entry.name, inner[entry.name])
+            link_tree(entry, folder / entry.name, inner[entry.name])
         elif entry.name not in changed and entry.name != "__pycache__":
             (folder / entry.name).symlink_to(entry)

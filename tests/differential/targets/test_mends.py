@@ -1,5 +1,6 @@
 """Mends of listed faults: their files, their targets, and what a release decides with them."""
 
+import os
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
@@ -11,9 +12,11 @@ from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.search.attribution import Attribution
 from cacheproof.differential.search.fault_folders import load
 from cacheproof.differential.targets import mended, mends, releases
+from cacheproof.differential.targets.cache import Cache
 from cacheproof.differential.targets.mends import Mend, apply, parse
 from cacheproof.differential.targets.named import named
 from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.differential.targets.releases import Release
 from cacheproof.differential.targets.resolve import resolve
 from cacheproof.differential.traces.manager import Add, Update
 from cacheproof.differential.traces.scheduler import (
@@ -156,8 +159,8 @@ def test_all_mends_of_a_release_go_together(release: str, tmp_path: Path) -> Non
         pytest.skip(f"vLLM {release} is not installed")
     names = mends.mended_in(release)
     for several in ([name] for name in names):
-        assert apply(several, release, mended._Sources(installed.tree))
-    for path, text in apply(names, release, mended._Sources(installed.tree)).items():
+        assert apply(several, release, mended.Sources(installed.tree))
+    for path, text in apply(names, release, mended.Sources(installed.tree)).items():
         compile(text, path, "exec")
 
 
@@ -168,11 +171,29 @@ def test_a_mended_tree_is_links_and_the_changed_files(two: object, tmp_path: Pat
     (tree / "vllm" / "b" / "c.py").write_text("")
     (tree / "RECORD").write_text("")
     draft = tmp_path / "draft"
-    mended._link(tree, draft, {"vllm/a.py": "changed"})
+    mended.link_tree(tree, draft, {"vllm/a.py": "changed"})
     assert (draft / "vllm" / "a.py").read_text() == "changed"
     assert (draft / "vllm" / "b").is_symlink()
     assert (draft / "RECORD").is_symlink()
     assert (tree / "vllm" / "a.py").read_text() == SOURCE
+
+
+def test_a_mended_tree_that_nobody_asks_for_any_more_goes(two: object, tmp_path: Path) -> None:
+    tree, cache = tmp_path / "tree", Cache(tmp_path / "cache")
+    (tree / "vllm").mkdir(parents=True)
+    (tree / "vllm" / "a.py").write_text(SOURCE)
+    installed = Release("0.33.0", tree, tree, tree, (), "sdist", "", "", pinned=True)
+    forgotten, asked_for = cache.mended / "forgotten", cache.mended / "asked for"
+    for other in (forgotten, asked_for):
+        other.mkdir(parents=True)
+    os.utime(forgotten, (0, 0))
+    first = mended.tree_of(installed, ["one"], report=print, cache=cache)
+    assert first.tree.is_dir()
+    assert asked_for.is_dir()
+    assert not forgotten.is_dir()
+    os.utime(first.tree, (0, 0))
+    assert mended.tree_of(installed, ["one"], report=print, cache=cache) == first
+    assert first.tree.stat().st_mtime > 0
 
 
 @pytest.mark.full
