@@ -53,6 +53,9 @@ AFTER_KILL, AFTER_AWAY, AFTER_SPOIL = DISTURBED = (
 """What can have been done to a store, the worst last."""
 TOLD_APART = frozenset({"EX-1", "EX-3", "EX-4", "EX-5", "EX-12"})
 """Contracts of which a break is another one after each of them."""
+RESET = "EX-7"
+OUT_OF_REACH = "reset while the store was out of reach"
+"""A kind of break of that: nothing could be removed then."""
 OF_PREEMPTED = "of the preempted"
 OF_MORE_ROWS = "of more rows than it has"
 DOES_NOT_ANSWER = "DoesNotAnswer"
@@ -105,6 +108,7 @@ class EncoderConnectorJudge:
         self._engines: dict[str, Engine] = {}
         self._weights = [1] * len(config.models)
         self._is_reached = True
+        self._reset_out_of_reach: set[int] = set()
         self._saved: dict[Entry, str] = {}
         self._saved_elsewhere: set[str] = set()
         self._promised: set[Entry] = set()
@@ -147,6 +151,10 @@ class EncoderConnectorJudge:
             case NewWeights():
                 self._judge_landed(outcome.get("landed", {}))
                 self._weights[event.model] += 1
+                if self._is_reached:
+                    self._reset_out_of_reach.discard(event.model)
+                else:
+                    self._reset_out_of_reach.add(event.model)
                 self._saved.clear()
                 self._reach.meet("new weights")
             case Stop():
@@ -289,6 +297,8 @@ class EncoderConnectorJudge:
         self.calls_judged += 1
         for rule in self._rules.get(type(subject), ()):
             kind = self._kind(subject, engine, item) if rule.id in TOLD_APART else ""
+            if rule.id == RESET and self._engines[engine].model in self._reset_out_of_reach:
+                kind = OUT_OF_REACH
             if (rule.id, kind) not in self.by_kind and not rule.predicate(subject):
                 why = rule.explain(**about(rule, subject))
                 self.by_kind[rule.id, kind] = Violation(

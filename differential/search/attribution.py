@@ -261,7 +261,7 @@ class Attribution:
         mend either, the one that shows so. A mended release that refuses the trace shows
         nothing of it."""
         mending = self._mending
-        can_be = [one for one in faults if mending is not None and mending.can_mend(one.name)]
+        can_be = [one for one in faults if mending and mending.can_mend(one.name, broken[1])]
         refusing = []
         for one in sorted(can_be, key=lambda one: not _is_called(name, one)):
             assert mending is not None
@@ -346,14 +346,22 @@ def _still_breaks(
 
 
 def _left(known: Sequence[KnownFault], mended: Collection[str]) -> Iterator[KnownFault]:
-    """What is listed once faults are mended: of one of them the causes that its mend leaves."""
+    """What is listed once faults are mended: of one of them the causes, and the kinds of break,
+    that its mend leaves."""
     gone = mends.flags_of(mended).keys()
     for one in known:
-        causes = tuple(cause for cause in one.cause if {*cause.flags} - gone)
         if one.name not in mended:
             yield one
-        elif causes:
-            yield replace(one, cause=causes)
+            continue
+        causes = tuple(cause for cause in one.cause if {*cause.flags} - gone)
+        symptoms = tuple(
+            replace(symptom, kind=kind)
+            for kind in mends.mends()[one.name].leaves
+            for symptom in one.symptom
+            if symptom.kind in (None, kind)
+        )
+        if causes or symptoms:
+            yield replace(one, cause=causes, symptom=symptoms)
 
 
 def _by_causes(explaining: Sequence[Sequence[KnownFault]]) -> Attributed:

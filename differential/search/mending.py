@@ -25,10 +25,12 @@ class Mending:
         self._mended = mended
         self._hosts: dict[str, HostTarget] = {}
 
-    def can_mend(self, fault: str) -> bool:
-        """Whether a fault has a mend for the release."""
+    def can_mend(self, fault: str, kind: str) -> bool:
+        """Whether a fault has a mend for the release, which takes that kind of break away."""
         mend = mends.mends().get(fault)
-        return mend is not None and mend.for_release(self._release.version) is not None
+        if mend is None or kind in mend.leaves:
+            return False
+        return mend.for_release(self._release.version) is not None
 
     def without(self, fault: str) -> Target:
         """The release without a fault that can be mended in it.

@@ -32,11 +32,13 @@ class Text(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Mend(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a mend `does`, in one line; the flags that are true with it; its text, by release.
-    Where it is `same_as` another fault's, it has none of its own."""
+    """What a mend `does`, in one line; the flags that are true with it; the kinds of break of its
+    fault that it `leaves`; its text, by release. Where it is `same_as` another fault's, it has none
+    of its own."""
 
     does: str = ""
     flags: tuple[str, ...] = ()
+    leaves: tuple[str, ...] = ()
     text: tuple[Text, ...] = ()
     same_as: str = ""
 

@@ -128,7 +128,7 @@ class MendedByFlag(mending.Mending):
         else:
             self.target = ReferenceTarget(Semantics.of_vllm(OLD).changed({flag: True}), release=OLD)
 
-    def can_mend(self, fault: str) -> bool:
+    def can_mend(self, fault: str, kind: str) -> bool:
         return fault == self.mended
 
     def without(self, fault: str) -> ReferenceTarget:
