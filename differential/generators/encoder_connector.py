@@ -48,6 +48,8 @@ HEADER_BYTES = 1024
 """Beside rows, for a store that writes what they are."""
 WAYS = get_args(How)
 HANGS_IN = 20
+RELOADS_IN, RELOADS = 0.3, 0.1
+"""Share of the traces of a bounded memory with new weights, and how often there are some in one."""
 DIES_WITHIN = 700
 """Bytes: more than a small entry has."""
 
@@ -112,6 +114,11 @@ class Playing:
             for _ in range(count):
                 self.execute(engine)
 
+    def reload(self, engine: str) -> None:
+        """New weights of the engine's model, once every step has been executed."""
+        self.catch_up()
+        self.events.append(NewWeights(self.models[engine]))
+
     def forget(self, engine: str) -> None:
         names = [item.identifier for item in self.config.items]
         some = () if self.draw.random() < 0.5 else (self.draw.choice(names),)
@@ -151,8 +158,12 @@ def connector_trace(
     for engine in engines:
         playing.start(engine)
     hostile = not in_memory and draw.random() < 0.6
+    reload = Random(f"{GENERATOR} {store} {seed} new weights")
+    reloads = is_limited and reload.random() < RELOADS_IN
     for _ in range(draw.randint(*STEPS)):
         _one_more(playing, hostile=hostile)
+        if reloads and reload.random() < RELOADS:
+            playing.reload(engines[0])
     playing.catch_up()
     playing.events.append(Ask())
     header = EncoderConnectorHeader(SCHEMA, playing.config, seed=seed, generator=GENERATOR)
@@ -196,5 +207,4 @@ def _something_bad(playing: Playing, engine: str) -> None:
         case 5:
             playing.reach()
         case 6:
-            playing.catch_up()
-            playing.events.append(NewWeights(playing.models[engine]))
+            playing.reload(engine)
