@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from cacheproof.differential.targets import releases
+from cacheproof.differential.targets import host, releases
 from cacheproof.differential.targets.releases import Release
 
 TESTS = Path(__file__).parent / "gpu_runner"
+HOST = Path(host.__file__).parent
 WITHOUT_MODELS = (
     "devices",
+    "engine_operations",
     "encoder_store",
     "entry_file",
     "kv_store",
@@ -49,3 +51,19 @@ def test_what_needs_no_model_passes_its_tests_with_the_libraries_of_a_release() 
 @pytest.mark.full
 def test_the_runner_passes_its_tests_with_the_libraries_of_an_engine() -> None:
     passes(releases.install("0.32.0", report=print, kind="engine"), TESTS)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("version", ["0.31.0", "0.32.0"])
+def test_operations_of_ours_do_what_compiled_ones_do(version: str) -> None:
+    """In the engine's own interpreter, with the wheel's library loaded."""
+    engine = releases.install(version, report=print, kind=releases.ENGINE)
+    command, environment = releases.host_command(engine)
+    ran = subprocess.run(
+        [*command, "-P", str(TESTS / "compiled_operations.py"), str(HOST)],
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert ran.returncode == 0, ran.stdout
+    assert "compared: 11" in ran.stdout

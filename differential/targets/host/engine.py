@@ -45,6 +45,7 @@ from .engine_limits import (
     MODELS_SETTING,
 )
 from .engine_memory import blank, memory_of
+from .engine_operations import has_compiled_parts, register, require
 from .engine_planted import Planted
 from .engine_weights import load_weights
 from .executed import Executed
@@ -75,6 +76,8 @@ class Release:
     def __init__(self) -> None:
         if os.environ.get("PYTHONHASHSEED") != "0":
             raise HostError("PYTHONHASHSEED must be 0: set order would differ between runs")
+        if not has_compiled_parts():
+            register()
         register_kernels_once()
         mend_kernels_of_drafts()
         self.protocol = Protocol.detect(
@@ -397,8 +400,12 @@ class _Core:
         """What the worker makes of a step: waited for, as the core does where steps are
         asynchronous."""
         executor = self._core.model_executor
-        done = executor.execute_model(output, non_block=True).result()
-        return executor.sample_tokens(None, non_block=True).result() if done is None else done
+        try:
+            done = executor.execute_model(output, non_block=True).result()
+            return executor.sample_tokens(None, non_block=True).result() if done is None else done
+        except AttributeError as error:
+            require(error)
+            raise
 
     def _proposed(self, output: Any) -> dict[str, list[int]] | None:
         """What is proposed after the step; where steps are asynchronous, it stays with the

@@ -344,6 +344,8 @@ class SchedulerSession:
                 return step.executed
         try:
             return self._kit.worker.execute(output)
+        except Illegal:
+            raise
         except Exception as error:
             return error
 
