@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from cacheproof.differential.targets.versions import order
 
-ENGINES = ("0.20.0", "0.32.0")
+ENGINES = ("0.20.0", "0.33.0")
 """The oldest and the newest release of which whole engines were run."""
 
 

@@ -9,8 +9,10 @@ from cacheproof.differential.recording import plugin
 _PACKAGE = Path(__file__).parents[2]
 _METADATA = "Metadata-Version: 2.1\nName: cacheproof\nVersion: {version}\n"
 _ENTRY_POINTS = """[vllm.general_plugins]
+cacheproof_operations = cacheproof.differential.targets.host.engine_operations:register_missing
 cacheproof_record = cacheproof.differential.recording.plugin:register
 """
+"""The first is for a server of a release's source archive, which has no compiled parts."""
 
 
 def installed(folder: Path) -> Path:

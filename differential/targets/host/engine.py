@@ -45,7 +45,7 @@ from .engine_limits import (
     MODELS_SETTING,
 )
 from .engine_memory import blank, memory_of
-from .engine_operations import has_compiled_parts, register, require
+from .engine_operations import register_missing, require
 from .engine_planted import Planted
 from .engine_weights import load_weights
 from .executed import Executed
@@ -76,8 +76,7 @@ class Release:
     def __init__(self) -> None:
         if os.environ.get("PYTHONHASHSEED") != "0":
             raise HostError("PYTHONHASHSEED must be 0: set order would differ between runs")
-        if not has_compiled_parts():
-            register()
+        register_missing()
         register_kernels_once()
         mend_kernels_of_drafts()
         self.protocol = Protocol.detect(

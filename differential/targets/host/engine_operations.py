@@ -29,10 +29,11 @@ def has_compiled_parts() -> bool:
     return any(find_spec(f"vllm.{name}") is not None for name in ("_C", "_C_AVX2", "_C_AVX512"))
 
 
-def register() -> None:
-    """Put the operations where the release calls them; does nothing a second time."""
+def register_missing() -> None:
+    """Put the operations where the release calls them, if it has none; does nothing a second
+    time."""
     global _library
-    if _library is None:
+    if _library is None and not has_compiled_parts():
         _library = torch.library.Library(LIBRARY, "FRAGMENT")
         for name, (schema, operation) in _OPERATIONS.items():
             _library.define(f"{name}{schema}")
