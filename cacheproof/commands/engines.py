@@ -135,8 +135,8 @@ def audit(
 
 
 @example(
-    "cacheproof http --target engine@0.32.0",
-    "cacheproof http --target engine@0.32.0 --model llava",
+    "cacheproof http --target engine@0.33.0",
+    "cacheproof http --target engine@0.33.0 --model llava",
 )
 def http(
     target: Annotated[
