@@ -325,9 +325,10 @@ class EncoderConnectorJudge:
         return self._disturbed[-1] if self._disturbed else ""
 
     def _has_rows_of_gaps(self, served: Served, item: str) -> bool:
-        """Whether what was served begins with a row of its own, and has one for each place."""
+        """Whether what was served begins with a row of its own, of whichever weights, and has one
+        for each place."""
         rows, own, gaps = served.rows, served.own, self._gaps[item]
-        is_own = (rows.identifier, rows.model, rows.weights) == (own.identifier, *own[1:3])
+        is_own = (rows.identifier, rows.model) == (own.identifier, own.model)
         return is_own and gaps > 0 and rows.height == own.height + gaps
 
     def _disturb(self, kind: str) -> None:

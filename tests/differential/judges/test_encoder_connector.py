@@ -4,7 +4,11 @@ from typing import Any
 
 import pytest
 
-from cacheproof.differential.judges.encoder_connector import OUT_OF_REACH, EncoderConnectorJudge
+from cacheproof.differential.judges.encoder_connector import (
+    OF_MORE_ROWS,
+    OUT_OF_REACH,
+    EncoderConnectorJudge,
+)
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.traces.base import SCHEMA
 from cacheproof.differential.traces.encoder_connector import (
@@ -67,3 +71,20 @@ def test_rows_of_old_weights_are_told_apart_by_whether_a_reset_could_reach_them(
         outcome = {**SPOILT, **outcomes.get(type(event), {})}
         judge.judge(number, event, StepRecord(outcome, [], None, None))
     assert ("EX-7", kind) in judge.by_kind
+
+
+def test_rows_of_the_gaps_are_told_as_that_whichever_weights_made_them() -> None:
+    model = StoringModel("m")
+    config = EncoderConnectorConfig((StoredItem("x", 2, gaps=3),), (model,))
+    rows = {"item": 0, "model": 0, "weights": 1, "count": 5, "width": model.row_width}
+    rows |= {"dtype": model.dtype, "whole": True}
+    step = {"missing": [], "loaded": {"x": rows}, "landed": [], "copying": False, "rest": None}
+    outcomes = {Plan: {"promised": {"x": True}, "encodes": [], "pins": None}, Execute: step}
+    events = [Start("a", 0), NewWeights(0), Plan("a", ("x",)), Execute("a")]
+    judge = EncoderConnectorJudge(
+        Trace(EncoderConnectorHeader(SCHEMA, config), tuple(events)), None, Reachability()
+    )
+    for number, event in enumerate(events):
+        outcome = {**SPOILT, **outcomes.get(type(event), {})}
+        judge.judge(number, event, StepRecord(outcome, [], None, None))
+    assert set(judge.by_kind) == {("EX-4", OF_MORE_ROWS), ("EX-7", "")}
