@@ -1,6 +1,6 @@
 """What a runner knows of a request: tokens, media, and as much of its progress as it was told."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -102,6 +102,9 @@ class Batch:
             request.block_ids = tuple(map(list, new.block_ids))
             request.num_computed_tokens = new.num_computed_tokens
             request.withheld_inputs = new.withheld_inputs
+            if new.prefill_token_ids is not None:  # to the second model runner, perhaps again
+                request.drafts = []
+                self._know(request, new.prefill_token_ids)
         cached = step.scheduled_cached_reqs
         for request_id, blocks, computed in zip(
             cached.req_ids, cached.new_block_ids, cached.num_computed_tokens, strict=True
@@ -117,11 +120,15 @@ class Batch:
             if resumed:
                 request.drafts = []
             if request_id in cached.all_token_ids:
-                # Of what was sampled before a preemption, the scheduler may have dropped the last.
-                # The prompt stays as it came: the scheduler's has 0 where embeddings are given.
-                prompt = request.prompt.token_ids
-                known = cached.all_token_ids[request_id]
-                request.token_ids = [*prompt, *known[len(prompt) :]]
+                self._know(request, cached.all_token_ids[request_id])
+
+    @staticmethod
+    def _know(request: RequestState, token_ids: Sequence[int]) -> None:
+        """All tokens of a request, as the scheduler has them: of what was sampled before a
+        preemption it may have dropped the last. The prompt stays as it came: the scheduler's has 0
+        where embeddings are given."""
+        prompt = request.prompt.token_ids
+        request.token_ids = [*prompt, *token_ids[len(prompt) :]]
 
     def of(self, request_id: str) -> RequestState:
         """The request of that id.

@@ -22,6 +22,7 @@ from cacheproof.differential.targets.host.scheduler_session import (
 from cacheproof.differential.targets.host.scheduler_settings import settings_of
 from cacheproof.differential.targets.host.session import run_events
 from cacheproof.differential.targets.reference_kv_cache import attention_spec
+from cacheproof.differential.traces.engine import WITH_MROPE
 from cacheproof.differential.traces.records import TraceResult, records_of
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.block_hash import get_request_block_hasher
@@ -212,6 +213,7 @@ def build(trace: Event, semantics: Semantics, fault: str | None = None) -> Sched
             num_cross_attention_tokens=largest,
             recomputes_failed_loads=config["kv_connector"] != "fail",
             v2_model_runner=config["v2_model_runner"],
+            uses_mrope=config.get("model") in WITH_MROPE,
         ),
         _legal_kv_cache_manager(config, semantics),
         manager,

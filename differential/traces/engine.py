@@ -20,6 +20,9 @@ class Reload(Event, tag="reload", frozen=True):
 EngineEvent = Add | Schedule | Update | Abort | Reset | ResetPrefix | Reload
 EngineModel = Literal["cohere2_vision", "llava", "qwen2_5_vl", "qwen2_audio", "qwen3_vl", "whisper"]
 
+WITH_MROPE: frozenset[EngineModel] = frozenset({"qwen2_5_vl", "qwen3_vl"})
+"""Those whose positions have several axes."""
+
 
 class EngineConfig(SchedulerConfig, frozen=True):
     """What an engine is made with: its scheduler's configuration, which of

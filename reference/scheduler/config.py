@@ -35,6 +35,8 @@ class SchedulerConfig:
         recomputes_failed_loads: whether a request goes on whose KV could not be loaded, or ends.
         async_scheduling: steps are scheduled before the output of the last one has arrived.
         v2_model_runner: workers forget a request that is preempted, and are told of it anew.
+        uses_mrope: positions have several axes, and follow from the grids of a prompt's items; so
+            workers are always given these, whatever else of an item's data stays behind.
     """
 
     max_num_batched_tokens: int
@@ -57,6 +59,7 @@ class SchedulerConfig:
     num_cross_attention_tokens: int = 0
     recomputes_failed_loads: bool = True
     v2_model_runner: bool = False
+    uses_mrope: bool = False
 
     @property
     def num_lookahead_tokens(self) -> int:

@@ -42,7 +42,8 @@ class SchedulerState:
         finished_req_ids: requests that ended since the last step: the workers are told.
         preempted_req_ids: requests that lost their blocks since the last step.
         scheduled_before: requests of the last step, none since running ones started over.
-        sent_inputs: items whose data the second model runner has, of requests that it knows.
+        sent_inputs: items of whose data the second model runner has some, of requests that it
+            knows.
         encoder_cache_mismatch_reqs: requests whose item came back with another size, to be ended
             with an error.
         connector, kv_connector: to encoder outputs, and to KV, elsewhere; None without one.

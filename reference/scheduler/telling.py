@@ -65,8 +65,9 @@ def encoder_input_updates(
     if not (state.config.v2_model_runner and state.semantics.scheduler.sends_items_again):
         return {}
     for one in new:
+        withheld = () if state.config.uses_mrope else one.withheld_inputs
         everything = range(len(state.requests[one.req_id].mm_features))
-        state.sent_inputs[one.req_id] = set(everything).difference(one.withheld_inputs)
+        state.sent_inputs[one.req_id] = set(everything).difference(withheld)
     updates = {}
     for request_id in step.num_scheduled_tokens:
         encodes = step.encoder_inputs.get(request_id, ())

@@ -10,7 +10,7 @@ from cacheproof.differential.generators.engine import engine_trace
 from cacheproof.differential.judges.lockstep import compare
 from cacheproof.differential.targets.host.ahead_faults import AHEAD_FAULTS
 from cacheproof.differential.targets.host.runner_faults import RUNNER_FAULTS
-from cacheproof.gpu_runner.prompt_lookup import look_up
+from cacheproof.gpu_runner.prompt_lookup import look_up, look_up_latest
 from tests.gpu_runner.alone import compared_alone
 from tests.gpu_runner.judged import Ran, judged
 
@@ -107,3 +107,19 @@ def test_a_fault_is_seen(run: Run, fault: str) -> None:
 )
 def test_prompt_lookup(token_ids: list[int], drafts: list[int]) -> None:
     assert look_up(token_ids, 3, longest=3) == drafts
+
+
+@pytest.mark.parametrize(
+    ("token_ids", "drafts"),
+    [
+        ([5], [5, 5, 5]),
+        ([5, 6, 7], [7, 7, 7]),
+        ([5, 6, 5], [6, 5, 5]),
+        ([3, 8, 3, 9, 3], [9, 3, 3]),
+        ([1, 2, 8, 1, 2, 9, 4, 2, 6, 1, 2], [9, 4, 2]),
+        ([4, 4, 4], [4, 4, 4]),
+    ],
+    ids=["one token", "nothing", "one again", "the last of two", "the longest of two", "itself"],
+)
+def test_the_second_runners_prompt_lookup(token_ids: list[int], drafts: list[int]) -> None:
+    assert look_up_latest(token_ids, 3, longest=3) == drafts

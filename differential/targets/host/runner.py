@@ -248,7 +248,9 @@ class _Worker:
     def _draft(self, requests: Mapping[str, Any]) -> Mapping[str, list[int]]:
         """What is proposed to follow the tokens of requests."""
         if self._drafts is None:
-            look_up = ours("gpu_runner.prompt_lookup").look_up
+            lookup = ours("gpu_runner.prompt_lookup")
+            is_second = self._config["v2_model_runner"]
+            look_up = lookup.look_up_latest if is_second else lookup.look_up
             return {
                 name: look_up(request.token_ids, NUM_DRAFTS, longest=LOOKUP_LONGEST)
                 for name, request in requests.items()

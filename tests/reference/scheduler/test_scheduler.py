@@ -407,3 +407,19 @@ def test_the_second_model_runner_drops_the_data_of_items_that_are_computed(
     scheduler.add_request(request("r", 20, ("x", 0, 4), max_tokens=2))
     updates = [step(scheduler).encoder_input_updates for _ in range(3)]
     assert updates == [{}, dropped, {}]
+
+
+@pytest.mark.parametrize(("several_axes", "dropped"), [(False, {}), (True, {"r": {0: None}})])
+def test_part_of_an_item_that_is_hit_is_sent_and_dropped_where_positions_follow_from_it(
+    several_axes: bool, dropped: dict[str, Any]
+) -> None:
+    """Only releases that withhold an item's data have such items."""
+    semantics = IDEAL.changed({"scheduler.sends_all_items": False})
+    scheduler = make(semantics=semantics, v2_model_runner=True, uses_mrope=several_axes)
+    outputs = []
+    for _ in range(2):
+        scheduler.add_request(request("r", 20, ("x", 0, 4), max_tokens=1))
+        outputs += [step(scheduler), step(scheduler), step(scheduler)]
+    (hit,) = outputs[3].scheduled_new_reqs
+    assert (hit.num_computed_tokens, hit.withheld_inputs) == (16, [0])
+    assert outputs[3].encoder_input_updates == dropped
