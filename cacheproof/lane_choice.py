@@ -7,6 +7,7 @@ from cacheproof.differential.errors import InputError
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.lanes.lane import Lane
 from cacheproof.differential.targets.base import Target
+from cacheproof.differential.targets.both_runners import EngineTarget
 from cacheproof.differential.targets.named import Named, named
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.versions import FIRST_WITH_SCHEDULER, runs_hasher_alone
@@ -36,11 +37,18 @@ def lanes_for(lanes: Sequence[Lane], target: Target, output: Output) -> list[Lan
     0.10 the media hasher runs alone.
 
     Raises:
-        InputError: none of them.
+        InputError: none of them, or none under their model runner.
+        SetupError: what their model runner needs cannot be fetched.
     """
     chosen = _offered(lanes, target)
     if not chosen:
         raise _nothing_to_run(lanes, target)
+    if isinstance(target, EngineTarget) and any(lane.runner == "second" for lane in chosen):
+        if not target.has_runner("second"):
+            raise InputError(
+                f"{target.name} has no second model runner for CPUs; expected --runner first"
+            )
+        target.provide(output.say)
     here = [lane for lane in chosen if lane.lacks is None]
     if not here:
         raise InputError(f"target {target.name} needs {chosen[0].lacks}, which is not on PATH")

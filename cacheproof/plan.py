@@ -2,10 +2,12 @@
 
 import re
 from dataclasses import dataclass, field
+from typing import get_args
 
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.lanes.lane import Lane
+from cacheproof.differential.traces.trace import ModelRunner
 from cacheproof.workplace import Workplace
 
 SECONDS = 60.0
@@ -43,10 +45,14 @@ class Plan:
         seeds: str | None,
         *,
         shrinks_listed: bool = False,
+        runner: str | None = None,
         place: Workplace,
     ) -> "Plan":
         """Read the command line's words. Raises InputError for words that mean nothing."""
         lanes = lanes_at(depth)
+        if runner is not None:
+            under = _runner(runner)
+            lanes = tuple(one for one in (lane.under(under) for lane in lanes) if one.has_runner)
         if against not in ("reference", "none"):
             raise InputError(f"--against {against}: expected reference or none")
         if seeds is None and seconds is None:
@@ -68,6 +74,13 @@ def lanes_at(depth: str | None) -> tuple[Lane, ...]:
         depths = ", ".join(dict.fromkeys(lane.depth for lane in LANES.values()))
         raise InputError(f"--depth {depth}: expected one of {depths}")
     return lanes
+
+
+def _runner(text: str) -> ModelRunner:
+    for runner in get_args(ModelRunner):
+        if text == runner:
+            return runner  # type: ignore[no-any-return]
+    raise InputError(f"--runner {text}: expected {' or '.join(get_args(ModelRunner))}")
 
 
 def seed_range(text: str | None) -> range | None:

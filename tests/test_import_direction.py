@@ -49,7 +49,7 @@ TEXTS = (
 """What reads which text of vLLM an engine runs."""
 HOST_MAY_IMPORT = (
     sys.stdlib_module_names
-    | {"vllm", "torch", "transformers", "numpy", "PIL", "msgspec"}
+    | {"vllm", "torch", "transformers", "triton", "numpy", "PIL", "msgspec"}
     | {"host"}
 )
 """vLLM and what it always brings along; "host": run as a folder."""

@@ -127,6 +127,7 @@ DepthOption = Annotated[
         autocompletion=one_of(*DEPTHS),
     ),
 ]
+RUNNERS = ("first", "second")
 A_WEEK = 7 * 24 * 3600
 TARGET_HELP = (
     "vllm@VERSION, engine@VERSION, lmcache@VERSION, path:DIR, MODULE:CLASS[@VERSION] or "

@@ -8,6 +8,7 @@ from cacheproof.commands.completing import one_of, releases_modelled, targets
 from cacheproof.commands.helping import example
 from cacheproof.commands.options import (
     A_WEEK,
+    RUNNERS,
     TARGET_HELP,
     DepthOption,
     FindingsOption,
@@ -124,6 +125,15 @@ def fuzz(
     ] = None,
     shrink_listed: ShrinkListedOption = False,
     known: KnownOption = None,
+    runner: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RUNNER",
+            autocompletion=one_of(*RUNNERS),
+            help="Run all traces under this model runner, first or second; by default schedulers "
+            "are searched under both, and engines under the first.",
+        ),
+    ] = None,
     findings: FindingsOption = None,
     register: RegisterOption = None,
     *,
@@ -146,6 +156,7 @@ def fuzz(
             seconds,
             seeds,
             shrinks_listed=shrink_listed or bool(kept),
+            runner=runner,
             place=work.place,
         )
         folder = folder_of(findings)

@@ -2,6 +2,7 @@
 
 from cacheproof.differential.depths import DEPTHS, part
 from cacheproof.differential.lanes.lane import Lane
+from cacheproof.differential.traces.trace import ModelRunner
 
 LANES: dict[str, Lane] = {
     lane.name: lane
@@ -13,6 +14,6 @@ PROJECTS = sorted({lane.project for lane in LANES.values()} - {"reference"})
 """Those whose releases lanes are for."""
 
 
-def lane_called(name: str) -> Lane:
-    """The lane of that name. Raises KeyError when there is none."""
-    return LANES[name]
+def lane_called(name: str, runner: ModelRunner | None = None) -> Lane:
+    """The lane of that name, with traces for a model runner. Raises KeyError when there is none."""
+    return LANES[name].under(runner)

@@ -2,9 +2,10 @@
 
 import shutil
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from cacheproof.differential.traces.trace import Trace
+from cacheproof.differential.depths import DEPTHS
+from cacheproof.differential.traces.trace import ModelRunner, Trace
 from cacheproof.spec.versions import release_key
 
 
@@ -15,7 +16,7 @@ class Lane:
     hardly ever, and says nothing of; `by_release` traces differ with what a release offers;
     releases before `since`, those from `before` on, and `but` these, offer nothing of it.
     `project` is whose systems it is for, and `program` what its traces have to find on this
-    machine."""
+    machine. Where it has a `runner`, its traces are for that model runner, whatever was drawn."""
 
     name: str
     depth: str
@@ -30,12 +31,25 @@ class Lane:
     but: frozenset[str] = frozenset()
     project: str = "vllm"
     program: str | None = None
+    runner: ModelRunner | None = None
 
     def __reduce__(self) -> tuple[object, ...]:
         """In another process it is the lane of that name: what makes its traces is no data."""
         from cacheproof.differential.lanes.all_lanes import lane_called
 
-        return lane_called, (self.name,)
+        return lane_called, (self.name, self.runner)
+
+    @property
+    def has_runner(self) -> bool:
+        """Whether its traces are of a scheduler, whose workers have a model runner. The second
+        keeps no store for an encoder-decoder, so that an engine's is under the first alone."""
+        if self.runner == "second" and self.depth == "engine":
+            return self.manager == "encoder_cache"
+        return DEPTHS[self.depth].has_scheduler
+
+    def under(self, runner: ModelRunner | None) -> "Lane":
+        """The lane with traces for that model runner; None: for either, as drawn."""
+        return replace(self, runner=runner)
 
     def is_offered_by(self, release: str | None, projects: Collection[str] = ("vllm",)) -> bool:
         """Whether the release of one of these projects has what the lane is about; None: what any
@@ -61,4 +75,5 @@ class Lane:
 
     def trace(self, seed: int, release: str | None) -> Trace:
         """The trace of a seed, of what the release offers; None: of all that any does."""
-        return self.make(seed, release=release) if self.by_release else self.make(seed)
+        trace = self.make(seed, release=release) if self.by_release else self.make(seed)
+        return trace if self.runner is None else trace.under_runner(self.runner)

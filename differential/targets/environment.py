@@ -63,6 +63,13 @@ ENGINE_BEFORE_0_27 = Overlay(
     4500,
     "the libraries of engines before 0.27.0 (4 GB: their torch is there as a CUDA build alone)",
 )
+TRITON = Overlay(
+    "triton",
+    "triton.lock",
+    1300,
+    "Triton, whose interpreter runs an engine's second model runner (286 MB)",
+    modules=("triton",),
+)
 SERVER = Overlay(
     "server",
     "server.lock",

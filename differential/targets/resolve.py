@@ -5,6 +5,7 @@ from pathlib import Path
 
 from cacheproof.differential.targets import checkouts, connectors, known_texts, mends, releases
 from cacheproof.differential.targets.base import Target
+from cacheproof.differential.targets.both_runners import EngineTarget
 from cacheproof.differential.targets.cache import Cache, Report
 from cacheproof.differential.targets.host.engine_limits import MODELS_SETTING
 from cacheproof.differential.targets.host.media_hash_alone import REFERENCE_SETTING
@@ -119,14 +120,14 @@ def host_of(
 
 def engine_of(
     engine: Release, name: str, *, mended: tuple[str, ...] = (), report: Report = print
-) -> HostTarget:
-    """A host process for an engine: its scheduler, with a worker and a model behind it; `mended` as
-    of a release."""
+) -> EngineTarget:
+    """Host processes for an engine: its scheduler, with a worker and a model behind it, one for
+    each model runner; `mended` as of a release."""
     if mended:
         engine = tree_of(engine, mended, report=report)
     command, environment = releases.host_command(engine)
     environment |= {MODELS_SETTING: str(Cache.locate().models)}
-    return HostTarget(
+    return EngineTarget(
         name,
         engine.version,
         command,

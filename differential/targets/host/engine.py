@@ -30,7 +30,12 @@ from .adapter_files import adapter_directory
 from .engine_adapters import adapters_of, leave_rows_without_adapter_alone
 from .engine_changes import CHANGES, of_the_release
 from .engine_cross_attention import attend_to_rows_alone
-from .engine_drafts import ReplacedDrafts, drafts_of, speculative_config
+from .engine_drafts import (
+    DraftsOfFirstRunner,
+    DraftsOfSecondRunner,
+    drafts_of,
+    speculative_config,
+)
 from .engine_embedded import know_tokens_of_embeddings, mark_sampled_tokens
 from .engine_faults import ENGINE_FAULTS
 from .engine_in_flight import keeping_async_scheduling, stand_in_for_streams
@@ -47,6 +52,7 @@ from .engine_limits import (
 from .engine_memory import blank, memory_of
 from .engine_operations import register_missing, require
 from .engine_planted import Planted
+from .engine_runners import FirstRunner, ModelRunner, SecondRunner, is_second
 from .engine_weights import load_weights
 from .executed import Executed
 from .kv_cache_groups import check_groups, groups_of, planned
@@ -201,10 +207,12 @@ class _Core:
         self._hidden_size = self._core.vllm_config.model_config.get_hidden_size()
         self._hasher = self._core.request_block_hasher
         self._runner = self._core.model_executor.driver_worker.worker.model_runner
-        # The GPU's worker notes it when it has loaded a model. That of CPUs, the same class with a
-        # loading of its own, does not, and fails at the first item.
-        self._runner.is_multimodal_pruning_enabled = video_pruning_rate > 0
-        if takes_embeddings and drafts is not None:
+        self._worker: ModelRunner = (
+            SecondRunner(self._runner)
+            if is_second()
+            else FirstRunner(self._runner, prunes=video_pruning_rate > 0)
+        )
+        if takes_embeddings and drafts is not None and not is_second():
             know_tokens_of_embeddings()
             mark_sampled_tokens(self._runner)
         self._is_reloaded = False
@@ -212,10 +220,9 @@ class _Core:
         self._identifiers: dict[str, tuple[str, ...]] = {}
         self._names = Names(are_drawn=self._is_decoder)
         self._planted = Planted()
+        replaced = DraftsOfSecondRunner if is_second() else DraftsOfFirstRunner
         self._drafts = (
-            ReplacedDrafts(self._runner, self._identifiers.__getitem__)
-            if drafts == "drafter"
-            else None
+            replaced(self._runner, self._identifiers.__getitem__) if drafts == "drafter" else None
         )
 
     def check(self, manager: str) -> None:
@@ -223,6 +230,8 @@ class _Core:
         own = "encoder_decoder" if self._is_decoder else "encoder_cache"
         if manager != own:
             raise Illegal(f"the engine's model wants the manager {own}")
+        if self._is_decoder and is_second():
+            raise Illegal("the second model runner keeps no store for an encoder-decoder")
 
     def kit(self, config: Event, largest_item: int) -> SchedulerKit:
         """A scheduler of that configuration in the engine, as if no item of its model had more than
@@ -230,8 +239,8 @@ class _Core:
         for name, most in LIMITS.items():
             if config[name] > most:
                 raise Illegal(f"the engine was made for {name} up to {most}")
-        if config["v2_model_runner"]:
-            raise Illegal("a CPU's worker has the first model runner")
+        if config["v2_model_runner"] != is_second():
+            raise Illegal("the engine was made with the other model runner")
         if config["block_size"] != BLOCK_SIZE:
             raise Illegal(f"the engine was made for blocks of {BLOCK_SIZE}")
         for name, plain in LATER.items():
@@ -390,7 +399,7 @@ class _Core:
             tokens[request_id] = list(map(int, done.sampled_token_ids[place]))
             if tokens[request_id]:
                 outputs[request_id] = _with_logprobs(done.logprobs, place, tokens[request_id])
-        entries = self._runner.encoder_cache
+        entries = self._worker.store
         store = {name: len(rows) for name, rows in entries.items()}
         said = {"store": store, "memory": memory_of(entries.values())}
         return Executed(tokens, outputs, said, self._proposed(output))
@@ -434,20 +443,20 @@ class _Core:
     def plant(self, fault: str) -> None:
         """Plant a fault in the engine, until the trace has ended."""
         if fault in CHANGES:
-            self._planted.make(CHANGES[fault](self._runner))
+            try:
+                self._planted.make(CHANGES[fault](self._runner))
+            except AttributeError as error:
+                raise Illegal(f"{fault} is a fault of the other model runner: {error}") from error
             return
-        self._runner.encoder_cache = ENGINE_FAULTS[fault](self._runner.encoder_cache)
+        self._worker.store = ENGINE_FAULTS[fault](self._worker.store)
         if self._is_decoder:  # whose worker hands on what it encoded, and never looks it up
             self._runner._execute_mm_encoder = self._encode_and_read
 
     def _encode_and_read(self, output: Any) -> list[Any]:
         runner = self._runner
         type(runner)._execute_mm_encoder(runner, output)
-        return [
-            runner.encoder_cache.get(runner.requests[request_id].mm_features[index].identifier)
-            for request_id, indices in output.scheduled_encoder_inputs.items()
-            for index in indices
-        ]
+        encoded = output.scheduled_encoder_inputs.items()
+        return [rows for name, numbers in encoded for rows in self._worker.rows_of(name, numbers)]
 
     def reset(self) -> None:
         """Forget every encoder output."""
@@ -466,21 +475,17 @@ class _Core:
         scheduler is its own; that of the trace before may have been left in the middle."""
         self._executed.clear()
         output = SchedulerOutput.make_empty()
-        output.finished_req_ids = set(self._runner.requests)
+        output.finished_req_ids = set(self._worker.requests)
         self._output_of(output)
-        self._runner.encoder_cache = {}
-        # What the next step of a request of that name would be given, had it been in the last one.
-        self._runner._draft_token_ids = None
-        self._runner.input_batch.prev_sampled_token_ids = None
-        self._runner.input_batch.prev_req_id_to_index = None
-        self._runner.input_batch.sampled_token_ids_cpu = None
+        self._worker.store = {}
+        self._worker.forget()
         vars(self._runner).pop("_execute_mm_encoder", None)
         self._planted.take_back()
         if self._is_reloaded:  # whichever version came last: a fault may have loaded another
             self.reload(0)
             self._is_reloaded = False
-        if self._runner.requests:
-            raise HostError(f"the worker keeps requests: {', '.join(self._runner.requests)}")
+        if kept := self._worker.requests:
+            raise HostError(f"the worker keeps requests: {', '.join(kept)}")
 
 
 def _with_logprobs(logprobs: Any, place: int, tokens: list[int]) -> list[list[float]]:

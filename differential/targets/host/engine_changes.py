@@ -32,7 +32,8 @@ CHANGES: dict[str, Callable[[Any], Change]] = joined(
 def of_the_release(config: Event) -> list[str]:
     """Which of them are an engine's own, and put right by the host."""
     own: list[str] = []
-    if config["prompt_embeds"] and config["num_speculative_tokens"]:
+    is_ahead = config["prompt_embeds"] and config["num_speculative_tokens"]
+    if is_ahead and not config["v2_model_runner"]:
         own += AHEAD_FAULTS
     if config["max_loras"]:
         own.append("takes_the_last_slot_for_none")

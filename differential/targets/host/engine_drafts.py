@@ -1,6 +1,6 @@
 """Drafts in a real engine: who proposes them, and in the place of what."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,52 +29,89 @@ class ReplacedDrafts:
     """Stands behind an engine's drafter: that runs as it is, and other drafts take the place of
     those that it proposes."""
 
-    def __init__(self, runner: Any, identifiers: Callable[[str], tuple[str, ...]]) -> None:
-        self._runner = runner
+    def __init__(self, vocab_size: int, identifiers: Callable[[str], tuple[str, ...]]) -> None:
+        self._vocab_size = vocab_size
         self._identifiers = identifiers
-        self._sample, self._propose = runner._sample, runner.propose_draft_token_ids
-        runner._sample = self._sampled
-        runner.propose_draft_token_ids = self._proposed
         self.begin()
 
     def begin(self) -> None:
         """A trace begins."""
-        self._recalled = RecalledDrafts(NUM_DRAFTS, self._runner.input_batch.vocab_size)
+        self._recalled = RecalledDrafts(NUM_DRAFTS, self._vocab_size)
+        self._prompts: dict[str, tuple[int, ...]] = {}
         self._decoded: dict[str, list[int]] = {}
 
     def tell(self, output: Any) -> None:
         """A step is to be executed: of what was sampled before a preemption, the scheduler may have
         dropped the last."""
-        cached = output.scheduled_cached_reqs
-        for request_id, token_ids in cached.all_token_ids.items():
-            prompt = self._runner.requests[request_id].num_prompt_tokens
-            self._decoded[request_id] = list(token_ids)[prompt:]
+        for new in output.scheduled_new_reqs:
+            given = new.prompt_embeds
+            prompt = new.prompt_token_ids or (0,) * (0 if given is None else len(given))
+            self._prompts[new.req_id] = tuple(prompt)
+            known = getattr(new, "prefill_token_ids", None)
+            if known is not None:  # told anew: what it has decoded stands behind its prompt
+                self._decoded[new.req_id] = list(known)[len(prompt) :]
+        for request_id, token_ids in output.scheduled_cached_reqs.all_token_ids.items():
+            self._decoded[request_id] = list(token_ids)[len(self._prompts[request_id]) :]
 
-    def _sampled(self, *arguments: Any) -> Any:
-        sampled = self._sample(*arguments)
-        batch = self._runner.input_batch
-        discarded = self._runner.discard_request_mask.np[: batch.num_reqs]
-        for request_id, row, is_discarded in zip(
-            batch.req_ids, sampled.sampled_token_ids.tolist(), discarded, strict=True
-        ):
-            if not is_discarded:
-                decoded = self._decoded.setdefault(request_id, [])
-                decoded += [token for token in row if 0 <= token < batch.vocab_size]
-        return sampled
+    def _sampled(self, request_id: str, token_ids: Iterable[int]) -> None:
+        decoded = self._decoded.setdefault(request_id, [])
+        decoded += [token for token in token_ids if 0 <= token < self._vocab_size]
 
-    def _proposed(self, *arguments: Any) -> Any:
-        drafts = self._propose(*arguments)
-        names = self._runner.input_batch.req_ids
-        recalled = self._recalled.propose({name: self._told(name) for name in names})
+    def _replace(self, drafts: Any, names: Sequence[str]) -> Any:
+        """Drafts of requests, [requests, drafts], with others in their place."""
+        told = {name: (self._told(name), self._decoded.get(name, [])) for name in names}
+        recalled = self._recalled.propose(told)
         for row, name in zip(drafts, names, strict=True):
-            row.copy_(row.new_tensor(recalled[name]))
+            row.copy_(row.new_tensor(recalled[name][: len(row)]))
         return drafts
 
-    def _told(self, name: str) -> tuple[Any, list[int]]:
-        """A request's prompt with its items, and what it has decoded."""
-        request = self._runner.requests[name]
-        prompt = tuple(request.prompt_token_ids or (0,) * request.num_prompt_tokens)
-        return (prompt, self._identifiers(name)), self._decoded.get(name, [])
+    def _told(self, name: str) -> tuple[Any, ...]:
+        """A request's prompt with its items."""
+        return self._prompts[name], self._identifiers(name)
+
+
+class DraftsOfFirstRunner(ReplacedDrafts):
+    """In the first model runner."""
+
+    def __init__(self, runner: Any, identifiers: Callable[[str], tuple[str, ...]]) -> None:
+        super().__init__(runner.input_batch.vocab_size, identifiers)
+        sample, propose = runner._sample, runner.propose_draft_token_ids
+
+        def sampled(*arguments: Any) -> Any:
+            output = sample(*arguments)
+            batch = runner.input_batch
+            discarded = runner.discard_request_mask.np[: batch.num_reqs]
+            rows = output.sampled_token_ids.tolist()
+            for name, row, is_discarded in zip(batch.req_ids, rows, discarded, strict=True):
+                if not is_discarded:
+                    self._sampled(name, row)
+            return output
+
+        runner._sample = sampled
+        runner.propose_draft_token_ids = lambda *arguments: self._replace(
+            propose(*arguments), runner.input_batch.req_ids
+        )
+
+
+class DraftsOfSecondRunner(ReplacedDrafts):
+    """In the second model runner."""
+
+    def __init__(self, runner: Any, identifiers: Callable[[str], tuple[str, ...]]) -> None:
+        super().__init__(runner.vocab_size, identifiers)
+        sample, propose = runner.sample, runner.speculator.propose
+
+        def sampled(hidden_states: Any, batch: Any, *others: Any) -> Any:
+            output = sample(hidden_states, batch, *others)
+            sampler_output, counts, _ = output
+            rows = sampler_output.sampled_token_ids.tolist()
+            for name, row, count in zip(batch.req_ids, rows, counts.tolist(), strict=True):
+                self._sampled(name, row[:count])
+            return output
+
+        runner.sample = sampled
+        runner.speculator.propose = lambda batch, *arguments, **settings: self._replace(
+            propose(batch, *arguments, **settings), batch.req_ids
+        )
 
 
 def drafts_of(config: Event) -> str | None:

@@ -1,0 +1,99 @@
+"""An engine with both of its model runners, each in a host of its own: a trace says which it wants.
+
+The second one's kernels are Triton's, and are interpreted. Triton is fetched when the first such
+trace is run.
+"""
+
+import itertools
+import sys
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+from cacheproof.differential.targets import environment
+from cacheproof.differential.targets.cache import Cache, Report
+from cacheproof.differential.targets.host.engine_interpreted import INTERPRET_SETTING
+from cacheproof.differential.targets.host.engine_runners import SECOND_SETTING
+from cacheproof.differential.targets.process import HostTarget
+from cacheproof.differential.traces.records import TraceResult
+from cacheproof.differential.traces.trace import ModelRunner, Trace
+
+SECOND_MODULE = "host.engine_second"
+SECOND_ON_CPU = "vllm/v1/worker/cpu/model_runner.py"
+"""The second model runner's form for CPUs."""
+
+
+class EngineTarget(HostTarget):
+    """The first model runner is the host's own."""
+
+    _second: HostTarget | None = None
+
+    def has_runner(self, runner: ModelRunner) -> bool:
+        """Whether the release has that model runner for CPUs."""
+        return runner == "first" or (self.tree is not None and (self.tree / SECOND_ON_CPU).exists())
+
+    def provide(self, report: Report) -> None:
+        """Fetch what the second model runner needs, if it is not there.
+
+        Raises:
+            SetupError: it cannot be fetched.
+        """
+        cache = Cache.locate()
+        if environment.locate(cache, environment.TRITON) is None:
+            with cache.writing():
+                environment.ensure(cache, environment.TRITON, report=report)
+
+    def submit(
+        self,
+        traces: Sequence[Trace],
+        fault: str | None = None,
+        flags: Mapping[str, bool] | None = None,
+    ) -> None:
+        second = self.has_runner("second")
+        is_second = [second and trace.runner == "second" for trace in traces]
+        if own := [one for one, other in zip(traces, is_second, strict=True) if not other]:
+            super().submit(own, fault, flags)
+        if others := list(itertools.compress(traces, is_second)):
+            self._host_of_second().submit(others, fault, flags)
+        self._asked.append(is_second)
+
+    def collect(self, expected: int) -> list[TraceResult]:
+        is_second = self._asked.popleft()
+        count = sum(is_second)
+        own = iter(super().collect(expected - count) if count < expected else ())
+        others = iter(self._host_of_second().collect(count) if count else ())
+        return [next(others if other else own) for other in is_second]
+
+    def another(self) -> "EngineTarget":
+        twin = super().another()
+        assert isinstance(twin, EngineTarget)
+        twin._second = None
+        vars(twin).pop("_batches", None)
+        return twin
+
+    def _start(self) -> None:
+        """It ends what there was of the first one, and nothing of the second."""
+        second, self._second = self._second, None
+        super()._start()
+        self._second = second
+
+    def close(self) -> None:
+        super().close()
+        vars(self).pop("_batches", None)
+        if self._second is not None:
+            self._second.close()
+
+    @property
+    def _asked(self) -> deque[list[bool]]:
+        """Of each batch that was sent, which of its traces the second one runs."""
+        asked: deque[list[bool]] = vars(self).setdefault("_batches", deque())
+        return asked
+
+    def _host_of_second(self) -> HostTarget:
+        if self._second is None:
+            self.provide(lambda line: print(line, file=sys.stderr, flush=True))
+            libraries = environment.locate(Cache.locate(), environment.TRITON)
+            assert libraries is not None
+            search = ":".join((self._environment["PYTHONPATH"], *map(str, libraries.overlays)))
+            settings = {SECOND_SETTING: "1", INTERPRET_SETTING: "1", "PYTHONPATH": search}
+            self._second = self.beside(self.name, SECOND_MODULE, self._depths, settings)
+        return self._second

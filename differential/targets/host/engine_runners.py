@@ -1,0 +1,92 @@
+"""The two model runners of a worker: where each keeps what a trace asks for."""
+
+import os
+from collections.abc import Collection, Iterable
+from typing import Any, Protocol
+
+SECOND_SETTING = "VLLM_USE_V2_MODEL_RUNNER"
+
+
+def is_second() -> bool:
+    """Whether this process was started with the second one."""
+    return os.environ.get(SECOND_SETTING) == "1"
+
+
+class ModelRunner(Protocol):
+    """One of them, and what is asked of it."""
+
+    store: dict[str, Any]
+    """Encoder outputs by identifier, each of [rows, hidden]."""
+
+    @property
+    def requests(self) -> Collection[str]:
+        """Those that it has a state of."""
+        ...
+
+    def rows_of(self, request_id: str, numbers: Iterable[int]) -> list[Any]:
+        """What the store has of items of a request, by their numbers in its prompt."""
+        ...
+
+    def forget(self) -> None:
+        """What the next step of a request of some name would be given, had it been in the last."""
+        ...
+
+
+class FirstRunner:
+    """`vllm.v1.worker.gpu_model_runner`."""
+
+    def __init__(self, runner: Any, *, prunes: bool) -> None:
+        self._runner = runner
+        # The GPU's worker notes it when it has loaded a model. That of CPUs, the same class with a
+        # loading of its own, does not, and fails at the first item.
+        runner.is_multimodal_pruning_enabled = prunes
+
+    @property
+    def store(self) -> dict[str, Any]:
+        store: dict[str, Any] = self._runner.encoder_cache
+        return store
+
+    @store.setter
+    def store(self, store: dict[str, Any]) -> None:
+        self._runner.encoder_cache = store
+
+    @property
+    def requests(self) -> Collection[str]:
+        return set(self._runner.requests)
+
+    def rows_of(self, request_id: str, numbers: Iterable[int]) -> list[Any]:
+        features = self._runner.requests[request_id].mm_features
+        return [self.store.get(features[number].identifier) for number in numbers]
+
+    def forget(self) -> None:
+        self._runner._draft_token_ids = None
+        batch = self._runner.input_batch
+        batch.prev_sampled_token_ids = batch.prev_req_id_to_index = None
+        batch.sampled_token_ids_cpu = None
+
+
+class SecondRunner:
+    """`vllm.v1.worker.gpu.model_runner`, which GPUs use by default."""
+
+    def __init__(self, runner: Any) -> None:
+        self._runner = runner
+
+    @property
+    def store(self) -> dict[str, Any]:
+        store: dict[str, Any] = self._runner.encoder_cache.encoder_outputs
+        return store
+
+    @store.setter
+    def store(self, store: dict[str, Any]) -> None:
+        self._runner.encoder_cache.encoder_outputs = store
+
+    @property
+    def requests(self) -> Collection[str]:
+        return set(self._runner.req_states.req_id_to_index)
+
+    def rows_of(self, request_id: str, numbers: Iterable[int]) -> list[Any]:
+        features = self._runner.encoder_cache.mm_features[request_id]
+        return [self.store.get(features[number].identifier) for number in numbers]
+
+    def forget(self) -> None:
+        """Each state is written anew when a request is added."""

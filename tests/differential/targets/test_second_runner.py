@@ -1,0 +1,164 @@
+"""Engines with their second model runner, whose kernels are interpreted."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from cacheproof.differential.findings import finding_file
+from cacheproof.differential.findings.finding import Finding
+from cacheproof.differential.judges.examination import examine
+from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.lanes.lane import Lane
+from cacheproof.differential.search.attribution import Attribution
+from cacheproof.differential.search.canary import canaries_in, plant
+from cacheproof.differential.search.fault_folders import load
+from cacheproof.differential.targets.both_runners import EngineTarget
+from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.differential.targets.resolve import reference_for, resolve
+from cacheproof.differential.traces.trace import Trace
+from cacheproof.fault_pages import kept_traces
+from cacheproof.reference.releases import NEWEST
+
+LANES_OF_BOTH = [
+    lane
+    for lane in (one.under("second") for one in LANES.values() if one.depth == "engine")
+    if lane.has_runner
+]
+DROPPING = {"Qwen2.5-VL": 2, "Qwen3-VL": 1, "Qwen2-Audio": 0}
+"""Seeds in which workers are told to drop the data of items, of models with several rotary axes and
+with one."""
+LISTED = {
+    "phantom-entry-engine": {"WM-1", "WM-2", "SC-8"},
+    "uncomputed-hit-engine": {"SC-15", "EQ-1"},
+    "encoder-batch-memory": {"WM-3a"},
+    "pruned-videos-chunk": {"SC-8"},
+    "pruned-videos-two": {"SC-8"},
+    "pruned-videos-hit": {"EQ-1"},
+    "pruned-videos-places": {"EQ-1"},
+    "stripped-item-engine": set(),
+    "embedded-drafter": set(),
+    "embedded-sampled": set(),
+}
+"""What kept traces of engines break under it."""
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[EngineTarget]:
+    with closing(resolve(f"engine@{NEWEST}", report=print)) as target:
+        assert isinstance(target, EngineTarget)
+        yield target
+
+
+@pytest.fixture(scope="module")
+def runner(engine: EngineTarget) -> Iterator[ReferenceTarget]:
+    reference = reference_for(engine)
+    assert reference is not None
+    with closing(reference):
+        yield reference
+
+
+def kept(name: str) -> Trace:
+    found = finding_file.load(kept_traces()[name])
+    return (found.trace if isinstance(found, Finding) else found).under_runner("second")
+
+
+def answers(trace: Trace, engine: EngineTarget) -> list[Any]:
+    """What the store holds in each step, and what is decoded of it."""
+    (result,) = engine.run([trace])
+    told: list[Any] = []
+    for record in result.records:
+        outcome = record.outcome if isinstance(record.outcome, dict) else {}
+        told += [outcome["store"]] if "store" in outcome else []
+        decoded = outcome.get("outputs", {}).items()
+        told += [(name, [token for token, *_ in tokens]) for name, tokens in decoded]
+    return told
+
+
+def test_a_lane_takes_a_runner_along_to_another_process() -> None:
+    lane = LANES["LLaVA"].under("second")
+    assert lane.trace(3, NEWEST).runner == "second"
+    assert LANES["LLaVA"].trace(3, NEWEST).runner == "first"
+    made, arguments = lane.__reduce__()
+    assert callable(made)
+    assert isinstance(arguments, tuple)
+    assert made(*arguments) == lane
+
+
+def test_a_lane_without_a_scheduler_has_no_runner_and_whisper_no_second_one() -> None:
+    assert not LANES["block keys"].under("first").has_runner
+    assert LANES["Whisper"].under("first").has_runner
+    assert not LANES["Whisper"].under("second").has_runner
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("lane", LANES_OF_BOTH, ids=lambda lane: lane.name)
+def test_the_second_runner_answers_as_the_torch_runner_does(
+    lane: Lane, engine: EngineTarget, runner: ReferenceTarget
+) -> None:
+    with closing(Attribution.of_target(load(), engine, runner)) as attribution:
+        for seed in {0, 1, DROPPING.get(lane.name, 1)}:
+            trace = lane.trace(seed, NEWEST)
+            (result,) = engine.run([trace])
+            seen = examine(trace, result, engine, runner)
+            assert seen.illegal is None
+            assert seen.difference is None
+            for place, told in attribution.of(trace, result, seen, lane.name).items():
+                broken = seen.by_kind[place]
+                assert told.fault or broken.contract.harm == "efficiency", place
+
+
+@pytest.mark.full
+def test_workers_are_told_to_drop_the_data_of_items(engine: EngineTarget) -> None:
+    """So that the seeds above say something."""
+    for name, seed in DROPPING.items():
+        (result,) = engine.run([LANES[name].under("second").trace(seed, NEWEST)])
+        outcomes = [one.outcome for one in result.records if isinstance(one.outcome, dict)]
+        assert any(one.get("dropped") for one in outcomes), name
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", LISTED)
+def test_a_known_fault_shows_under_it_or_does_not(name: str, engine: EngineTarget) -> None:
+    trace = kept(name)
+    (result,) = engine.run([trace])
+    assert set(examine(trace, result, engine).violations) == LISTED[name]
+
+
+@pytest.mark.full
+def test_faults_of_a_store_are_found_under_it(engine: EngineTarget) -> None:
+    lane = LANES["LLaVA"].under("second")
+    found = plant(canaries_in(lane, engine), engine, lane)
+    assert set(found) == {f"{one} (LLaVA)" for one in ("EQ-1", "WM-1", "WM-3a")}
+    assert all(found.values())
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", ["LLaVA", "Qwen2.5-VL", "Qwen2-Audio", "Cohere2Vision"])
+def test_both_runners_give_one_answer(name: str, engine: EngineTarget) -> None:
+    for seed in range(3):
+        trace = LANES[name].trace(seed, NEWEST)
+        first = answers(trace.under_runner("first"), engine)
+        assert first
+        assert answers(trace.under_runner("second"), engine) == first
+
+
+@pytest.mark.full
+def test_a_batch_of_both_comes_back_in_its_order(engine: EngineTarget) -> None:
+    traces = [LANES["LLaVA"].trace(seed, NEWEST) for seed in range(4)]
+    mixed = [one.under_runner("second") if at % 2 else one for at, one in enumerate(traces)]
+    together = engine.run(mixed)
+    assert [len(one.records) for one in together] == [len(one.events) for one in traces]
+    assert [engine.run([one])[0] for one in mixed] == together
+
+
+@pytest.mark.full
+def test_what_it_does_not_run_is_refused_by_name(engine: EngineTarget) -> None:
+    (result,) = engine.run([LANES["Whisper"].trace(0, NEWEST).under_runner("second")])
+    assert result.illegal == "the second model runner keeps no store for an encoder-decoder"
+    (result,) = engine.run(
+        [LANES["LLaVA"].trace(0, NEWEST).under_runner("second")], "loses_a_token"
+    )
+    assert result.illegal is not None
+    assert result.illegal.startswith("loses_a_token is a fault of the other model runner")
