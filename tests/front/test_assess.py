@@ -386,7 +386,7 @@ def test_the_json_has_what_the_report_says(run) -> None:
     (question,) = told["questions"]
     assert (question["question"], question["answer"]) == ("memory", "yes")
     by_name = {one["name"]: one for one in question["faults"]}
-    assert by_name["encoder-batch-memory"]["status"] == "as read"
+    assert by_name["encoder-batch-memory"]["status"] == "seen"
     assert by_name["reused-media-id"]["status"] == "mended"
     assert by_name["orphan-load"]["shown_by"][0]["command"].startswith("cacheproof replay ")
     assert question["not_looked_at"]

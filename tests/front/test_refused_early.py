@@ -88,6 +88,7 @@ BAD: Mapping[str, tuple[str, str]] = {
     "--slice": ("0/0", "--slice"),
     "--release": ("0.33", "did you mean --release 0.33.0?"),
     "--known": (NO_FILE, NO_FILE),
+    "--runner": ("third", "--runner third: expected first or second"),
     "--register": (NO_FILE, NO_FILE),
     "--findings": ("/dev/null/findings", "/dev/null/findings"),
     "--records": ("/dev/null/records", "--records /dev/null/records"),

@@ -205,7 +205,7 @@ def test_every_trace_is_known_by_the_newest_target_that_breaks_on_it() -> None:
     faults = listed_by_name()
     shown = {
         ("phantom-entry", "phantom-entry-before"): "vllm@0.30.0",
-        ("phantom-entry", "phantom-entry-engine"): "engine@0.32.0",
+        ("phantom-entry", "phantom-entry-engine"): "engine@0.33.0",
         ("kv-load-freed", "kv-load-freed-sent"): "vllm@0.11.0",
         ("contains-and-get", "contains-and-get"): "lmcache@0.5.6",
     }
@@ -235,7 +235,7 @@ def test_a_trace_without_a_target_runs_where_its_fault_was_last_seen(
     run: Any, tmp_path: Path
 ) -> None:
     engine = run("replay", kept_traces()["another-sound"], "--target", "vllm@0.33.0").refusal
-    assert engine.endswith("expected --target engine@0.32.0, which takes it")
+    assert engine.endswith("expected --target engine@0.33.0, which takes it")
     renamed = tmp_path / "mine.jsonl"
     renamed.write_text(dump(trace_of("salt-adapter")))
     assert run("replay", renamed).refusal.endswith("give one with --target")

@@ -285,7 +285,7 @@ def test_words_that_are_no_report_are_refused(run: Any, words: list[str], why: s
 def test_a_report_is_about_the_newest_release_that_has_the_fault() -> None:
     assert subject_called("phantom-entry", None).target == TARGET
     assert subject_called("repeated-item", None).target == "vllm@0.28.0"
-    assert subject_called("another-sound", None).target == "engine@0.32.0"
+    assert subject_called("another-sound", None).target == "engine@0.33.0"
     assert subject_called("contains-and-get", None).target == "lmcache@0.5.6"
     before = subject_called("phantom-entry", "0.30.0")
     assert (before.trace, before.target) == ("phantom-entry-before", "vllm@0.30.0")
