@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.search.attribution import Attribution
@@ -81,7 +82,7 @@ def test_a_mend_whose_flags_say_otherwise_does_not_hold(
     script: Any, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...]
 ) -> None:
     mend = mends.mends()["phantom-entry"]
-    wrong = {"phantom-entry": type(mend)(mend.does, flags, mend.text)}
+    wrong = {"phantom-entry": replace(mend, flags=flags)}
     monkeypatch.setattr(mends, "mends", lambda: wrong)
     assert not script.held("phantom-entry", NEWEST, range(1), ["scheduler"]).holds
 
