@@ -1,4 +1,4 @@
-"""Holds mends of listed faults to what they say: rows of docs/mends-checked.md.
+"""Holds mends of listed faults to what they say: a row of each, in Markdown.
 
     .venv/bin/python benchmarks/mends.py [NAME ...] [--seeds A:B] [--depth DEPTH]
 
