@@ -135,6 +135,16 @@ def test_faults_of_a_store_are_found_under_it(engine: EngineTarget) -> None:
 
 
 @pytest.mark.full
+def test_the_memory_of_copies_is_seen_where_the_release_has_none(engine: EngineTarget) -> None:
+    """Else a planted fault would be found by a real one alone."""
+    for name in ("LLaVA", "Qwen2.5-VL with pruned videos"):
+        trace = LANES[name].under("second").trace(0, NEWEST)
+        for fault, broken in ((None, False), ("keeps_what_it_cut_off", True)):
+            (result,) = engine.run([trace], fault)
+            assert ("WM-3a" in examine(trace, result, engine).violations) == broken, name
+
+
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["LLaVA", "Qwen2.5-VL", "Qwen2-Audio", "Cohere2Vision"])
 def test_both_runners_give_one_answer(name: str, engine: EngineTarget) -> None:
     for seed in range(3):
