@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass, field
-from typing import get_args
+from typing import cast, get_args
 
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.lanes.all_lanes import LANES
@@ -77,10 +77,10 @@ def lanes_at(depth: str | None) -> tuple[Lane, ...]:
 
 
 def _runner(text: str) -> ModelRunner:
-    for runner in get_args(ModelRunner):
-        if text == runner:
-            return runner  # type: ignore[no-any-return]
-    raise InputError(f"--runner {text}: expected {' or '.join(get_args(ModelRunner))}")
+    runners = get_args(ModelRunner)
+    if text not in runners:
+        raise InputError(f"--runner {text}: expected {' or '.join(runners)}")
+    return cast(ModelRunner, text)
 
 
 def seed_range(text: str | None) -> range | None:

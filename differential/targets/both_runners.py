@@ -5,9 +5,11 @@ trace is run.
 """
 
 import itertools
+import os
 import sys
 from collections import deque
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from cacheproof.differential.targets import environment
 from cacheproof.differential.targets.cache import Cache, Report
@@ -25,7 +27,11 @@ SECOND_ON_CPU = "vllm/v1/worker/cpu/model_runner.py"
 class EngineTarget(HostTarget):
     """The first model runner is the host's own."""
 
-    _second: HostTarget | None = None
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self._second: HostTarget | None = None
+        self._asked: deque[list[bool]] = deque()
+        """Of each batch that was sent, which of its traces the second one runs."""
 
     def has_runner(self, runner: ModelRunner) -> bool:
         """Whether the release has that model runner for CPUs."""
@@ -67,33 +73,23 @@ class EngineTarget(HostTarget):
         twin = super().another()
         assert isinstance(twin, EngineTarget)
         twin._second = None
-        vars(twin).pop("_batches", None)
+        twin._asked = deque()
         return twin
-
-    def _start(self) -> None:
-        """It ends what there was of the first one, and nothing of the second."""
-        second, self._second = self._second, None
-        super()._start()
-        self._second = second
 
     def close(self) -> None:
         super().close()
-        vars(self).pop("_batches", None)
+        self._asked.clear()
         if self._second is not None:
             self._second.close()
-
-    @property
-    def _asked(self) -> deque[list[bool]]:
-        """Of each batch that was sent, which of its traces the second one runs."""
-        asked: deque[list[bool]] = vars(self).setdefault("_batches", deque())
-        return asked
 
     def _host_of_second(self) -> HostTarget:
         if self._second is None:
             self.provide(lambda line: print(line, file=sys.stderr, flush=True))
             libraries = environment.locate(Cache.locate(), environment.TRITON)
             assert libraries is not None
-            search = ":".join((self._environment["PYTHONPATH"], *map(str, libraries.overlays)))
+            search = os.pathsep.join(
+                (self._environment["PYTHONPATH"], *map(str, libraries.overlays))
+            )
             settings = {SECOND_SETTING: "1", INTERPRET_SETTING: "1", "PYTHONPATH": search}
             self._second = self.beside(self.name, SECOND_MODULE, self._depths, settings)
         return self._second

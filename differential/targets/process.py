@@ -276,6 +276,9 @@ class HostTarget:
         }
 
     def close(self) -> None:
+        self._end()
+
+    def _end(self) -> None:
         """End the host process."""
         process, self._process, self._hello = self._process, None, None
         if process is not None:
@@ -287,7 +290,7 @@ class HostTarget:
             self._scratch.cleanup()
 
     def _start(self) -> None:
-        self.close()
+        self._end()
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (closed by close)
         self._sent = self._received = 0
         self._process = self._forked() or self._started()
