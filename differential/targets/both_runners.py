@@ -85,11 +85,15 @@ class EngineTarget(HostTarget):
     def _host_of_second(self) -> HostTarget:
         if self._second is None:
             self.provide(lambda line: print(line, file=sys.stderr, flush=True))
-            libraries = environment.locate(Cache.locate(), environment.TRITON)
-            assert libraries is not None
-            search = os.pathsep.join(
-                (self._environment["PYTHONPATH"], *map(str, libraries.overlays))
-            )
-            settings = {SECOND_SETTING: "1", INTERPRET_SETTING: "1", "PYTHONPATH": search}
+            settings = settings_of_second(self._environment["PYTHONPATH"])
             self._second = self.beside(self.name, SECOND_MODULE, self._depths, settings)
         return self._second
+
+
+def settings_of_second(search: str) -> dict[str, str]:
+    """What the second model runner's process is told, beside all that an engine's is; `search` is
+    where that looks for modules. Triton must be there."""
+    libraries = environment.locate(Cache.locate(), environment.TRITON)
+    assert libraries is not None
+    where = os.pathsep.join((search, *map(str, libraries.overlays)))
+    return {SECOND_SETTING: "1", INTERPRET_SETTING: "1", "PYTHONPATH": where}
