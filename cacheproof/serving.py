@@ -227,8 +227,9 @@ def _json(told: Told) -> dict[str, Any]:
 
 def _engine(target: str) -> str:
     """The release of which a target is the engine. Raises InputError where it is none."""
-    if not target.startswith(f"{Kind.ENGINE.value}@"):
-        raise InputError(f"--target {target}: no engine; expected engine@VERSION")
+    is_engine = target.startswith(f"{Kind.ENGINE.value}@")
+    if not is_engine or not named(target).version:
+        raise InputError(f"--target {target}: no engine of a release; expected engine@VERSION")
     return named(target).version
 
 

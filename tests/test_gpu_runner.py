@@ -57,7 +57,7 @@ def test_the_runner_passes_its_tests_with_the_libraries_of_an_engine() -> None:
 @pytest.mark.parametrize("version", ["0.31.0", "0.32.0"])
 def test_operations_of_ours_do_what_compiled_ones_do(version: str) -> None:
     """In the engine's own interpreter, with the wheel's library loaded."""
-    engine = releases.install(version, report=print, kind=releases.ENGINE)
+    engine = releases.install(version, report=print, kind=releases.WHEEL)
     command, environment = releases.host_command(engine)
     ran = subprocess.run(
         [*command, "-P", str(TESTS / "compiled_operations.py"), str(HOST)],

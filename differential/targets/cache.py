@@ -62,6 +62,11 @@ class Cache:
         return self.root / "engines"
 
     @property
+    def wheels(self) -> Path:
+        """Engines with compiled parts."""
+        return self.root / "wheels"
+
+    @property
     def models(self) -> Path:
         return self.root / "models"
 
@@ -108,6 +113,7 @@ class Cache:
             for folder in (
                 self.releases,
                 self.engines,
+                self.wheels,
                 self.environments,
                 self.checkouts,
                 self.mended,

