@@ -43,12 +43,13 @@ def lanes_for(lanes: Sequence[Lane], target: Target, output: Output) -> list[Lan
     chosen = _offered(lanes, target)
     if not chosen:
         raise _nothing_to_run(lanes, target)
-    if isinstance(target, EngineTarget) and any(lane.runner == "second" for lane in chosen):
-        if not target.has_runner("second"):
+    if isinstance(target, EngineTarget) and any(lane.runner != "first" for lane in chosen):
+        if target.has_runner("second"):
+            target.provide(output.say)
+        elif any(lane.runner == "second" for lane in chosen):
             raise InputError(
                 f"{target.name} has no second model runner for CPUs; expected --runner first"
             )
-        target.provide(output.say)
     here = [lane for lane in chosen if lane.lacks is None]
     if not here:
         raise InputError(f"target {target.name} needs {chosen[0].lacks}, which is not on PATH")

@@ -130,8 +130,8 @@ def fuzz(
         typer.Option(
             metavar="RUNNER",
             autocompletion=one_of(*RUNNERS),
-            help="Run all traces under this model runner, first or second; by default schedulers "
-            "are searched under both, and engines under the first.",
+            help="Run all traces under this model runner, first or second; by default some under "
+            "each, engines from 0.26.0 on every second one.",
         ),
     ] = None,
     findings: FindingsOption = None,

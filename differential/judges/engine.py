@@ -1,6 +1,6 @@
 """Judges an engine: its scheduler's decisions, what its worker's store holds, and its answers."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -14,19 +14,25 @@ from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.traces.base import Adapter, Item, Rows
 from cacheproof.differential.traces.engine import Reload
 from cacheproof.differential.traces.manager import Add, Update
+from cacheproof.differential.traces.records import UNDER_FIRST
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.spec.records import RowsRead, SlotsRead, StoreMemory, Twins
 
 Prompt = tuple[int, tuple[Item | Rows, ...], Adapter | None, int]
 """Length, items or embeddings, adapter, and by number the weights that the model had then."""
 _OF_THE_STORE = frozenset({"mirror"})
+ANSWERS = "under the first model runner and under the second"
+STORES = "entries under the first model runner and under the second"
+"""Kinds in which EQ-1 is broken."""
 
 
 class EngineJudge(SchedulerJudge):
     """Judges one trace at engine depth.
 
     Requests of one prompt are twins: they must decode the same. Their texts are compared as far as
-    both have come, and not behind a token that rounding may have decided.
+    both have come, and not behind a token that rounding may have decided. So are those of a request
+    under the second model runner and under the first, whose stores hold the same entries up to
+    there.
     """
 
     def __init__(self, *arguments: Any) -> None:
@@ -36,6 +42,8 @@ class EngineJudge(SchedulerJudge):
         self._salt_of: dict[str, str | None] = {}
         self._decided: dict[str, list[int]] = {}
         self._tied: set[str] = set()
+        self._under_first: dict[str, list[int]] = {}
+        self._tied_under_first: set[str] = set()
 
     def _handlers_by_event(self) -> dict[type, Callable[[Any, Any, Any], None]]:
         return super()._handlers_by_event() | {Reload: self._reload}
@@ -62,6 +70,7 @@ class EngineJudge(SchedulerJudge):
         if outcome is None or "store" not in outcome:
             return  # the worker raised, which comes with the step's output
         self._judge_store(outcome["store"])
+        self._judge_stores(outcome)
         memory = outcome["memory"]
         self._check(
             "schedule", StoreMemory(self._capacity * memory["bytes_of_row"], memory["bytes_held"])
@@ -91,11 +100,29 @@ class EngineJudge(SchedulerJudge):
                 self._kv_blocks.decode(name, [token for token, *_ in tokens])
             self._note_tokens(name, tokens)
             self._judge_twins(name)
+        self._judge_answers(outcome.get(UNDER_FIRST, {}).get("outputs", {}))
 
     def _judge_store(self, store: Mapping[str, int]) -> None:
         """The worker's own store after the step, in the place of what should be in it."""
         assert self._last_step is not None
         self._evaluator.step(self._last_step._replace(store=store), "schedule", _OF_THE_STORE)
+
+    def _judge_stores(self, outcome: Mapping[str, Any]) -> None:
+        """Which entries either model runner's store holds, as long as no text may have parted."""
+        told = outcome.get(UNDER_FIRST, {}).get("store")
+        if told is not None and not self._tied_under_first:
+            pair = Twins(*(tuple(sorted(one.items())) for one in (told, outcome["store"])))
+            self._check("schedule", pair, lambda: STORES)
+
+    def _judge_answers(self, told: Mapping[str, Sequence[Any]]) -> None:
+        """What requests are answered under the first model runner, beside what they are here."""
+        for name, tokens in told.items():
+            answered = self._under_first.setdefault(name, [])
+            _note(tokens, answered, name, self._tied_under_first)
+            both = min(len(answered), len(self._decided[name]))
+            if both:
+                pair = Twins(tuple(answered[:both]), tuple(self._decided[name][:both]))
+                self._check("update", pair, lambda: ANSWERS)
 
     def _judge_origins(self, origins: Mapping[str, Any]) -> None:
         """What was read that is another's, where the target's rows and slots say what they are."""
@@ -108,14 +135,10 @@ class EngineJudge(SchedulerJudge):
                 self._check("schedule", record(expected, found))
 
     def _note_tokens(self, name: str, tokens: Sequence[Any]) -> None:
-        for token in tokens:
-            if name in self._tied:
-                return
-            if is_tie(token):
-                self._reach.meet("best two logits nearly tie")
-                self._tied.add(name)
-                return
-            self._decided[name].append(token[0])
+        was_tied = name in self._tied
+        _note(tokens, self._decided[name], name, self._tied)
+        if name in self._tied and not was_tied:
+            self._reach.meet("best two logits nearly tie")
 
     def _judge_twins(self, name: str) -> None:
         for twin, prompt in self._prompt_of.items():
@@ -134,6 +157,16 @@ class EngineJudge(SchedulerJudge):
     def _misled(self) -> str:
         """Whether a request read KV that is not right before: a kind in which answers part."""
         return "over KV that is not right" if "SC-15" in self.violations else ""
+
+
+def _note(tokens: Iterable[Any], text: list[int], name: str, tied: set[str]) -> None:
+    """Add a request's tokens to its text, up to one that rounding may have decided: it is tied."""
+    for token in tokens:
+        if is_tie(token):
+            tied.add(name)
+        if name in tied:
+            return
+        text.append(token[0])
 
 
 def _bare(prompt: Prompt) -> tuple[Any, ...]:

@@ -5,11 +5,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from cacheproof.differential.judges.outputs import compare_outputs, has_outputs
-from cacheproof.differential.traces.records import CallRecord, Delta, StepRecord, TraceResult
+from cacheproof.differential.traces.records import (
+    UNDER_FIRST,
+    CallRecord,
+    Delta,
+    StepRecord,
+    TraceResult,
+)
 
-OF_A_WORKER = frozenset({"memory", "origins"})
+OF_A_WORKER = frozenset({"memory", "origins", UNDER_FIRST})
 """How a worker lays out its memory is its own affair, and only one side's rows say where they came
-from."""
+from, or what the other model runner does."""
 MISS = "EncoderCacheMiss"
 """What a torch runner raises in the place of a row that its store does not hold."""
 CALL_FIELDS = CallRecord._fields

@@ -8,6 +8,9 @@ from cacheproof.differential.depths import DEPTHS
 from cacheproof.differential.traces.trace import ModelRunner, Trace
 from cacheproof.spec.versions import release_key
 
+FIRST_WITH_SECOND = "0.26.0"
+"""The first release whose second model runner has a form for CPUs, on which engines run here."""
+
 
 @dataclass(frozen=True)
 class Lane:
@@ -16,7 +19,8 @@ class Lane:
     hardly ever, and says nothing of; `by_release` traces differ with what a release offers;
     releases before `since`, those from `before` on, and `but` these, offer nothing of it.
     `project` is whose systems it is for, and `program` what its traces have to find on this
-    machine. Where it has a `runner`, its traces are for that model runner, whatever was drawn."""
+    machine. Where it has a `runner`, its traces are for that model runner, whatever was drawn;
+    where it has none, every second one of an engine is for the second, if the release has that."""
 
     name: str
     depth: str
@@ -76,4 +80,11 @@ class Lane:
     def trace(self, seed: int, release: str | None) -> Trace:
         """The trace of a seed, of what the release offers; None: of all that any does."""
         trace = self.make(seed, release=release) if self.by_release else self.make(seed)
-        return trace if self.runner is None else trace.under_runner(self.runner)
+        runner = self.runner or self._in_turn(seed, release)
+        return trace if runner is None else trace.under_runner(runner)
+
+    def _in_turn(self, seed: int, release: str | None) -> ModelRunner | None:
+        """The model runner of an engine's trace, where nobody has said one."""
+        has_second = release is not None and release_key(release) >= release_key(FIRST_WITH_SECOND)
+        is_second = seed % 2 and has_second and self.under("second").has_runner
+        return "second" if self.depth == "engine" and is_second else None

@@ -5,7 +5,8 @@ one per contract, each by itself, and is void when one of them does not come bac
 """
 
 from collections.abc import Collection, Iterable, Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import get_args
 
 from cacheproof.differential.depths import DEPTHS
 from cacheproof.differential.judges.examination import examine
@@ -13,8 +14,9 @@ from cacheproof.differential.judges.rules import ENGINE, SCHEDULER, rules_for
 from cacheproof.differential.lanes.lane import Lane
 from cacheproof.differential.targets import mends
 from cacheproof.differential.targets.base import Target
+from cacheproof.differential.targets.both_runners import EngineTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.traces.trace import Trace
+from cacheproof.differential.traces.trace import ModelRunner, Trace
 from cacheproof.reference.semantics import offered_by
 
 CANARY_TRACES = 60
@@ -196,11 +198,13 @@ NO_CANARY_WHERE_PLANNED = {
 @dataclass(frozen=True)
 class Canary:
     """A fault of `targets/host` that breaks the contract: of a manager, or of a hasher. It breaks
-    it in that kind, where a judge tells kinds of break apart."""
+    it in that kind, where a judge tells kinds of break apart. Where an engine has both model
+    runners, it is planted in that `runner`."""
 
     contract: str
     fault: str
     kind: str = ""
+    runner: ModelRunner | None = None
 
     @property
     def name(self) -> str:
@@ -251,15 +255,20 @@ def _canaries_of(contract: str, faults: str | Mapping[str, str]) -> list[Canary]
 
 
 def finds_canary(canary: Canary, target: Target, traces: Iterable[Trace]) -> bool:
-    """Whether the search finds the canary on the target: stops at the first trace that does.
+    """Whether the search finds the canary on the target: stops at the first trace that does, and
+    that keeps the contract without it.
 
     Raises HarnessError as the target.
     """
     sought = canary.contract, canary.kind
-    return any(
-        sought in examine(trace, target.run([trace], canary.fault)[0], target).by_kind
-        for trace in traces
-    )
+    for drawn in traces:
+        trace = drawn if canary.runner is None else drawn.under_runner(canary.runner)
+        if all(
+            (sought in examine(trace, target.run([trace], fault)[0], target).by_kind) == breaks
+            for fault, breaks in ((canary.fault, True), (None, False))
+        ):
+            return True
+    return False
 
 
 def canaries_in(
@@ -275,7 +284,17 @@ def canaries_in(
     without = set(lane.silent_on)
     if DEPTHS[lane.depth].has_scheduler and _plans(target):
         without |= NO_CANARY_WHERE_PLANNED.keys()
-    return unbroken(canaries(lane.manager, target.release, without, lane.depth), lane, broken)
+    some = canaries(lane.manager, target.release, without, lane.depth)
+    if isinstance(target, EngineTarget):
+        some = [
+            replace(one, runner=runner)
+            for runner in get_args(ModelRunner)
+            if lane.runner in (None, runner)
+            and target.has_runner(runner)
+            and lane.under(runner).has_runner
+            for one in some
+        ]
+    return unbroken(some, lane, broken)
 
 
 def unbroken(some: Iterable[Canary], lane: Lane, broken: Set[tuple[str, str, str]]) -> list[Canary]:
@@ -286,7 +305,8 @@ def unbroken(some: Iterable[Canary], lane: Lane, broken: Set[tuple[str, str, str
 
 def name_in(lane: Lane, canary: Canary) -> str:
     """What a campaign calls a canary of a lane."""
-    return f"{canary.name} ({lane.name})"
+    where = f"{lane.name}, second model runner" if canary.runner == "second" else lane.name
+    return f"{canary.name} ({where})"
 
 
 def plant(some: Iterable[Canary], target: Target, lane: Lane) -> dict[str, bool]:

@@ -1,22 +1,27 @@
 """An engine with both of its model runners, each in a host of its own: a trace says which it wants.
 
 The second one's kernels are Triton's, and are interpreted. Triton is fetched when the first such
-trace is run.
+trace is run. What is run under the second is run under the first as well, so that their answers
+can be compared; no fault is planted there.
 """
 
 import itertools
 import os
 import sys
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
+import msgspec
+
+from cacheproof.differential.errors import HarnessError
 from cacheproof.differential.targets import environment
 from cacheproof.differential.targets.cache import Cache, Report
 from cacheproof.differential.targets.host.engine_interpreted import INTERPRET_SETTING
 from cacheproof.differential.targets.host.engine_runners import SECOND_SETTING
 from cacheproof.differential.targets.process import HostTarget
-from cacheproof.differential.traces.records import TraceResult
+from cacheproof.differential.traces.records import UNDER_FIRST, TraceResult
 from cacheproof.differential.traces.trace import ModelRunner, Trace
 
 SECOND_MODULE = "host.engine_second"
@@ -31,7 +36,7 @@ class EngineTarget(HostTarget):
         super().__init__(*arguments, **settings)
         self._second: HostTarget | None = None
         self._asked: deque[list[bool]] = deque()
-        """Of each batch that was sent, which of its traces the second one runs."""
+        """Of each batch that was sent, which of its traces the second one runs too."""
 
     def has_runner(self, runner: ModelRunner) -> bool:
         """Whether the release has that model runner for CPUs."""
@@ -56,18 +61,34 @@ class EngineTarget(HostTarget):
     ) -> None:
         second = self.has_runner("second")
         is_second = [second and trace.runner == "second" for trace in traces]
-        if own := [one for one, other in zip(traces, is_second, strict=True) if not other]:
-            super().submit(own, fault, flags)
-        if others := list(itertools.compress(traces, is_second)):
-            self._host_of_second().submit(others, fault, flags)
+        with self._both_or_none():
+            if own := [one for one, other in zip(traces, is_second, strict=True) if not other]:
+                super().submit(own, fault, flags)
+            if others := list(itertools.compress(traces, is_second)):
+                self._host_of_second().submit(others, fault, flags)
+                super().submit([one.under_runner("first") for one in others], None, flags)
         self._asked.append(is_second)
 
     def collect(self, expected: int) -> list[TraceResult]:
         is_second = self._asked.popleft()
         count = sum(is_second)
-        own = iter(super().collect(expected - count) if count < expected else ())
-        others = iter(self._host_of_second().collect(count) if count else ())
+        with self._both_or_none():
+            own = iter(super().collect(expected - count) if count < expected else ())
+            others: Iterator[TraceResult] = iter(())
+            if count:
+                under_second = self._host_of_second().collect(count)
+                others = map(_beside, under_second, super().collect(count))
         return [next(others if other else own) for other in is_second]
+
+    @contextmanager
+    def _both_or_none(self) -> Iterator[None]:
+        """Where one of both hosts breaks, end the other: it has answers that nobody asks for any
+        more, and would give them to the next question."""
+        try:
+            yield
+        except HarnessError:
+            self.close()
+            raise
 
     def another(self) -> "EngineTarget":
         twin = super().another()
@@ -88,6 +109,24 @@ class EngineTarget(HostTarget):
             settings = settings_of_second(self._environment["PYTHONPATH"])
             self._second = self.beside(self.name, SECOND_MODULE, self._depths, settings)
         return self._second
+
+
+def _beside(second: TraceResult, first: TraceResult) -> TraceResult:
+    """What a trace came to under the second model runner, and beside it what it did under the
+    first, as far as that came."""
+    if first.illegal is not None:
+        return second
+    records = [
+        two._replace(outcome={**two.outcome, UNDER_FIRST: _executed(one.outcome)})
+        if isinstance(one.outcome, dict) and isinstance(two.outcome, dict)
+        else two
+        for one, two in zip(first.records, second.records, strict=False)
+    ]
+    return msgspec.structs.replace(second, records=[*records, *second.records[len(records) :]])
+
+
+def _executed(outcome: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: outcome[name] for name in ("store", "outputs") if name in outcome}
 
 
 def settings_of_second(search: str) -> dict[str, str]:

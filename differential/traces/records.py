@@ -6,6 +6,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+UNDER_FIRST = "under the first model runner"
+"""Of an outcome under the second one: what the same event has come to under the first."""
+
 
 class Entry(NamedTuple):
     """An entry of the ledger: the requests that hold it, and its size where the ledger has one."""

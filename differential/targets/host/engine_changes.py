@@ -9,6 +9,7 @@ from .engine_faults import ATTENTION_FAULTS, WORKER_FAULTS, Change
 from .engine_key_faults import ADAPTER_KEY_FAULTS, EMBEDDED_KEY_FAULTS, SALT_KEY_FAULTS
 from .engine_model_faults import AUDIO_FAULTS, DEEPSTACK_FAULTS, GROUP_FAULTS
 from .engine_request_faults import ADAPTER_FAULTS, GIVEN_FAULTS, TIED_FAULTS, WEIGHT_FAULTS
+from .engine_second_faults import SECOND_FAULTS
 from .protocol import Event
 
 CHANGES: dict[str, Callable[[Any], Change]] = joined(
@@ -26,6 +27,7 @@ CHANGES: dict[str, Callable[[Any], Change]] = joined(
     TIED_FAULTS,
     SALT_KEY_FAULTS,
     ADAPTER_KEY_FAULTS,
+    SECOND_FAULTS,
 )
 
 

@@ -4,10 +4,13 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
+import msgspec
 import pytest
 
+from cacheproof.differential.errors import HarnessError
 from cacheproof.differential.findings import finding_file
 from cacheproof.differential.findings.finding import Finding
+from cacheproof.differential.judges.engine import ANSWERS, STORES
 from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.lanes.lane import Lane
@@ -15,8 +18,10 @@ from cacheproof.differential.search.attribution import Attribution
 from cacheproof.differential.search.canary import canaries_in, plant
 from cacheproof.differential.search.fault_folders import load
 from cacheproof.differential.targets.both_runners import EngineTarget
+from cacheproof.differential.targets.host.engine_second_faults import SECOND_FAULTS
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
+from cacheproof.differential.traces.records import UNDER_FIRST
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.fault_pages import kept_traces
 from cacheproof.reference.releases import NEWEST
@@ -39,9 +44,18 @@ LISTED = {
     "pruned-videos-places": {"EQ-1"},
     "stripped-item-engine": set(),
     "embedded-drafter": set(),
-    "embedded-sampled": set(),
+    "embedded-sampled": {"EQ-1"},  # the first answers otherwise
 }
 """What kept traces of engines break under it."""
+
+
+PLANTED = dict.fromkeys(SECOND_FAULTS, "LLaVA") | {
+    "lets_the_newest_go": "Qwen2.5-VL",
+    "turns_by_old_positions": "Qwen2.5-VL",
+    "rolls_nothing_back": "LLaVA with steps ahead",
+    "rolls_back_one_too_many": "LLaVA with steps ahead",
+}
+"""Faults of it, and the lane in which each shows."""
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +93,7 @@ def answers(trace: Trace, engine: EngineTarget) -> list[Any]:
 def test_a_lane_takes_a_runner_along_to_another_process() -> None:
     lane = LANES["LLaVA"].under("second")
     assert lane.trace(3, NEWEST).runner == "second"
-    assert LANES["LLaVA"].trace(3, NEWEST).runner == "first"
+    assert LANES["LLaVA"].under("first").trace(3, NEWEST).runner == "first"
     made, arguments = lane.__reduce__()
     assert callable(made)
     assert isinstance(arguments, tuple)
@@ -130,7 +144,9 @@ def test_a_known_fault_shows_under_it_or_does_not(name: str, engine: EngineTarge
 def test_faults_of_a_store_are_found_under_it(engine: EngineTarget) -> None:
     lane = LANES["LLaVA"].under("second")
     found = plant(canaries_in(lane, engine), engine, lane)
-    assert set(found) == {f"{one} (LLaVA)" for one in ("EQ-1", "WM-1", "WM-3a")}
+    assert set(found) == {
+        f"{one} (LLaVA, second model runner)" for one in ("EQ-1", "WM-1", "WM-3a")
+    }
     assert all(found.values())
 
 
@@ -155,12 +171,70 @@ def test_both_runners_give_one_answer(name: str, engine: EngineTarget) -> None:
 
 
 @pytest.mark.full
+@pytest.mark.parametrize(("kept", "kind"), [("outputs", ANSWERS), ("store", STORES)])
+def test_another_answer_under_the_first_breaks_a_contract(
+    kept: str, kind: str, engine: EngineTarget
+) -> None:
+    trace = LANES["LLaVA"].under("second").trace(1, NEWEST)
+    (result,) = engine.run([trace])
+    assert "EQ-1" not in examine(trace, result, engine).broken
+    at, told = next(
+        (number, record.outcome)
+        for number, record in enumerate(result.records)
+        if isinstance(record.outcome, dict) and record.outcome.get(kept)
+    )
+    if kept == "outputs":
+        name, ((token, *scores), *others) = next(iter(told[kept].items()))
+        otherwise: Any = {**told[kept], name: [[token + 1, *scores], *others]}
+    else:
+        otherwise = {}
+    changed = {**told, UNDER_FIRST: {**told[UNDER_FIRST], kept: otherwise}}
+    records = [*result.records]
+    records[at] = records[at]._replace(outcome=changed)
+    seen = examine(trace, msgspec.structs.replace(result, records=records), engine)
+    assert {one for one in seen.by_kind if one[0] == "EQ-1"} == {("EQ-1", kind)}
+    assert seen.by_kind["EQ-1", kind].event == at
+
+
+@pytest.mark.full
 def test_a_batch_of_both_comes_back_in_its_order(engine: EngineTarget) -> None:
-    traces = [LANES["LLaVA"].trace(seed, NEWEST) for seed in range(4)]
-    mixed = [one.under_runner("second") if at % 2 else one for at, one in enumerate(traces)]
+    mixed = [LANES["LLaVA"].trace(seed, NEWEST) for seed in range(4)]
+    assert [one.runner for one in mixed] == ["first", "second"] * 2
     together = engine.run(mixed)
-    assert [len(one.records) for one in together] == [len(one.events) for one in traces]
+    assert [len(one.records) for one in together] == [len(one.events) for one in mixed]
     assert [engine.run([one])[0] for one in mixed] == together
+
+
+@pytest.mark.full
+def test_a_host_that_breaks_leaves_no_answers_to_the_next_question(engine: EngineTarget) -> None:
+    lane = LANES["LLaVA"].under("second")
+    (alone,) = engine.run([lane.trace(1, NEWEST)])
+    with pytest.raises(HarnessError):
+        engine.run([lane.trace(0, NEWEST)], "no such fault")
+    assert engine.run([lane.trace(1, NEWEST)]) == [alone]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("fault", "lane"), PLANTED.items())
+def test_a_fault_of_it_is_seen(
+    fault: str, lane: str, engine: EngineTarget, runner: ReferenceTarget
+) -> None:
+    for seed in range(6):
+        trace = LANES[lane].under("second").trace(seed, NEWEST)
+        seen = [
+            examine(trace, engine.run([trace], one)[0], engine, runner) for one in (None, fault)
+        ]
+        without, planted = seen
+        assert without.difference is None
+        assert planted.illegal is None
+        if planted.difference is not None and planted.broken - without.broken:
+            return
+    raise AssertionError(f"{fault} is not seen in {lane}")
+
+
+def test_every_fault_of_it_is_planted() -> None:
+    assert PLANTED.keys() == SECOND_FAULTS.keys()
+    assert len(PLANTED) >= 15
 
 
 @pytest.mark.full
