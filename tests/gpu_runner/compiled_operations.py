@@ -112,11 +112,18 @@ def mapping(of: Any, random: torch.Generator) -> torch.Tensor:
     return slots[:6].float()
 
 
-def activation(of: Any, random: torch.Generator) -> torch.Tensor:
-    rows = torch.randn(5, 16, generator=random)
-    out = torch.zeros_like(rows)
-    of.gelu_quick(out, rows)
-    return out
+def layers(of: Any, random: torch.Generator) -> torch.Tensor:
+    rows, residual = torch.randn(2, 5, 64, generator=random)
+    weight, gated = torch.randn(64, generator=random), torch.zeros(5, 32)
+    quick, normed, spread = torch.zeros(5, 64), torch.zeros(5, 64), torch.full((6,), -7)
+    of.gelu_quick(quick, rows)
+    of.silu_and_mul(gated, rows)
+    of.rms_norm(normed, rows, weight, 1e-5)
+    of.fused_add_rms_norm(rows, residual, weight, 1e-5)
+    of.expand_kernel_impl(spread, torch.tensor([4, 9, 5]), torch.tensor([2, 2, 5]), 5, 1)
+    return torch.cat(
+        [one.flatten().float() for one in (quick, gated, normed, rows, residual, spread)]
+    )
 
 
 CASES = {
@@ -130,7 +137,7 @@ CASES = {
     "drafts": (drafts, ()),
     "step of a drafter": (step, ()),
     "slot mapping": (mapping, ()),
-    "gelu_quick": (activation, ()),
+    "layers": (layers, ()),
 }
 
 

@@ -265,12 +265,53 @@ def test_a_drafter_goes_on_behind_its_last_token(**example: Any) -> None:
     check_step(engine_operations, **example)
 
 
-def test_the_small_ones_are_what_they_are_called() -> None:
-    given_rows = numbers(drawn(1), 3, 5)
-    out = torch.empty_like(given_rows)
-    engine_operations.gelu_quick(out, given_rows)
-    torch.testing.assert_close(out, given_rows / (1 + torch.exp(-1.702 * given_rows)))
-    assert engine_operations.greedy_argmax(given_rows).tolist() == given_rows.argmax(1).tolist()
+def check_layers(operations: Any, seed: int) -> None:
+    """What lies between attention and attention, by their formulas."""
+    random = drawn(seed)
+    rows, before, weight = numbers(random, 3, 6), numbers(random, 3, 6), numbers(random, 6)
+    out = torch.empty_like(rows)
+    operations.gelu_quick(out, rows)
+    torch.testing.assert_close(out, rows / (1 + torch.exp(-1.702 * rows)))
+    assert operations.greedy_argmax(rows).tolist() == rows.argmax(1).tolist()
+    gated = torch.empty(3, 3)
+    operations.silu_and_mul(gated, rows)
+    torch.testing.assert_close(gated, rows[:, :3] / (1 + torch.exp(-rows[:, :3])) * rows[:, 3:])
+    operations.rms_norm(out, rows, weight, 0.1)
+    root = (rows.square().mean(-1, keepdim=True) + 0.1).sqrt()
+    torch.testing.assert_close(out, rows / root * weight)
+    given_rows, residual = rows.clone(), before.clone()
+    operations.fused_add_rms_norm(given_rows, residual, weight, 0.1)
+    torch.testing.assert_close(residual, rows + before)
+    operations.rms_norm(out, rows + before, weight, 0.1)
+    torch.testing.assert_close(given_rows, out)
+    spread = torch.full((6,), -7)
+    operations.expand_kernel_impl(spread, torch.tensor([4, 9, 5]), torch.tensor([2, 2, 5]), 5, 1)
+    assert spread.tolist() == [4, 4, 1, 1, 1, -7]
+
+
+def test_layers_are_what_they_are_called() -> None:
+    check_layers(engine_operations, 1)
+
+
+def check_sides(operations: Any, seed: int) -> None:
+    """A window that is said as two sides is one of a token more than stand before a query's own."""
+    random = drawn(seed)
+    query, caches = numbers(random, 5, 2, 8), [numbers(random, 3, 1, 16, 8) for _ in range(2)]
+    shared = (torch.tensor([0, 5]), torch.tensor([37]), 0.3, True, None)
+    behind = (torch.tensor([[2, 0, 1]]), 0.0, torch.empty(0), None)
+    one, other = torch.zeros(2, 5, 2, 8)
+    operations.attention_between_sides(query, *caches, one, *shared, 6, 0, *behind)
+    operations.cpu_attention_with_kv_cache(query, *caches, other, *shared, 7, *behind)
+    assert torch.equal(one, other)
+    operations.attention_between_sides(query, *caches, one, *shared, -1, -1, *behind)
+    operations.cpu_attention_with_kv_cache(query, *caches, other, *shared, -1, *behind)
+    assert torch.equal(one, other)
+    with pytest.raises(Illegal, match="behind=6"):
+        operations.attention_between_sides(query, *caches, one, *shared, 6, 6, *behind)
+
+
+def test_a_window_is_said_in_two_ways() -> None:
+    check_sides(engine_operations, 2)
 
 
 @pytest.mark.parametrize(
@@ -313,6 +354,8 @@ ALL: tuple[Callable[[Any], None], ...] = (
     lambda it: check_slots(it, 6, [5, 1, 9], 4),
     *(lambda it, seed=seed: check_drafts(it, seed, [3, 0, 1, 4, 2]) for seed in range(7, 12)),
     lambda it: check_step(it, 12, [4, 28, 29, 0], 4),
+    lambda it: check_layers(it, 13),
+    lambda it: check_sides(it, 14),
 )
 
 
@@ -347,6 +390,11 @@ def check_all(operations: Any) -> None:
         (".where(~ends, pad)", ""),
         ("slots[count:] = pad", "pass"),
         (".where(~ends, 1)", ""),
+        ("gate, rest = given", "rest, gate = given"),
+        ("eps=epsilon", "eps=0.0"),
+        ("residual.add_(given)", "given.add_(residual)"),
+        ("masked_fill(given == replaced, by)", "masked_fill(given != replaced, by)"),
+        ("before + 1,", "before,"),
     ],
 )
 def test_an_error_in_an_operation_is_seen(right: str, wrong: str) -> None:

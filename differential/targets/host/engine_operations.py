@@ -331,6 +331,16 @@ def greedy_argmax(logits: Tensor) -> Tensor:
     return logits.argmax(-1)
 
 
+@_operation("(Tensor(a!) output, Tensor input, Tensor cu_num_tokens, int replaced, int by) -> ()")
+def expand_kernel_impl(
+    output: Tensor, given: Tensor, cu_num_tokens: Tensor, replaced: int, by: int
+) -> None:
+    """The value of each request for each of its tokens, with another in the place of one."""
+    counts = cu_num_tokens.diff(prepend=cu_num_tokens.new_zeros(1))
+    values = given.masked_fill(given == replaced, by)
+    output[: int(counts.sum())] = values.repeat_interleave(counts)
+
+
 @_operation(
     "(Tensor(a!) output, Tensor cu_num_drafts, Tensor drafts, Tensor likeliest, Tensor bonus,"
     " Tensor? is_greedy, int max_spec_len) -> ()"

@@ -81,6 +81,20 @@ def test_a_canary_without_a_fault_is_missed(kind: str) -> None:
         assert not finds_canary(silent, ReferenceTarget(), traces)
 
 
+def test_a_break_of_the_targets_own_is_no_canary_found() -> None:
+    """Where nothing is planted, and where what is planted is what the target does anyway."""
+
+    class Leaking(ReferenceTarget):
+        def run(self, traces: Any, fault: str | None = None) -> Any:
+            return super().run(traces, "leaks_a_slot")
+
+    traces = [TRACES["encoder_cache"](seed) for seed in SEEDS[:5]]
+    with closing(Leaking()) as target:
+        assert not finds_canary(Canary("EC-1", "leaks_a_slot"), target, traces)
+    with closing(ReferenceTarget()) as target:
+        assert finds_canary(Canary("EC-1", "leaks_a_slot"), target, traces)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_contract_has_a_canary_or_a_reason(kind: str) -> None:
     with_canary = {canary.contract for canary in canaries(kind, depth=DEPTHS[kind])}

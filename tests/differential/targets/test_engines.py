@@ -193,17 +193,21 @@ def answers_of(result: TraceResult, request: str) -> list[int]:
 
 
 def test_an_engine_gets_the_libraries_that_it_was_written_for() -> None:
-    wanted = {version: engine_overlay_of(version) for version in sources.engines()}
-    assert wanted["0.26.0"] is ENGINE_BEFORE_0_27
-    assert wanted["0.27.0"] is wanted["0.30.0"] is ENGINE_BEFORE_0_31
-    assert wanted["0.31.0"] is ENGINE
-    assert next(iter(wanted)) == "0.20.0"
+    wanted = {
+        (version, is_compiled): engine_overlay_of(version, is_compiled=is_compiled)
+        for version in sources.engines()
+        for is_compiled in (True, False)
+    }
+    assert wanted["0.26.0", True] is ENGINE_BEFORE_0_27
+    assert wanted["0.20.0", False] is wanted["0.26.0", False] is ENGINE_BEFORE_0_31
+    assert wanted["0.27.0", True] is wanted["0.30.0", False] is ENGINE_BEFORE_0_31
+    assert wanted["0.31.0", True] is wanted["0.33.0", False] is ENGINE
+    assert next(iter(wanted)) == ("0.20.0", True)
 
 
 def test_an_engine_that_cannot_run_is_refused_in_a_line() -> None:
     with pytest.raises(InputError) as caught:
         resolve("engine@0.19.1", report=print)
     assert str(caught.value) == (
-        "engine 0.19.1 cannot run here: its compiled parts are for a torch before 2.11.0; "
-        "expected 0.20.0 or newer"
+        "engine@0.19.1: no engine before 0.20.0 runs here; expected 0.20.0 or newer"
     )
