@@ -50,7 +50,7 @@ from .engine_limits import (
     MODELS_SETTING,
 )
 from .engine_memory import blank, memory_of
-from .engine_operations import register_missing, require
+from .engine_operations import has_compiled_parts, register_missing, require
 from .engine_planted import Planted
 from .engine_runners import FirstRunner, ModelRunner, SecondRunner, is_second
 from .engine_weights import load_weights
@@ -177,7 +177,7 @@ class _Core:
         if drafts is not None:
             drafter = made("drafter") if drafts == "drafter" else None
             beside["speculative_config"] = speculative_config(drafter)
-        if model == "whisper":
+        if model == "whisper" and has_compiled_parts():
             attend_to_rows_alone()
         if is_asynchronous or drafts is not None:
             stand_in_for_streams()

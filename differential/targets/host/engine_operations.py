@@ -29,7 +29,7 @@ def has_compiled_parts() -> bool:
     """Whether the vLLM of this interpreter loads some for CPUs: those of a checkout may be for
     GPUs, and do not load where there is none."""
     importlib.import_module("vllm._custom_ops")  # which loads them, the release's own way
-    return hasattr(torch.ops._C, "cpu_attention_with_kv_cache")
+    return _library is None and hasattr(torch.ops._C, "cpu_attention_with_kv_cache")
 
 
 def register_missing() -> None:

