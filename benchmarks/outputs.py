@@ -21,10 +21,12 @@ from cacheproof.differential.judges import lockstep
 from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.judges.outputs import is_tie
 from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.lanes.lane import FIRST_WITH_SECOND
 from cacheproof.differential.targets import sources
 from cacheproof.differential.targets.both_runners import EngineTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
+from cacheproof.differential.targets.versions import order
 from cacheproof.differential.traces.engine import EngineConfig, EngineModel
 from cacheproof.differential.traces.records import TraceResult
 from cacheproof.differential.traces.trace import ModelRunner
@@ -169,10 +171,9 @@ def every_engine(options: Namespace) -> bool:
     print(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}")
     for version in reversed(sources.engines()):
         engine, runner = pair_of(f"engine@{version}")
-        models = offered(version, ahead=options.ahead, asked=options.asked)
-        for model in models if engine.has_runner(options.runner) else ():
-            if options.runner == "second" and model == "whisper":
-                continue  # of which it keeps no store
+        for model in offered(
+            version, ahead=options.ahead, asked=options.asked, under=options.runner
+        ):
             tally, differences = compare(
                 engine,
                 runner,
@@ -191,12 +192,16 @@ def every_engine(options: Namespace) -> bool:
     return bool(notes)
 
 
-def offered(version: str, *, ahead: bool, asked: Asked | None) -> tuple[EngineModel, ...]:
-    """Models that an engine of that release is searched with, in lanes with steps ahead or not, and
-    of requests that ask for that beside their prompt."""
+def offered(
+    version: str, *, ahead: bool, asked: Asked | None, under: ModelRunner
+) -> tuple[EngineModel, ...]:
+    """Models that an engine of that release is searched with, in lanes with steps ahead or not, of
+    requests that ask for that beside their prompt, and under that model runner."""
     models: dict[EngineModel, None] = {}
-    for lane in LANES.values():
-        if lane.depth == "engine" and lane.is_offered_by(version):
+    if under == "second" and order(version) < order(FIRST_WITH_SECOND):
+        return ()
+    for lane in (one.under(under) for one in LANES.values()):
+        if lane.depth == "engine" and lane.has_runner and lane.is_offered_by(version):
             assert isinstance(lane.make, partial)
             drawn = lane.make.keywords
             config = lane.make(0).header.config

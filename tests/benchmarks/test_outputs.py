@@ -10,7 +10,7 @@ import pytest
 def engines(script, monkeypatch) -> None:
     """Two engines that answer as the runner does, but one of them to a Whisper."""
 
-    def compare(engine, runner, model, seeds, *, ahead, asked):
+    def compare(engine, runner, model, seeds, *, ahead, asked, under):
         counts = Counter(workloads=len(seeds), steps=30, tokens=20, **{"equal tokens": 20})
         tally = script.Tally(counts, logprob_apart=2e-5, broken=Counter({"ED-1": 2}))
         if (engine.name, model) != ("engine@0.32.0", "whisper"):
@@ -38,8 +38,8 @@ def test_each_engine_and_model_has_a_row_and_a_difference_is_told(script, engine
         script.main()
     assert ended.value.code == 1
     rows = capsys.readouterr().out.splitlines()
-    assert "| 0.32.0 | whisper | 3 | 1 | 30 | 20 | 20 | 2.0e-05 | ED-1 2 |" in rows
-    assert "| 0.31.0 | whisper | 3 | 0 | 30 | 20 | 20 | 2.0e-05 | ED-1 2 |" in rows
+    assert "| 0.32.0 | whisper | 3 | 0 | 1 | 30 | 20 | 20 | 2.0e-05 | ED-1 2 |" in rows
+    assert "| 0.31.0 | whisper | 3 | 0 | 0 | 30 | 20 | 20 | 2.0e-05 | ED-1 2 |" in rows
     models = {of: sum(row.startswith(f"| {of} ") for row in rows) for of in ("0.31.0", "0.32.0")}
     assert models == {"0.31.0": 6, "0.32.0": 6}
     assert rows[-1] == "0.32.0, whisper, seed 1: token of r2: 5 against 6"
@@ -51,6 +51,11 @@ def test_each_engine_and_model_has_a_row_and_a_difference_is_told(script, engine
         (["--asked", "adapters"], ["llava"]),
         (["--asked", "tower adapters"], ["qwen2_5_vl"]),
         (["--ahead", "--asked", "adapters"], []),
+        (["--runner", "second", "--asked", "priority"], ["llava"]),
+        (
+            ["--runner", "second", "--ahead"],
+            ["llava", "qwen2_5_vl", "qwen3_vl", "qwen2_audio", "cohere2_vision"],
+        ),
     ],
 )
 def test_what_requests_ask_for_has_rows_of_the_models_that_are_searched_so(
@@ -67,4 +72,4 @@ def test_engines_that_answer_alike_are_no_failure(script, engines, monkeypatch, 
     monkeypatch.setattr(script.sources, "engines", lambda: ["0.31.0"])
     script.main()
     *_, last = capsys.readouterr().out.splitlines()
-    assert last == "| 0.31.0 | whisper | 3 | 0 | 30 | 20 | 20 | 2.0e-05 | ED-1 2 |"
+    assert last == "| 0.31.0 | whisper | 3 | 0 | 0 | 30 | 20 | 20 | 2.0e-05 | ED-1 2 |"

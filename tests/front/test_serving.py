@@ -21,7 +21,7 @@ PLANTED = Path(__file__).parents[1] / "differential" / "serving" / "planted.py"
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--target", "vllm@0.32.0"), "no engine; expected engine@VERSION"),
+        (("--target", "vllm@0.32.0"), "no engine of a release; expected engine@VERSION"),
         (("--target", "engine"), "no engine"),
         (("--target", TARGET, "--model", "gpt"), "expected one of llava"),
         (("--target", TARGET, "--seeds", "3"), "expected A:B"),
