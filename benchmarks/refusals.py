@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from cacheproof.differential.errors import HarnessError
+from cacheproof.differential.serving import recorder
 from cacheproof.differential.serving.refusals import Refusal, refusals
 from cacheproof.differential.serving.server import Server
 from cacheproof.differential.serving.traffic import ServedModel, traffic
@@ -57,7 +58,7 @@ def of_server(
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         directory, _ = truths_of(model, asked, folder, report=print)
-        search = libraries.overlays
+        search = (*libraries.overlays, recorder.installed(folder))
         with Server(release, model, directory, settings, folder, search=search) as server:
             return list(refusals(server.url, model, 0))
 

@@ -72,7 +72,7 @@ class Engine:
 
     def __init__(self, job: dict[str, Any]) -> None:
         command, environment = releases.host_command(
-            releases.install(RELEASE, report=print, kind="engine")
+            releases.install(RELEASE, report=print, kind=releases.WHEEL)
         )
         path = f"{environment['PYTHONPATH']}{os.pathsep}{SCRIPTS}"
         self.process = subprocess.Popen(

@@ -33,7 +33,7 @@ class Engine:
 
     def __init__(self, job: dict[str, Any]) -> None:
         command, environment = releases.host_command(
-            releases.install(RELEASE, report=print, kind="engine")
+            releases.install(RELEASE, report=print, kind=releases.WHEEL)
         )
         self._process = subprocess.Popen(
             [command[0], str(SCRIPTS / "engine_with_store.py"), json.dumps(job)],

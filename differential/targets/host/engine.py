@@ -40,7 +40,7 @@ from .engine_embedded import know_tokens_of_embeddings, mark_sampled_tokens
 from .engine_faults import ENGINE_FAULTS
 from .engine_in_flight import keeping_async_scheduling, stand_in_for_streams
 from .engine_items import Names, check_counts, check_items
-from .engine_kernels import mend_kernels_of_drafts, mend_slots, register_kernels_once
+from .engine_kernels import mend_kernels_of_drafts, register_kernels_once
 from .engine_limits import (
     ADAPTER_RANK_MAX,
     BLOCK_SIZE,
@@ -85,7 +85,6 @@ class Release:
         register_missing()
         register_kernels_once()
         mend_kernels_of_drafts()
-        mend_slots()
         self.protocol = Protocol.detect(
             encoder_cache_manager.EncoderCacheManager, Request, Scheduler
         )

@@ -7,16 +7,11 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
-import torch
 from vllm.platforms import current_platform
 from vllm.v1.sample import rejection_sampler
 from vllm.v1.spec_decode import utils as spec_decode_utils
 
 from .protocol import HostError
-
-_SLOTS = "_compute_slot_mapping_kernel_impl"
-_SIZE_OF_BLOCK = 6
-"""Its place among what the kernel of slots takes."""
 
 
 def register_kernels_once() -> None:
@@ -27,24 +22,6 @@ def register_kernels_once() -> None:
     register = getattr(platform, "register_triton_kernel_overrides", None)
     if register is not None:
         platform.register_triton_kernel_overrides = staticmethod(functools.cache(register))
-
-
-def mend_slots() -> None:
-    """Hand the kernel of slots the size of a block, which a launch of 0.32.0 leaves out: all that
-    comes behind it moves up, and the first step ends the engine."""
-    kernels = importlib.import_module("vllm.utils.cpu_triton_utils")
-    own = getattr(kernels, _SLOTS, None)
-    if own is None or "block_size" not in inspect.signature(own).parameters:
-        return
-
-    def mended(*launched: Any, **named: Any) -> None:
-        before, behind = launched[:_SIZE_OF_BLOCK], launched[_SIZE_OF_BLOCK:]
-        if behind and isinstance(behind[0], torch.Tensor):
-            slots, size = behind[:2]
-            behind = size, slots
-        own(*before, *behind, **named)
-
-    setattr(kernels, _SLOTS, mended)
 
 
 def mend_kernels_of_drafts() -> None:

@@ -11,6 +11,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,6 +24,9 @@ _Operation = Callable[..., Tensor | None]
 _OPERATIONS: dict[str, tuple[str, _Operation]] = {}
 """Name -> its schema, and what does it."""
 _library: torch.library.Library | None = None
+_SLOTS = "_compute_slot_mapping_kernel_impl"
+_SIZE_OF_BLOCK = 6
+"""Its place among what the kernel of slots takes."""
 
 
 def has_compiled_parts() -> bool:
@@ -44,6 +48,25 @@ def register_missing() -> None:
         for name, (schema, operation) in operations.items():
             _library.define(f"{name}{schema}")
             _library.impl(name, operation, "CompositeExplicitAutograd")
+        _hand_over_size_of_block()
+
+
+def _hand_over_size_of_block() -> None:
+    """Hand the kernel of slots the size of a block, which a launch of 0.32.0 leaves out: all that
+    comes behind it moves up, and the first step ends the engine."""
+    kernels: Any = importlib.import_module("vllm.utils.cpu_triton_utils")
+    own = getattr(kernels, _SLOTS, None)
+    if own is None or "block_size" not in inspect.signature(own).parameters:
+        return
+
+    def mended(*launched: object, **named: object) -> None:
+        before, behind = launched[:_SIZE_OF_BLOCK], launched[_SIZE_OF_BLOCK:]
+        if behind and isinstance(behind[0], Tensor):
+            slots, size = behind[:2]
+            behind = size, slots
+        own(*before, *behind, **named)
+
+    setattr(kernels, _SLOTS, mended)
 
 
 def _says_both_sides() -> bool:
