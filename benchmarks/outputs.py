@@ -193,7 +193,7 @@ def every_engine(options: Namespace) -> bool:
 
 
 def offered(
-    version: str, *, ahead: bool, asked: Asked | None, under: ModelRunner
+    version: str, *, ahead: bool, asked: Asked | None, under: ModelRunner = "first"
 ) -> tuple[EngineModel, ...]:
     """Models that an engine of that release is searched with, in lanes with steps ahead or not, of
     requests that ask for that beside their prompt, and under that model runner."""

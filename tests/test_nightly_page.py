@@ -27,7 +27,7 @@ PAGE = (Path(__file__).resolve().parent.parent / "docs" / "nightly.md").read_tex
 SRV = "/srv/cacheproof"
 MANAGER = Path("vllm/v1/core/encoder_cache_manager.py")
 GUARD = re.compile(r"if not self\.cached\[\w+\]:")
-TARGETS = '"vllm@${release#v}", "path:vllm", "path:fork"'
+TARGETS = '"vllm@${release#v}", "engine@${release#v}", "path:vllm", "path:fork"'
 SMALL = 'lanes = ["encoder cache", "encoder-decoder"]\nuntil = 0.001'
 
 
@@ -267,13 +267,19 @@ def test_a_night_of_the_newest_release_and_of_checkouts_finds_what_a_change_brea
     changed.write_text(text)
     place = made()
     place.environment["CACHEPROOF_HOME"] = str(Cache.locate().root)
-    small = 'lanes = ["encoder cache"]\nreference = false\nshard_seeds = 1\nuntil = 0.001'
+    lanes = 'lanes = ["encoder cache", "LLaVA"]'
+    small = f"{lanes}\nreference = false\nshard_seeds = 1\nuntil = 0.001"
     place.plan(TARGETS, small)
     assert place.night()[0] == 1
     (night,) = place.nights
     report = json.loads((night / "report.json").read_text())
     codes = {one["name"]: one["exit_code"] for one in report["targets"]}
-    assert codes == {f"vllm@{NEWEST}": 0, "path:vllm": 1, "path:fork": 0}
+    assert codes == {
+        f"vllm@{NEWEST}": 0,
+        f"engine@{NEWEST}": 0,
+        "path:vllm": 1,
+        "path:fork": 0,
+    }
     runs = json.loads((night / "report.sarif").read_text())["runs"]
     failing = {
         run["automationDetails"]["id"]: json.dumps(run["results"])
