@@ -5,7 +5,7 @@ which has no backend for CPUs. A CPU build of vLLM takes Triton only where it ha
 
 The interpreter itself stays what computes. What it does anew at each launch or operation, and what
 a host's memory needs no more of, is done once: a step takes a third of the time.
-`tests/gpu_runner/test_interpreted.py` holds kernels to what it computes without.
+`tests/differential/targets/test_interpreted.py` holds each launch to what it leaves without.
 """
 
 import dataclasses
