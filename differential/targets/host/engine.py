@@ -118,6 +118,8 @@ def _run_trace(trace: Event, fault: str | None) -> dict[str, Any]:
         )
     except Illegal as reason:
         return {"records": [], "illegal": str(reason)}
+    except ValueError as error:  # a configuration that the release does not take
+        return {"records": [], "illegal": refusal(error)}
     try:
         core.check(trace["header"]["manager"])
         kit = core.kit(config, _largest_item(trace))

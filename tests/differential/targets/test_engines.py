@@ -27,6 +27,8 @@ from cacheproof.differential.traces.records import TraceResult
 from cacheproof.differential.traces.trace import Trace
 
 Pair = Callable[[str], tuple[HostTarget, ReferenceTarget]]
+NOT_UNDER_SECOND = "Model Runner V2 does not yet support: speculative method 'ngram'"
+"""What releases before 0.33.0 may say of prompt lookup."""
 EVERY_WAY_AHEAD = range(5)
 """Seeds among which are two steps in flight, drafts of either kind, and both."""
 
@@ -63,6 +65,9 @@ def test_an_engine_and_the_runner_beside_it_decide_and_answer_alike(
             trace = lane.trace(seed, version)
             (result,) = engine.run([trace])
             examination = examine(trace, result, engine, runner)
+            if trace.runner == "second" and examination.illegal is not None:
+                assert examination.illegal.endswith(NOT_UNDER_SECOND)
+                continue
             assert examination.illegal is None
             for contract, broken in examination.violations.items():
                 is_listed = may_be(listed, contract, broken.kind, version, (lane.name,))
