@@ -93,6 +93,28 @@ def drafts(of: Any, random: torch.Generator) -> torch.Tensor:
     return torch.cat([sampled.flatten(), following, valid, place, rejected]).float()
 
 
+def drawn(of: Any, random: torch.Generator, no_draft_probs: bool) -> torch.Tensor:
+    counts, vocab, requests = torch.tensor([3, 0, 2, 4]), 12, 4
+    ends, total = counts.cumsum(0), int(counts.sum())
+    target, proposed = torch.rand(2, total, vocab, generator=random).softmax(-1)
+    drafts = torch.randint(0, vocab, (total,), generator=random)
+    noise = torch.rand(requests, vocab, generator=random) + 0.1
+    of_drafts = None if no_draft_probs else proposed
+    recovered = torch.zeros(total).long()
+    of.sample_recovered_tokens_kernel_impl(
+        recovered, ends, drafts, of_drafts, target, noise, vocab, no_draft_probs
+    )
+    sampled = torch.full((requests, 5), -1)
+    uniform = torch.rand(total, generator=random) * (0.2 if no_draft_probs else 1.0)
+    greedy = torch.tensor([False, False, False, True])
+    bonus = torch.randint(0, vocab, (requests, 1), generator=random)
+    of.rejection_random_sample_kernel_impl(
+        sampled, ends, drafts, of_drafts, target, bonus, recovered, uniform, greedy, 4, vocab,
+        no_draft_probs,
+    )  # fmt: skip
+    return torch.cat([sampled.flatten(), recovered]).float()
+
+
 def step(of: Any, random: torch.Generator) -> torch.Tensor:
     positions = torch.tensor([3, 30, 62, 63])
     table = torch.randint(1, 9, (4, 4), generator=random).int()
@@ -135,6 +157,8 @@ CASES = {
         for is_neox, turned in product((True, False), (16, 32))
     },
     "drafts": (drafts, ()),
+    "drawn drafts": (drawn, (False,)),
+    "drawn drafts without probabilities": (drawn, (True,)),
     "step of a drafter": (step, ()),
     "slot mapping": (mapping, ()),
     "layers": (layers, ()),

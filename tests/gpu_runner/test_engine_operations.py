@@ -293,6 +293,37 @@ def test_layers_are_what_they_are_called() -> None:
     check_layers(engine_operations, 1)
 
 
+def check_drawn(operations: Any, seed: int) -> None:
+    """Drafts of one that is drawn and of one that is greedy, with probabilities that decide."""
+    target = torch.tensor([[0.5, 0.1, 0.4], [0.2, 0.7, 0.1], [0.1, 0.1, 0.8]])
+    proposed = torch.tensor([[0.9, 0.05, 0.05], [0.1, 0.1, 0.8], [0.3, 0.3, 0.4]])
+    ends, drafts, noise = torch.tensor([2, 3]), torch.tensor([0, 2, 1]), torch.ones(2, 3)
+    recovered = torch.full((3,), -7)
+    operations.sample_recovered_tokens_kernel_impl(
+        recovered, ends, drafts, proposed, target, noise, 3, False
+    )
+    assert recovered.tolist() == [2, 1, 2]
+    operations.sample_recovered_tokens_kernel_impl(
+        recovered, ends, drafts, None, target, torch.tensor([[1, 9, 1], [9, 1, 1.0]]), 3, True
+    )
+    assert recovered.tolist() == [1, 1, 0]
+    for uniform, taken in (
+        ([0.6, 0.0, 0.0], [1, -1, -1]),
+        ([0.55, 0.2, 0.0], [0, 1, -1]),
+        ([0.55, 0.1, 0.0], [0, 2, 8]),
+    ):
+        output = torch.full((2, 3), -1)
+        operations.rejection_random_sample_kernel_impl(
+            output, ends, drafts, proposed, target, torch.tensor([8, 9]), recovered,
+            torch.tensor(uniform), torch.tensor([False, True]), 2, 3, False,
+        )  # fmt: skip
+        assert output.tolist() == [taken, [-1, -1, -1]], uniform
+
+
+def test_what_is_drawn_takes_the_place_of_what_is_rejected() -> None:
+    check_drawn(engine_operations, 1)
+
+
 def check_sides(operations: Any, seed: int) -> None:
     """A window that is said as two sides is one of a token more than stand before a query's own."""
     random = drawn(seed)
@@ -356,6 +387,7 @@ ALL: tuple[Callable[[Any], None], ...] = (
     lambda it: check_step(it, 12, [4, 28, 29, 0], 4),
     lambda it: check_layers(it, 13),
     lambda it: check_sides(it, 14),
+    lambda it: check_drawn(it, 15),
 )
 
 
@@ -395,6 +427,9 @@ def check_all(operations: Any) -> None:
         ("residual.add_(given)", "given.add_(residual)"),
         ("masked_fill(given == replaced, by)", "masked_fill(given != replaced, by)"),
         ("before + 1,", "before,"),
+        ("(left - draft_probs).clamp(min=0)", "left"),
+        ("wanted / drawn < uniform[place]", "wanted < uniform[place]"),
+        ("if not is_greedy[number]:", "if True:"),
     ],
 )
 def test_an_error_in_an_operation_is_seen(right: str, wrong: str) -> None:

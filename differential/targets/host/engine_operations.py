@@ -392,6 +392,72 @@ def rejection_greedy_sample_kernel_impl(
 
 
 @_operation(
+    "(Tensor(a!) output, Tensor cu_num_drafts, Tensor drafts, Tensor? draft_probs,"
+    " Tensor target_probs, Tensor inv_q, int vocab_size, bool no_draft_probs) -> ()"
+)
+def sample_recovered_tokens_kernel_impl(
+    output: Tensor,
+    cu_num_drafts: Tensor,
+    drafts: Tensor,
+    draft_probs: Tensor | None,
+    target_probs: Tensor,
+    inv_q: Tensor,
+    vocab_size: int,
+    no_draft_probs: bool,
+) -> None:
+    """For each draft the token that takes its place if it is rejected: drawn, by what the noise of
+    its request makes of the probabilities that the draft leaves over."""
+    counts = cu_num_drafts.diff(prepend=cu_num_drafts.new_zeros(1))
+    left = target_probs.clone()
+    if no_draft_probs:
+        left.scatter_(1, drafts[: len(left), None], 0.0)
+    else:
+        assert draft_probs is not None
+        left = (left - draft_probs).clamp(min=0)
+    noise = inv_q.repeat_interleave(counts, dim=0)
+    output[: len(left)] = (left * noise).argmax(-1)
+
+
+@_operation(
+    "(Tensor(a!) output, Tensor cu_num_drafts, Tensor drafts, Tensor? draft_probs,"
+    " Tensor target_probs, Tensor bonus, Tensor recovered, Tensor uniform, Tensor is_greedy,"
+    " int max_spec_len, int vocab_size, bool no_draft_probs) -> ()"
+)
+def rejection_random_sample_kernel_impl(
+    output: Tensor,
+    cu_num_drafts: Tensor,
+    drafts: Tensor,
+    draft_probs: Tensor | None,
+    target_probs: Tensor,
+    bonus: Tensor,
+    recovered: Tensor,
+    uniform: Tensor,
+    is_greedy: Tensor,
+    max_spec_len: int,
+    vocab_size: int,
+    no_draft_probs: bool,
+) -> None:
+    """Of each request that is not greedy its drafts, up to the first that is rejected, in whose
+    place another stands; and a further token where none is."""
+    start = 0
+    for number, end in enumerate(cu_num_drafts.tolist()):
+        if not is_greedy[number]:
+            taken: list[int] = []
+            for place in range(start, end):
+                draft = int(drafts[place])
+                drawn = 1.0 if no_draft_probs or draft_probs is None else draft_probs[place, draft]
+                wanted = target_probs[place, draft]
+                if draft < 0 or drawn <= 0 or wanted / drawn < uniform[place]:
+                    taken.append(int(recovered[place]))
+                    break
+                taken.append(draft)
+            else:
+                taken.append(int(bonus.flatten()[number]))
+            output[number, : len(taken)] = output.new_tensor(taken)
+        start = end
+
+
+@_operation(
     "(Tensor sampled, Tensor is_discarded, Tensor backup, Tensor(a!) next_tokens,"
     " Tensor(b!) num_valid, int vocab_size, int num_sampled, int num_requests) -> ()"
 )
