@@ -28,8 +28,8 @@ from cacheproof.differential.traces.records import TraceResult
 from cacheproof.differential.traces.trace import Trace
 
 Pair = Callable[[str], tuple[HostTarget, ReferenceTarget]]
-NOT_UNDER_SECOND = re.compile("Model Runner V2 does not yet support: .*ngram")
-"""What releases before 0.33.0 may say of prompt lookup."""
+NOT_UNDER_SECOND = re.compile("Model Runner V2 does not yet support: (.*ngram|prompt embeds)")
+"""What releases before 0.32.0 may say of prompt lookup, or of prompts of embeddings."""
 EVERY_WAY_AHEAD = range(5)
 """Seeds among which are two steps in flight, drafts of either kind, and both."""
 
