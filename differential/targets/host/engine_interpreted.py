@@ -69,6 +69,8 @@ def _launch(self: Any, *given: Any, **named: Any) -> None:
     from triton.runtime import interpreter
 
     names, defaults = _parameters(self.fn)
+    for hook in self.pre_run_hooks:
+        hook(*given, **named)
     interpreter._patch_lang(self.fn)
     arguments = dict(defaults)
     arguments |= zip(names, given, strict=False)

@@ -102,7 +102,7 @@ def appends_no_blocks(runner: Any) -> Change:
 
 
 def adds_blocks_in_reverse(runner: Any) -> Change:
-    """The blocks of a request that is added stand in its table the wrong way round."""
+    """Blocks that a request gets at once stand in its table the wrong way round."""
     tables = runner.block_tables
     append = tables.append_block_ids
 
