@@ -1,7 +1,8 @@
 """What a runner knows of a request: tokens, media, and as much of its progress as it was told."""
 
+from collections import deque
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -16,6 +17,10 @@ GIVEN = "given"
 
 class UnknownRequest(LookupError):
     """A step has tokens of a request that the runner was never told of, or that has ended."""
+
+
+class UnknownToken(LookupError):
+    """A step computes a token that nobody has decoded or proposed."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +65,7 @@ class RequestState:
     `withheld_inputs` are items whose data it was not given. `embed_places` are, of each item that
     has rows for some of its tokens alone, the places of those in the item, on the model's device.
     `drafts` are proposed to follow `token_ids`, `verified` those of them that the step computes.
+    `chunks` of a session's prompt have arrived, and are no part of it yet.
     """
 
     prompt: Prompt
@@ -71,6 +77,21 @@ class RequestState:
     withheld_inputs: Collection[int] = ()
     drafts: list[int] = field(default_factory=list)
     verified: list[int] = field(default_factory=list)
+    chunks: deque[Prompt] = field(default_factory=deque)
+
+    def go_on(self, token_ids: Sequence[int]) -> Prompt:
+        """The prompt of these tokens: a session's so far, what it has decoded, and its next chunk,
+        whose items stand behind both.
+
+        Raises:
+            UnknownRequest: they do not end with that chunk.
+        """
+        chunk = self.chunks.popleft() if self.chunks else None
+        if chunk is None or tuple(token_ids[-len(chunk.token_ids) :]) != chunk.token_ids:
+            raise UnknownRequest("a prompt goes on with a chunk that never arrived")
+        kept = len(token_ids) - len(chunk.token_ids)
+        moved = [replace(item, feature=item.feature.moved(kept)) for item in chunk.items]
+        return replace(self.prompt, token_ids=tuple(token_ids), items=(*self.prompt.items, *moved))
 
 
 class Batch:

@@ -6,7 +6,7 @@ whose known tokens are all computed get their next one, or with drafts that are 
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
@@ -21,7 +21,14 @@ from cacheproof.gpu_runner.kv_store import PagedKVStore
 from cacheproof.gpu_runner.models.base import Encoded, MultiModalModel
 from cacheproof.gpu_runner.origins import Origins, in_group, prefix_tags
 from cacheproof.gpu_runner.paged_attention import PagedGroup, PagedStep, Window
-from cacheproof.gpu_runner.requests import GIVEN, Batch, MediaItem, Prompt, RequestState
+from cacheproof.gpu_runner.requests import (
+    GIVEN,
+    Batch,
+    MediaItem,
+    Prompt,
+    RequestState,
+    UnknownToken,
+)
 from cacheproof.gpu_runner.rotary import RotaryPositions
 from cacheproof.reference.scheduler.output import SchedulerOutput
 
@@ -110,13 +117,25 @@ class Runner:
         """
         if prompt.adapter is not None and self.cross_kv_store is not None:
             raise ValueError(f"request {request_id} asks for an adapter of a decoder that attends")
+        self.batch.add(request_id, self._state_of(prompt))
+
+    def add_chunk(self, request_id: str, chunk: Prompt) -> None:
+        """More prompt of a session arrives, with items at offsets in it. It becomes part of the
+        session's prompt in the step that begins the next turn.
+
+        Raises:
+            UnknownRequest: there is no request of that id.
+        """
+        self.batch.of(request_id).chunks.append(chunk)
+
+    def _state_of(self, prompt: Prompt) -> RequestState:
+        """A request of that prompt, of which nothing is computed."""
         positions, places = self.model.rotary_positions(prompt), {}
         for index, item in enumerate(prompt.items):
             mask = item.feature.mm_position.is_embed
             if mask is not None:
                 places[index] = self._upload(torch.tensor(mask).nonzero().flatten())
-        request = RequestState(prompt, list(prompt.token_ids), positions, places)
-        self.batch.add(request_id, request)
+        return RequestState(prompt, list(prompt.token_ids), positions, places)
 
     def reload(self, directory: Path) -> None:
         """The model's weights become those of a directory, in place. Like vLLM's workers it drops
@@ -135,8 +154,10 @@ class Runner:
             EncoderCacheMiss: the step reads an item that is not in the store.
             StoreOverflow: it encodes more than the store may hold.
             UnknownRequest: it speaks of a request that is not there.
+            UnknownToken: it computes one that nobody has decoded or proposed.
         """
         self.num_steps += 1
+        self._go_on(step)
         self.batch.apply(step)
         self.encoder_store.free(step.free_encoder_mm_hashes)
         self._encode(step)
@@ -151,6 +172,14 @@ class Runner:
                 if request_id not in step.num_scheduled_tokens:
                     request.drafts = []  # workers keep those of the last step alone
         return self._decode(scheduled) if scheduled else {}
+
+    def _go_on(self, step: SchedulerOutput) -> None:
+        """Sessions whose next turn the step begins have a longer prompt from now on."""
+        for new in step.scheduled_new_reqs:
+            request = self.batch.of(new.req_id)
+            if len(new.prompt_token_ids) > len(request.prompt.token_ids):
+                longer = self._state_of(request.go_on(new.prompt_token_ids))
+                self.batch.requests[new.req_id] = replace(longer, chunks=request.chunks)
 
     def _take_drafts(self, request: RequestState, told: Sequence[int]) -> None:
         """The drafts that a step verifies. An asynchronous one says how many alone, and begins
@@ -202,12 +231,18 @@ class Runner:
         for request_id, request, count in scheduled:
             first, start = len(token_ids), request.num_computed_tokens
             end = start + count
-            token_ids += [*request.token_ids, *(max(0, one) for one in request.verified)][start:end]
+            known = [*request.token_ids, *(max(0, one) for one in request.verified)]
+            if end > len(known):
+                raise UnknownToken(
+                    f"step {self.num_steps} computes token {end - 1} of {request_id}; "
+                    f"expected at most {len(known) - 1}, the last one that is known"
+                )
+            token_ids += known[start:end]
             positions.append(_positions(request.positions, start, end))
             gatherings += self._gatherings(request_id, request, start, end, first)
             if self._reads_ahead:
                 self._read_ahead(request_id, request, end)
-            if end == len(request.token_ids) + len(request.verified):
+            if end == len(known):
                 done.append((request_id, request))
                 rows += range(first + count - 1 - len(request.verified), first + count)
         embeds = self.model.embed(self._upload(token_ids))

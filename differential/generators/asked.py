@@ -20,6 +20,7 @@ Asked = Literal[
     "embedded prompts",
     "priority",
     "whole items",
+    "sessions",
 ]
 """What requests of a trace ask for beside their prompt."""
 SALTS = (None, "tenant 1", "tenant 2")

@@ -10,7 +10,8 @@ Where a model is told when each frame of a video is, text stands between the row
 What requests may ask for beside their prompt is drawn from a source of its own.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from random import Random
 from typing import NamedTuple
@@ -28,7 +29,7 @@ from cacheproof.differential.generators.whisper import whisper_trace
 from cacheproof.differential.traces.base import SCHEMA, Adapter, Group, Item, Rows
 from cacheproof.differential.traces.engine import EngineConfig, EngineHeader, EngineModel
 from cacheproof.differential.traces.manager import Add, Reset
-from cacheproof.differential.traces.scheduler import ResetPrefix
+from cacheproof.differential.traces.scheduler import Chunk, Close, ResetPrefix
 from cacheproof.differential.traces.trace import AnyEvent, Trace
 
 VERSION = "engine/1"
@@ -38,12 +39,23 @@ _MOST_ROWS: dict[EngineModel, int] = {"llava": 16, "cohere2_vision": 64, "qwen2_
 """Of an item, by a model's word: where steps must hold items whole, they must hold as many. Others
 ask for more than engines here are made for."""
 _GAPS = (0, 1, 1, 3, 9, 17)
+_MOST_ITEMS_OF_SESSION = 8
+"""Beyond, the order in which a release gives them back is that of a hash table."""
 _WITH_DRAFTER: tuple[EngineModel, ...] = ("llava", "qwen2_5_vl")
 """Models beside which engines can make a drafter that takes rows of items: docs/runner.md."""
 _WINDOW = 16
 """What layers of a Cohere2Vision see, in tokens: one more than its configuration says."""
 _TILED_SIZES = ((1, 1), (1, 1), (1, 2), (2, 1), (1, 3), (2, 2), (4, 1))
 """In squares, each of which becomes a tile."""
+
+
+@dataclass
+class _Session:
+    """How many tokens and items may still come, and how many its first turn decodes at most."""
+
+    room: int
+    first_turn: int
+    items: int
 
 
 class _Medium(NamedTuple):
@@ -206,7 +218,13 @@ class _EngineTrace:
         self._apart = 0 if model in ("cohere2_vision", "llava") else 2
         self._close = random.random() < 0.3
         self._config = self._draw()
-        self._prompts = [self._prompt() for _ in range(random.randint(1, 4))]
+        room = self._config.max_model_len - 24
+        self._prompts = [self._prompt(random, room) for _ in range(random.randint(1, 4))]
+        if asked == "sessions":
+            asking, most = self._asking.random, self._config.max_model_len // 4
+            self._prompts = [self._prompt(asking, 2 * most) for _ in range(asking.randint(1, 3))]
+            self._chunks = [self._prompt(asking, most, (0, 1, 1, 2)) for _ in range(3)]
+            self._open: dict[str, _Session] = {}
         if asked == "embedded prompts":
             self._rows_given = _rows(self._asking.random)
             drawn = [self._embedded() for _ in range(2)]
@@ -249,6 +267,8 @@ class _EngineTrace:
                 long_prefill_token_threshold=asking.choice((3, 5, 7)),
                 prefix_caching=asking.random() < 0.3,
             )
+        elif self._asked == "sessions":
+            config = msgspec.structs.replace(config, prefix_caching=asking.random() < 0.7)
         elif self._asked == "whole items":
             least = _MOST_ROWS[self._model]
             config = msgspec.structs.replace(
@@ -274,13 +294,14 @@ class _EngineTrace:
             config = _with_windows(config, Random(f"{VERSION}/{self._model}/windows/{self._seed}"))
         return config
 
-    def _prompt(self) -> tuple[int, tuple[Item, ...]]:
-        """A prompt's length and items; pictures may repeat, and may follow one another closely."""
-        random = self._random
+    def _prompt(
+        self, random: Random, room: int, numbers: tuple[int, ...] = (0, 1, 1, 2, 2, 3, 4)
+    ) -> tuple[int, tuple[Item, ...]]:
+        """A prompt's length and items, as many as one of the `numbers` at most; pictures may
+        repeat, and may follow one another closely."""
         items: list[Item] = []
-        at = random.randint(0, 20)
-        room = self._config.max_model_len - 24
-        for _ in range(random.choice((0, 1, 1, 2, 2, 3, 4))):
+        at = random.randint(0, min(20, room))
+        for _ in range(random.choice(numbers)):
             start = at + self._apart // 2
             if start + min(medium.length for medium in self._media) > room:
                 break
@@ -326,6 +347,7 @@ class _EngineTrace:
             if self._asked == "weights"
             else lambda: (random.choice((Reset(), ResetPrefix())),),
             in_flight=2 if self._config.async_scheduling else 1,
+            more=self._more if self._asked == "sessions" else tuple,
             resets=self._asking.resets,
             aborts=self._asking.aborts,
         )
@@ -337,6 +359,23 @@ class _EngineTrace:
         an item and starts over ends releases from 0.29.0 on (faults/stripped-item)."""
         names = self._asking.names if self._config.prefix_caching else ()
         return self._asking.new_weights(ended=names)
+
+    def _more(self) -> Iterator[AnyEvent]:
+        """A session gets more prompt, or is closed."""
+        random = self._asking.random
+        if not self._open or random.random() < 0.7:
+            return
+        name = random.choice(list(self._open))
+        session = self._open[name]
+        length, items = random.choice(self._chunks)
+        most = random.randint(1, 8)
+        session.room -= length + max(most, session.first_turn)  # before 0.31.0 it holds for all
+        session.items -= len(items)
+        if session.room < 0 or session.items < 0 or random.random() < 0.1:
+            del self._open[name]
+            yield Close(name)
+        else:
+            yield Chunk(name, length, items, max_tokens=most)
 
     def _add(self, name: str) -> Add:
         random = self._random
@@ -350,11 +389,18 @@ class _EngineTrace:
         lora = self._asking.adapter(self._config)
         if lora is not None and self._config.tower_adapters:
             items = tuple(map(partial(_encoded_under, lora), items))
+        max_tokens = random.randint(1, min(most, 24))
+        is_session = self._asked == "sessions" and self._asking.random.random() < 0.7
+        if is_session:
+            max_tokens = min(max_tokens, 8)
+            left = _MOST_ITEMS_OF_SESSION - len(items)
+            self._open[name] = _Session(most - max_tokens, max_tokens, left)
         return Add(
             name,
             prompt,
             items,
-            max_tokens=random.randint(1, min(most, 24)),
+            max_tokens=max_tokens,
+            resumable=is_session,
             priority=self._asking.priority(random),
             lora=lora,
             salt=self._asking.salt(),

@@ -37,11 +37,13 @@ def under_pressure(
     reset: Callable[[], Iterable[AnyEvent]],
     *,
     in_flight: int = 1,
+    more: Callable[[], Iterable[AnyEvent]] = tuple,
     resets: float = 0.01,
     aborts: float = 0.02,
 ) -> Iterator[AnyEvent]:
     """`waiting` requests, which `add` makes by name, among steps; before a share `aborts`
-    of those one is aborted, before a share `resets` comes what `reset` draws.
+    of those one is aborted, before a share `resets` comes what `reset` draws, and before any what
+    there is `more` to come.
     With two steps `in_flight` one is mostly decided on before the output of the one before it."""
     live: list[str] = []
     ahead = 0
@@ -54,6 +56,7 @@ def under_pressure(
             yield Abort(random.choice(live))
         if random.random() < resets:
             yield from reset()
+        yield from more()
         yield Schedule()
         ahead += 1
         while ahead == in_flight or (ahead and random.random() < 0.1):

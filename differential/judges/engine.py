@@ -1,11 +1,12 @@
 """Judges an engine: its scheduler's decisions, what its worker's store holds, and its answers."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from cacheproof.differential.judges.outputs import is_tie
+from cacheproof.differential.judges.outputs import is_tie, taken
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.judges.rules import rules_of
 from cacheproof.differential.judges.scheduler import SchedulerJudge
@@ -15,11 +16,17 @@ from cacheproof.differential.traces.base import Adapter, Item, Rows
 from cacheproof.differential.traces.engine import Reload
 from cacheproof.differential.traces.manager import Add, Update
 from cacheproof.differential.traces.records import UNDER_FIRST
+from cacheproof.differential.traces.scheduler import Chunk
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.spec.records import RowsRead, SlotsRead, StoreMemory, Twins
 
-Prompt = tuple[int, tuple[Item | Rows, ...], Adapter | None, int]
-"""Length, items or embeddings, adapter, and by number the weights that the model had then."""
+Asked = tuple[str, int]
+"""A request, and which turn of it: 0, but of a session."""
+Turn = tuple[int, tuple[int, ...], int, tuple[Item, ...]]
+"""At which token a session's chunk begins, what is kept before it, its length and its items."""
+Prompt = tuple[int, tuple[Item | Rows, ...], Adapter | None, int, tuple[Turn, ...]]
+"""Length, items or embeddings, adapter, by number the weights that the model had then, and turns of
+a session behind its first."""
 _OF_THE_STORE = frozenset({"mirror"})
 ANSWERS = "under the first model runner and under the second"
 STORES = "entries under the first model runner and under the second"
@@ -32,18 +39,21 @@ class EngineJudge(SchedulerJudge):
     Requests of one prompt are twins: they must decode the same. Their texts are compared as far as
     both have come, and not behind a token that rounding may have decided. So are those of a request
     under the second model runner and under the first, whose stores hold the same entries up to
-    there.
+    there, where both were told the same.
     """
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self._prompt_of: dict[str, Prompt] = {}
+        self._turn: Counter[str] = Counter()
+        self._prompt_of: dict[Asked, Prompt] = {}
         self._weights = 0
         self._salt_of: dict[str, str | None] = {}
-        self._decided: dict[str, list[int]] = {}
+        self._decided: dict[Asked, list[int]] = {}
         self._tied: set[str] = set()
-        self._under_first: dict[str, list[int]] = {}
+        self._turn_under_first: Counter[str] = Counter()
+        self._under_first: dict[Asked, list[int]] = {}
         self._tied_under_first: set[str] = set()
+        self._told_otherwise = False
 
     def _handlers_by_event(self) -> dict[type, Callable[[Any, Any, Any], None]]:
         return super()._handlers_by_event() | {Reload: self._reload}
@@ -51,11 +61,12 @@ class EngineJudge(SchedulerJudge):
     def _add(self, event: Add, outcome: Any, calls: Any) -> None:
         super()._add(event, outcome, calls)
         given = event.embeds or ()
-        self._prompt_of[event.request] = (
+        self._prompt_of[event.request, 0] = (
             event.prompt,
             event.items + given,
             event.lora,
             self._weights,
+            (),
         )
         self._salt_of[event.request] = event.salt
         if len({is_given(msgspec.to_builtins(item)) for item in event.items}) > 1:
@@ -63,7 +74,12 @@ class EngineJudge(SchedulerJudge):
         if given:
             is_whole = sum(one.length for one in given) == event.prompt
             self._reach.meet("prompt of embeddings" if is_whole else "tokens and embeddings mixed")
-        self._decided[event.request] = []
+        self._decided[event.request, 0] = []
+
+    def _chunk(self, event: Chunk, outcome: Any, calls: Any) -> None:
+        super()._chunk(event, outcome, calls)
+        if outcome is not None:
+            self._go_on_under_first(outcome)
 
     def _schedule(self, event: Any, outcome: Any, calls: Any) -> None:
         super()._schedule(event, outcome, calls)
@@ -78,7 +94,7 @@ class EngineJudge(SchedulerJudge):
         self._judge_origins(outcome.get("origins", {}))
         if not self._is_decoder:
             return
-        begun = {self._prompt_of[name][1] for name in outcome["encode"]}
+        begun = {self._prompt_of[name, 0][1] for name in outcome["encode"]}
         if len(begun) > 1 and outcome["resumed"]:
             self._reach.meet("began anew beside another item")
 
@@ -87,20 +103,44 @@ class EngineJudge(SchedulerJudge):
         self._only_calls(event, outcome, calls)
         self._reach.meet("new weights")
         self._weights += 1
-        self._tied |= self._decided.keys()
+        self._tied |= {name for name, _ in self._decided}
         if self._kv_blocks is not None:
             self._kv_blocks.forget()
 
     def _update(self, event: Update, outcome: Any, calls: Any) -> None:
+        if outcome is not None:  # before sessions go on, which drop their last token
+            self._answered(outcome["outputs"], outcome.get("untaken", {}))
+            self._judge_answers(outcome.get(UNDER_FIRST, {}))
+            self._go_on_under_first(outcome)
         super()._update(event, outcome, calls)
-        if outcome is None:
-            return
-        for name, tokens in outcome["outputs"].items():
+
+    def _answered(
+        self, outputs: Mapping[str, Sequence[Any]], untaken: Mapping[str, Sequence[int]]
+    ) -> None:
+        """What requests have decoded, but for what the scheduler did not take."""
+        for name, tokens in taken(outputs, untaken):
             if self._kv_blocks is not None:
                 self._kv_blocks.decode(name, [token for token, *_ in tokens])
             self._note_tokens(name, tokens)
-            self._judge_twins(name)
-        self._judge_answers(outcome.get(UNDER_FIRST, {}).get("outputs", {}))
+            self._judge_twins((name, self._turn[name]))
+
+    def _go_on(self, continued: Iterable[tuple[str, int]]) -> None:
+        """Twins of a session's next turn are those that kept the same and got the same chunk."""
+        for name, first in continued:
+            before = name, self._turn[name]
+            chunk, kept = self._chunks[name][0], max(0, first - self._at.prompts[name])
+            turn = first, tuple(self._decided[before][:kept]), chunk.prompt, chunk.items
+            length, given, adapter, weights, turns = self._prompt_of[before]
+            self._turn[name] += 1
+            now = name, self._turn[name]
+            self._prompt_of[now] = length, given, adapter, weights, (*turns, turn)
+            self._decided[now] = []
+        super()._go_on(continued)
+
+    def _go_on_under_first(self, outcome: Mapping[str, Any]) -> None:
+        """With other drafts a turn ends in another step there."""
+        for name, _ in outcome.get(UNDER_FIRST, {}).get("continued", ()):
+            self._turn_under_first[name] += 1
 
     def _judge_store(self, store: Mapping[str, int]) -> None:
         """The worker's own store after the step, in the place of what should be in it."""
@@ -108,21 +148,30 @@ class EngineJudge(SchedulerJudge):
         self._evaluator.step(self._last_step._replace(store=store), "schedule", _OF_THE_STORE)
 
     def _judge_stores(self, outcome: Mapping[str, Any]) -> None:
-        """Which entries either model runner's store holds, as long as no text may have parted."""
-        told = outcome.get(UNDER_FIRST, {}).get("store")
-        if told is not None and not self._tied_under_first:
-            pair = Twins(*(tuple(sorted(one.items())) for one in (told, outcome["store"])))
+        """Which entries either model runner's store holds, as long as both were told the same: with
+        other drafts, as by prompt lookup, other items are encoded."""
+        told = outcome.get(UNDER_FIRST, {})
+        if "store" not in told:
+            return
+        self._told_otherwise |= any(told[name] != outcome[name] for name in ("encode", "notices"))
+        if not self._told_otherwise and not self._tied_under_first:
+            pair = Twins(*(tuple(sorted(one["store"].items())) for one in (told, outcome)))
             self._check("schedule", pair, lambda: STORES)
 
-    def _judge_answers(self, told: Mapping[str, Sequence[Any]]) -> None:
+    def _judge_answers(self, told: Mapping[str, Any]) -> None:
         """What requests are answered under the first model runner, beside what they are here."""
-        for name, tokens in told.items():
-            answered = self._under_first.setdefault(name, [])
-            _note(tokens, answered, name, self._tied_under_first)
-            both = min(len(answered), len(self._decided[name]))
-            if both:
-                pair = Twins(tuple(answered[:both]), tuple(self._decided[name][:both]))
-                self._check("update", pair, lambda: ANSWERS)
+        for name, tokens in taken(told.get("outputs", {}), told.get("untaken", {})):
+            _note(tokens, self._under_first_of(name), name, self._tied_under_first)
+            for turn in range(1 + min(self._turn[name], self._turn_under_first[name])):
+                one, other = self._under_first.get((name, turn), []), self._decided[name, turn]
+                both = min(len(one), len(other))
+                if both:
+                    pair = Twins(tuple(one[:both]), tuple(other[:both]))
+                    self._check("update", pair, lambda: ANSWERS)
+
+    def _under_first_of(self, name: str) -> list[int]:
+        """What a request has decoded in its turn under the first model runner."""
+        return self._under_first.setdefault((name, self._turn_under_first[name]), [])
 
     def _judge_origins(self, origins: Mapping[str, Any]) -> None:
         """What was read that is another's, where the target's rows and slots say what they are."""
@@ -136,22 +185,26 @@ class EngineJudge(SchedulerJudge):
 
     def _note_tokens(self, name: str, tokens: Sequence[Any]) -> None:
         was_tied = name in self._tied
-        _note(tokens, self._decided[name], name, self._tied)
+        _note(tokens, self._decided[name, self._turn[name]], name, self._tied)
         if name in self._tied and not was_tied:
             self._reach.meet("best two logits nearly tie")
 
-    def _judge_twins(self, name: str) -> None:
+    def _judge_twins(self, asked: Asked) -> None:
         for twin, prompt in self._prompt_of.items():
-            both = min(len(self._decided[name]), len(self._decided[twin]))
-            if twin == name or prompt != self._prompt_of[name]:
-                if both and _bare(prompt) == _bare(self._prompt_of[name]):
+            if twin == asked:
+                continue
+            both = min(len(self._decided[asked]), len(self._decided[twin]))
+            if prompt != self._prompt_of[asked]:
+                if both and _bare(prompt) == _bare(self._prompt_of[asked]):
                     self._reach.meet("equal prompts under two adapters")
                 continue
             if both:
                 self._reach.meet("equal prompts decoded")
-                if self._salt_of[name] != self._salt_of[twin]:
+                if prompt[-1]:
+                    self._reach.meet("equal turns decoded")
+                if self._salt_of[asked[0]] != self._salt_of[twin[0]]:
                     self._reach.meet("equal prompts under two salts")
-                twins = Twins(tuple(self._decided[twin][:both]), tuple(self._decided[name][:both]))
+                twins = Twins(*(tuple(self._decided[one][:both]) for one in (twin, asked)))
                 self._check("update", twins, self._misled)
 
     def _misled(self) -> str:
@@ -171,9 +224,9 @@ def _note(tokens: Iterable[Any], text: list[int], name: str, tied: set[str]) -> 
 
 def _bare(prompt: Prompt) -> tuple[Any, ...]:
     """The prompt under no adapter; equal to itself alone."""
-    length, given, _, weights = prompt
+    length, given, _, weights, turns = prompt
     names = [getattr(one, "mm_hash", None) or one.identifier for one in given]
-    return weights, length, *zip(names, (one.offset for one in given), strict=True)
+    return weights, turns, length, *zip(names, (one.offset for one in given), strict=True)
 
 
 def _frozen(entries: Sequence[Any]) -> tuple[Any, ...]:

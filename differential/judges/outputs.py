@@ -4,6 +4,7 @@ Two implementations of one model round differently. Tokens must be equal all the
 the best two logits are so close that rounding decides; from there on the texts are two.
 """
 
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from cacheproof.differential.traces.records import StepRecord
@@ -48,6 +49,16 @@ def compare_outputs(ours: StepRecord, theirs: StepRecord) -> Comparison:
             elif max(abs(mine[1] - their[1]), abs(mine[2] - their[2])) > BOUND:
                 return Comparison(ours, theirs, (f"log probability of {request}", mine, their))
     return Comparison(ours, theirs, ends=ends)
+
+
+def taken(
+    outputs: Mapping[str, Sequence[Any]], untaken: Mapping[str, Sequence[int]]
+) -> Iterator[tuple[str, list[Any]]]:
+    """Of each request with output the tokens that the scheduler took; `untaken` has the numbers of
+    the others, as those behind the end of a turn."""
+    for name, tokens in outputs.items():
+        dropped = set(untaken.get(name, ()))
+        yield name, [token for number, token in enumerate(tokens) if number not in dropped]
 
 
 def is_tie(token: Any) -> bool:

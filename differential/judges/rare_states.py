@@ -38,6 +38,7 @@ RARE_STATES = {
     "reset with entries": "a reset finds resident entries",
     "preempted after encode in the same step": "a scheduled encode is dropped by a preemption",
     "began anew beside another item": "a decoder that was preempted and another's encode together",
+    "equal turns decoded": "two sessions that kept the same got the same chunk, and decoded",
     "equal prompts decoded": "two requests of one prompt have decoded a token or more",
     "equal prompts under two salts": "and two cache salts, one of which may be none",
     "equal prompts under two adapters": "and two adapters, one of which may be none",

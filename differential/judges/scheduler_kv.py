@@ -8,7 +8,7 @@ scheduling, whose steps begin where the workers find that they do, are not follo
 """
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,40 +37,43 @@ class Text:
         self._about = event.salt, event.lora and event.lora.lora_name
         self._items = [(one.identifier, one.offset, one.offset + one.length) for one in event.items]
         self._rows = row_names_of(msgspec.to_builtins(event)) if event.embeds else []
-        self._moved: list[tuple[int, int]] = []
-        self._decoded: list[int] = []
+        self._behind: list[Hashable] = []
+        """What stands behind the first prompt: tokens that were decoded, and those of chunks, each
+        by its place there; None under an item."""
         self._own = math.inf
 
     def decode(self, tokens: Sequence[int]) -> None:
         """The request goes on with these tokens."""
-        self._decoded += tokens
+        self._behind += tokens
 
     def go_on(self, first: int, chunk: Chunk) -> None:
         """A chunk follows from token `first` on: its text is everybody's from the beginning, and
         what was decoded before it stays, whatever that was."""
-        if first != self._prompt:
-            self._own = min(self._own, first, self._prompt)
+        kept = first - self._prompt
+        if not 0 <= kept <= len(self._behind):
+            self._own = min(self._own, first, self._prompt + len(self._behind))
+        del self._behind[max(0, kept) :]
+        self._behind += [None] * (kept - len(self._behind))
         items = [(one.identifier, one.offset, one.offset + one.length) for one in chunk.items]
         covered = {at for _, offset, end in items for at in range(offset, end)}
-        self._moved += [(first + at, at) for at in range(chunk.prompt) if at not in covered]
+        self._behind += [None if at in covered else ("chunk", at) for at in range(chunk.prompt)]
         self._items += [
             (identifier, first + offset, first + end) for identifier, offset, end in items
         ]
-        self._prompt = first + chunk.prompt
 
     def through(self, position: int) -> Prefix:
         """What the token at a position is computed over. Equal where two requests agree on it."""
-        decoded = position + 1 - self._prompt
-        if position >= self._own or decoded > len(self._decoded):
+        behind = position + 1 - self._prompt
+        if position >= self._own or behind > len(self._behind):
             return self._name, position
         items = tuple(
             (identifier, offset, min(end, position + 1))
             for identifier, offset, end in self._items
             if offset <= position
         )
-        moved = tuple(one for one in self._moved if one[0] <= position)
         rows = tuple(self._rows[: position + 1])
-        return *self._about, position, items, moved, rows, tuple(self._decoded[: max(0, decoded)])
+        told = enumerate(self._behind[: max(0, behind)], self._prompt)
+        return *self._about, position, items, rows, tuple(one for one in told if one[1] is not None)
 
 
 @dataclass(slots=True)

@@ -39,6 +39,7 @@ INSIDE_ITEMS = frozenset(
     }
 )
 """Under tight KV blocks and priorities, where encoder cache is plenty."""
+SESSIONS = frozenset({"prompt continued", "session waits for more prompt", "equal turns decoded"})
 EMBEDDED = RARE - {"preemption inside an item", "shared"} | {
     "prompt of embeddings",
     "tokens and embeddings mixed",
@@ -82,6 +83,9 @@ _OTHER_WINDOWS = "0.29.0"
 """Before it, Cohere's windows were a token shorter."""
 _DRAFTER = "0.21.0"
 """Engines before it have no drafter that takes rows of items."""
+_SESSIONS_AHEAD = "0.31.0"
+"""Before it, the step behind a turn that ended over one in flight computes a token that nobody
+knows (faults/session-placeholders): what a worker reads there is not modelled."""
 _ASKS_FOR_A_DRIVER = frozenset({"0.22.0", "0.22.1"})
 """At the first pruned video they ask for a driver of NVIDIA's, and end without one."""
 
@@ -159,6 +163,15 @@ LANES = (
         asked="whole items",
     ),
     _lane("LLaVA under priorities", "0.21.0", INSIDE_ITEMS, asked="priority"),
+    _lane("LLaVA with sessions", "0.21.0", RARE | SESSIONS, asked="sessions"),
+    _lane(
+        "Qwen2.5-VL with sessions and steps ahead",
+        _SESSIONS_AHEAD,
+        RARE | SESSIONS,
+        model="qwen2_5_vl",
+        ahead=True,
+        asked="sessions",
+    ),
     _of_sounds("Whisper"),
     _of_sounds("Whisper with steps ahead", "0.20.0", ahead=True),
 )

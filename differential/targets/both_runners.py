@@ -25,6 +25,9 @@ from cacheproof.differential.traces.records import UNDER_FIRST, TraceResult
 from cacheproof.differential.traces.trace import ModelRunner, Trace
 
 SECOND_MODULE = "host.engine_second"
+_EXECUTED = ("encode", "notices", "store", "outputs", "untaken", "continued")
+"""What is compared of what a step was told and came to: items to be encoded and dropped, entries of
+the store, tokens, and sessions that go on."""
 SECOND_ON_CPU = "vllm/v1/worker/cpu/model_runner.py"
 """The second model runner's form for CPUs."""
 
@@ -126,7 +129,7 @@ def _beside(second: TraceResult, first: TraceResult) -> TraceResult:
 
 
 def _executed(outcome: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: outcome[name] for name in ("store", "outputs") if name in outcome}
+    return {name: outcome[name] for name in _EXECUTED if name in outcome}
 
 
 def settings_of_second(search: str) -> dict[str, str]:

@@ -7,7 +7,14 @@ import msgspec
 from cacheproof.differential.traces.base import Event
 from cacheproof.differential.traces.headers import EncoderHeader
 from cacheproof.differential.traces.manager import Add, Reset, Update
-from cacheproof.differential.traces.scheduler import Abort, ResetPrefix, Schedule, SchedulerConfig
+from cacheproof.differential.traces.scheduler import (
+    Abort,
+    Chunk,
+    Close,
+    ResetPrefix,
+    Schedule,
+    SchedulerConfig,
+)
 
 
 class Reload(Event, tag="reload", frozen=True):
@@ -17,7 +24,7 @@ class Reload(Event, tag="reload", frozen=True):
     version: Annotated[int, msgspec.Meta(ge=0, le=9)]
 
 
-EngineEvent = Add | Schedule | Update | Abort | Reset | ResetPrefix | Reload
+EngineEvent = Add | Chunk | Close | Schedule | Update | Abort | Reset | ResetPrefix | Reload
 EngineModel = Literal["cohere2_vision", "llava", "qwen2_5_vl", "qwen2_audio", "qwen3_vl", "whisper"]
 
 WITH_MROPE: frozenset[EngineModel] = frozenset({"qwen2_5_vl", "qwen3_vl"})

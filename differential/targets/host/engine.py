@@ -219,13 +219,10 @@ class _Core:
             mark_sampled_tokens(self._runner)
         self._is_reloaded = False
         self._executed: list[Any] = []
-        self._identifiers: dict[str, tuple[str, ...]] = {}
         self._names = Names(are_drawn=self._is_decoder)
         self._planted = Planted()
         replaced = DraftsOfSecondRunner if is_second() else DraftsOfFirstRunner
-        self._drafts = (
-            replaced(self._runner, self._identifiers.__getitem__) if drafts == "drafter" else None
-        )
+        self._drafts = replaced(self._runner) if drafts == "drafter" else None
 
     def check(self, manager: str) -> None:
         """Raises Illegal where the engine's model wants another manager."""
@@ -256,7 +253,6 @@ class _Core:
             raise Illegal(refusal(error)) from error
         self._core.scheduler = scheduler
         self._core.request_block_hasher = self._hasher if config["prefix_caching"] else None
-        self._identifiers.clear()
         self._names.clear()
         blank(self._runner.kv_caches)
         if self._drafts is not None:
@@ -336,11 +332,11 @@ class _Core:
             arrival_time=arrival_time,
             priority=event["priority"],
             lora_request=self._adapter(event["lora"]),
+            resumable=event["resumable"],
         )
         self._names.put(made.mm_features, event)
         request, _ = self._core.preprocess_add_request(made)
         check_items(request, event)
-        self._identifiers[event["request"]] = tuple(item["identifier"] for item in event["items"])
         return request
 
     def _adapter(self, asked: Event | None) -> LoRARequest | None:

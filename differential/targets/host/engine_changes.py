@@ -10,6 +10,7 @@ from .engine_key_faults import ADAPTER_KEY_FAULTS, EMBEDDED_KEY_FAULTS, SALT_KEY
 from .engine_model_faults import AUDIO_FAULTS, DEEPSTACK_FAULTS, GROUP_FAULTS
 from .engine_request_faults import ADAPTER_FAULTS, GIVEN_FAULTS, TIED_FAULTS, WEIGHT_FAULTS
 from .engine_second_faults import SECOND_FAULTS
+from .engine_session_faults import FIRST_SESSION_FAULTS, SECOND_SESSION_FAULTS
 from .protocol import Event
 
 CHANGES: dict[str, Callable[[Any], Change]] = joined(
@@ -28,6 +29,8 @@ CHANGES: dict[str, Callable[[Any], Change]] = joined(
     SALT_KEY_FAULTS,
     ADAPTER_KEY_FAULTS,
     SECOND_FAULTS,
+    FIRST_SESSION_FAULTS,
+    SECOND_SESSION_FAULTS,
 )
 
 

@@ -1,6 +1,6 @@
 """Drafts in a real engine: who proposes them, and in the place of what."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,29 +29,32 @@ class ReplacedDrafts:
     """Stands behind an engine's drafter: that runs as it is, and other drafts take the place of
     those that it proposes."""
 
-    def __init__(self, vocab_size: int, identifiers: Callable[[str], tuple[str, ...]]) -> None:
+    def __init__(self, vocab_size: int) -> None:
         self._vocab_size = vocab_size
-        self._identifiers = identifiers
         self.begin()
 
     def begin(self) -> None:
         """A trace begins."""
         self._recalled = RecalledDrafts(NUM_DRAFTS, self._vocab_size)
-        self._prompts: dict[str, tuple[int, ...]] = {}
+        self._prompts: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {}
+        """Of each request its prompt, and the names of its items."""
         self._decoded: dict[str, list[int]] = {}
 
     def tell(self, output: Any) -> None:
-        """A step is to be executed: of what was sampled before a preemption, the scheduler may have
-        dropped the last."""
+        """A step is to be executed: of what was sampled before a preemption, or in the turn of a
+        session that goes on, the scheduler may have dropped the last."""
         for new in output.scheduled_new_reqs:
             given = new.prompt_embeds
             prompt = new.prompt_token_ids or (0,) * (0 if given is None else len(given))
-            self._prompts[new.req_id] = tuple(prompt)
-            known = getattr(new, "prefill_token_ids", None)
-            if known is not None:  # told anew: what it has decoded stands behind its prompt
-                self._decoded[new.req_id] = list(known)[len(prompt) :]
+            self._prompts[new.req_id] = (
+                tuple(prompt),
+                tuple(one.identifier for one in new.mm_features),
+            )
+            # Told anew, what it has decoded stands behind its prompt, or has become part of it.
+            known = getattr(new, "prefill_token_ids", None) or prompt
+            self._decoded[new.req_id] = list(known)[len(prompt) :]
         for request_id, token_ids in output.scheduled_cached_reqs.all_token_ids.items():
-            self._decoded[request_id] = list(token_ids)[len(self._prompts[request_id]) :]
+            self._decoded[request_id] = list(token_ids)[len(self._prompts[request_id][0]) :]
 
     def _sampled(self, request_id: str, token_ids: Iterable[int]) -> None:
         decoded = self._decoded.setdefault(request_id, [])
@@ -59,22 +62,18 @@ class ReplacedDrafts:
 
     def _replace(self, drafts: Any, names: Sequence[str]) -> Any:
         """Drafts of requests, [requests, drafts], with others in their place."""
-        told = {name: (self._told(name), self._decoded.get(name, [])) for name in names}
+        told = {name: (self._prompts[name], self._decoded.get(name, [])) for name in names}
         recalled = self._recalled.propose(told)
         for row, name in zip(drafts, names, strict=True):
             row.copy_(row.new_tensor(recalled[name][: len(row)]))
         return drafts
 
-    def _told(self, name: str) -> tuple[Any, ...]:
-        """A request's prompt with its items."""
-        return self._prompts[name], self._identifiers(name)
-
 
 class DraftsOfFirstRunner(ReplacedDrafts):
     """In the first model runner."""
 
-    def __init__(self, runner: Any, identifiers: Callable[[str], tuple[str, ...]]) -> None:
-        super().__init__(runner.input_batch.vocab_size, identifiers)
+    def __init__(self, runner: Any) -> None:
+        super().__init__(runner.input_batch.vocab_size)
         sample, propose = runner._sample, runner.propose_draft_token_ids
 
         def sampled(*arguments: Any) -> Any:
@@ -96,8 +95,8 @@ class DraftsOfFirstRunner(ReplacedDrafts):
 class DraftsOfSecondRunner(ReplacedDrafts):
     """In the second model runner."""
 
-    def __init__(self, runner: Any, identifiers: Callable[[str], tuple[str, ...]]) -> None:
-        super().__init__(runner.vocab_size, identifiers)
+    def __init__(self, runner: Any) -> None:
+        super().__init__(runner.vocab_size)
         sample, propose = runner.sample, runner.speculator.propose
 
         def sampled(hidden_states: Any, batch: Any, *others: Any) -> Any:

@@ -7,8 +7,8 @@ from typing import Any
 from .by_name import by_name
 
 Store = dict[str, Any]
-Change = tuple[Any, str, Callable[..., Any]]
-"""Whose method, which, and what takes its place."""
+Change = tuple[Any, str, Any]
+"""Whose attribute, mostly a method, which, and what takes its place."""
 
 
 class NeverFrees(Store):

@@ -12,7 +12,7 @@ class Planted:
         self._before: list[tuple[Any, str, Any]] = []
 
     def make(self, change: Change) -> None:
-        """Change a method, of one object or of all."""
+        """Change an attribute, of one object or of all."""
         owner, name, changed = change
         self._before.append((owner, name, vars(owner).get(name)))
         setattr(owner, name, changed)

@@ -31,13 +31,18 @@ class Worker(Protocol):
         """Take other weights."""
 
 
-def said_of(steps: list[Executed]) -> dict[str, Any]:
-    """What the outcome of an update says of steps that a worker has executed; nothing where none
-    did."""
+def said_of(steps: list[tuple[Executed, dict[str, int]]]) -> dict[str, Any]:
+    """What the outcome of an update says of steps that a worker has executed, each with how many of
+    its tokens the scheduler took; nothing where none did."""
     if not steps:
         return {}
     outputs: dict[str, list[list[float]]] = {}
-    for step in steps:
+    untaken: dict[str, list[int]] = {}
+    for step, took in steps:
         for request_id, tokens in step.outputs.items():
-            outputs.setdefault(request_id, []).extend(tokens)
-    return {"outputs": outputs}
+            said = outputs.setdefault(request_id, [])
+            first = len(said) + took.get(request_id, 0)
+            said += tokens
+            if first < len(said):
+                untaken.setdefault(request_id, []).extend(range(first, len(said)))
+    return {"outputs": outputs, **({"untaken": untaken} if untaken else {})}

@@ -41,6 +41,7 @@ from .protocol import Event, HostError
 from .recalled_drafts import RecalledDrafts
 from .runner_faults import ROTARY_FAULTS, RUNNER_FAULTS
 from .salt_faults import SALT_FAULTS
+from .session_faults import SESSION_FAULTS
 from .weight_faults import RESET_FAULTS, WEIGHT_FAULTS
 
 _FAULTS = joined(
@@ -55,6 +56,7 @@ _FAULTS = joined(
     GIVEN_FAULTS,
     EMBEDDED_FAULTS,
     GROUP_FAULTS,
+    SESSION_FAULTS,
 )
 _OF_ONE_MEDIUM = {
     "cohere2_vision": {"pixel_values"},
@@ -195,7 +197,10 @@ class _Worker:
 
         def make_request(event: Event, arrival_time: float) -> Any:
             request = kit.make_request(event, arrival_time)
-            self.runner.add(event["request"], self._prompt(event, request))
+            if event["event"] == "add":
+                self.runner.add(event["request"], self._prompt(event, request))
+            elif event["event"] == "chunk":
+                self.runner.add_chunk(event["request"], self._prompt(event, request))
             return request
 
         return kit._replace(make_request=make_request, worker=self)
@@ -267,7 +272,9 @@ class _Worker:
             said["origins"] = {"rows": vars(rows), "slots": vars(slots)}
         drafts = None
         if self._takes_drafts and not self._is_asynchronous:
-            drafts = {name: self.runner.batch.of(name).drafts for name in sampled}
+            # Also of those whose prompt goes on: what was proposed before is forgotten with it.
+            scheduled = output.num_scheduled_tokens
+            drafts = {name: self.runner.batch.of(name).drafts for name in scheduled}
         return ours("differential.targets.host.executed").Executed(
             {
                 name: [one.token_id for one in sampled.get(name, ())]

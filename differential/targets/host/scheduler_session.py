@@ -208,7 +208,7 @@ class SchedulerSession:
             return None
         self._open.remove(event["request"])
         first = self._sessions[event["request"]].first
-        self._arrive({**first, "items": [], "prompt": 1, "resumable": False})
+        self._arrive({**first, **event, "items": [], "prompt": 1, "resumable": False})
         return self._standing()
 
     def _is_open(self, request_id: str) -> bool:
@@ -300,7 +300,7 @@ class SchedulerSession:
         finished: list[str] = []
         continued: list[list[Any]] = []
         reports: list[list[Any] | None] = []
-        executed: list[Executed] = []
+        executed: list[tuple[Executed, dict[str, int]]] = []
         accepted: list[int] = event["accepts"] or [0]
         for _ in range(min(event["steps"], len(self._in_flight))):
             step = self._in_flight.popleft()
@@ -311,10 +311,12 @@ class SchedulerSession:
                 raise step.executed
             else:
                 tokens = step.executed.tokens
-                executed.append(step.executed)
             report = self._report(step)
             reports.append(report and [report.received, report.sent, sorted(report.invalid)])
             answers = self._ask(self._kit.update, step.output, tokens, report)
+            if isinstance(step.executed, Executed):
+                took = {request_id: count for request_id, count, _ in answers}
+                executed.append((step.executed, took))
             for request_id, count, ended in answers:
                 sampled[request_id] = sampled.get(request_id, 0) + count
                 if ended:

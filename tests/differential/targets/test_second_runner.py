@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import closing
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -18,10 +19,14 @@ from cacheproof.differential.search.attribution import Attribution
 from cacheproof.differential.search.canary import canaries_in, plant
 from cacheproof.differential.search.fault_folders import load
 from cacheproof.differential.targets.both_runners import EngineTarget
+from cacheproof.differential.targets.host.engine_limits import LIMITS
 from cacheproof.differential.targets.host.engine_second_faults import SECOND_FAULTS
+from cacheproof.differential.targets.host.engine_session_faults import SECOND_SESSION_FAULTS
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
+from cacheproof.differential.traces.manager import Add, Update
 from cacheproof.differential.traces.records import UNDER_FIRST
+from cacheproof.differential.traces.scheduler import Chunk, Schedule
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.fault_pages import kept_traces
 from cacheproof.reference.releases import NEWEST
@@ -49,7 +54,9 @@ LISTED = {
 """What kept traces of engines break under it."""
 
 
-PLANTED = dict.fromkeys(SECOND_FAULTS, "LLaVA") | {
+PLANTED = {
+    **dict.fromkeys(SECOND_FAULTS, "LLaVA"),
+    "knows_items_of_first_turns": "LLaVA with sessions",
     "lets_the_newest_go": "Qwen2.5-VL",
     "turns_by_old_positions": "Qwen2.5-VL",
     "rolls_nothing_back": "LLaVA with steps ahead",
@@ -171,6 +178,16 @@ def test_both_runners_give_one_answer(name: str, engine: EngineTarget) -> None:
 
 
 @pytest.mark.full
+def test_runners_that_are_told_otherwise_may_hold_other_entries(engine: EngineTarget) -> None:
+    """By prompt lookup the second has more drafts, which leave less to others."""
+    trace = LANES["LLaVA with steps ahead"].under("second").trace(9, NEWEST)
+    (result,) = engine.run([trace])
+    steps = [one.outcome for one in result.records if isinstance(one.outcome, dict)]
+    assert any(one[UNDER_FIRST].get("store", one.get("store")) != one.get("store") for one in steps)
+    assert "EQ-1" not in examine(trace, result, engine).broken
+
+
+@pytest.mark.full
 @pytest.mark.parametrize(("kept", "kind"), [("outputs", ANSWERS), ("store", STORES)])
 def test_another_answer_under_the_first_breaks_a_contract(
     kept: str, kind: str, engine: EngineTarget
@@ -232,8 +249,27 @@ def test_a_fault_of_it_is_seen(
     raise AssertionError(f"{fault} is not seen in {lane}")
 
 
+@pytest.mark.full
+def test_a_session_of_many_turns_ends_who_takes_a_place_for_each(
+    engine: EngineTarget, runner: ReferenceTarget
+) -> None:
+    """As before PR #37028: docs/runner.md#the-second-model-runner."""
+    plain = LANES["LLaVA"].under("second").trace(1, NEWEST).header
+    config = msgspec.structs.replace(plain.config, num_blocks=64, max_model_len=160)
+    step = (Schedule(), Update()) * 2
+    turns = [(*step, Chunk("a", 2, max_tokens=2)) for _ in range(LIMITS["max_num_seqs"])]
+    events = (Add("a", 8, max_tokens=2, resumable=True), *chain(*turns), *step)
+    trace = Trace(msgspec.structs.replace(plain, config=config), events)
+    assert examine(trace, engine.run([trace])[0], engine, runner).broken == set()
+    (ended,) = engine.run([trace], "takes_a_place_for_each_turn")
+    assert ended.records[-1].raised is not None
+    assert ended.records[-1].raised.message == "No free indices"
+    assert examine(trace, engine.run([trace])[0], engine, runner).broken == set()
+
+
 def test_every_fault_of_it_is_planted() -> None:
-    assert PLANTED.keys() == SECOND_FAULTS.keys()
+    of_many_turns = {"takes_a_place_for_each_turn"}
+    assert PLANTED.keys() | of_many_turns == SECOND_FAULTS.keys() | SECOND_SESSION_FAULTS.keys()
     assert len(PLANTED) >= 15
 
 
