@@ -6,6 +6,7 @@ on the command line gives the `Release` that is run in place of vLLM. With `--fo
 descriptor in front of it, every host is a fork of the process that imported it: see forking.py.
 """
 
+import atexit
 import importlib
 import importlib.util
 import json
@@ -61,6 +62,9 @@ def main() -> None:
         results.flush()
         if request["do"] == "restore":
             os._exit(0)  # a child of `change`; its parent goes on
+    # An interpreter that ends walks all that was imported, which takes an engine's host seconds.
+    atexit._run_exitfuncs()
+    os._exit(0)
 
 
 def _answer(
