@@ -20,6 +20,7 @@ from vllm import LLM, SamplingParams
 from vllm.config import SchedulerConfig
 from vllm.lora.request import LoRARequest
 from vllm.v1.core import encoder_cache_manager
+from vllm.v1.core.sched import scheduler as scheduler_module
 from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.executor.uniproc_executor import UniProcExecutor
@@ -71,6 +72,7 @@ from .package import ours
 from .protocol import Event, HostError, Illegal, Protocol
 from .recorder import Recorder
 from .scheduler_build import REFUSALS, refusal
+from .scheduler_media import with_media
 from .scheduler_session import STOP_TOKEN_ID, SchedulerKit, SchedulerSession
 from .scheduler_settings import LATER, settings_of
 from .session import run_events
@@ -298,21 +300,21 @@ class _Core:
             vllm_config.lora_config = copy.copy(base.lora_config)
             vllm_config.lora_config.max_loras = config["max_loras"]
         old = self._core.scheduler
-        scheduler = type(old)(
-            vllm_config=vllm_config,
-            kv_cache_config=planned(old.kv_cache_config, config),
-            structured_output_manager=self._core.structured_output_manager,
-            block_size=BLOCK_SIZE,
-            hash_block_size=BLOCK_SIZE,
-            log_stats=False,
-        )
-        scheduler.max_num_encoder_input_tokens, cache_size = (
-            encoder_cache_manager.compute_mm_encoder_budget(scheduler_config, {"any": largest_item})
-        )
-        scheduler.encoder_cache_manager = type(scheduler.encoder_cache_manager)(
-            cache_size=cache_size
-        )
-        return scheduler
+        with with_media(
+            scheduler_module,
+            vllm_config.model_config,
+            largest_item,
+            encoder_decoder=self._is_decoder,
+        ) as media:
+            return type(old)(
+                vllm_config=vllm_config,
+                kv_cache_config=planned(old.kv_cache_config, config),
+                structured_output_manager=self._core.structured_output_manager,
+                block_size=BLOCK_SIZE,
+                hash_block_size=BLOCK_SIZE,
+                log_stats=False,
+                **media,
+            )
 
     def _make_request(self, event: Event, arrival_time: float) -> Any:
         prompt = self._prompt(event)

@@ -161,7 +161,13 @@ def _manager_session(asked: Asked) -> ManagerSession:
 
 
 def _scheduler_session(asked: Asked) -> SchedulerSession:
-    kit = build(asked.trace, asked.make_manager, _make_kv_cache_manager(asked.plug_in))
+    manager = _manager_class(asked.header["manager"], asked.plug_in)
+    kit = build(
+        asked.trace,
+        functools.partial(_plant, asked.fault),
+        None if manager.__module__ == encoder_cache_manager.__name__ else manager,
+        _make_kv_cache_manager(asked.plug_in),
+    )
     if asked.fault in SCHEDULER_FAULTS:
         SCHEDULER_FAULTS[asked.fault](kit.scheduler)
     return SchedulerSession(kit, asked.header["config"])

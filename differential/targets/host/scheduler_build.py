@@ -4,14 +4,13 @@ Every refusal is the release's own. What is asked, and of which release:
 
 scheduler, cache and model configuration   the constructors of SchedulerConfig, CacheConfig,
                                            ModelConfig and VllmConfig; validate_block_size (0.19+)
-encoder compute budget and cache size      compute_mm_encoder_budget (0.10.2+), before it
-                                           compute_encoder_budget with a stand-in registry
+encoder compute budget and cache size      the scheduler's own constructor
 KV blocks hold one longest request         get_kv_cache_configs (0.11+), before it
                                            get_kv_cache_config
 
-The model is a config.json of our own, text-only and never loaded. The encoder cache manager is put
-into the scheduler afterwards with the budget that the release computed, as the release's own
-scheduler tests do. So is word that the model is an encoder-decoder: its configurations know.
+The model is a config.json of our own, text-only and never loaded. While a scheduler is built it is
+told of items all the same (`scheduler_media`): it works out its encoder budgets and makes the
+manager of its encoder cache itself, as it does for users.
 """
 
 import functools
@@ -20,7 +19,6 @@ import logging
 import os
 import sys
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from .protocol import Event, HostError, Illegal, Refused
@@ -46,12 +44,12 @@ from vllm.config import (  # noqa: E402
     VllmConfig,
 )
 from vllm.v1 import kv_cache_interface  # noqa: E402
-from vllm.v1.core import encoder_cache_manager  # noqa: E402
 from vllm.v1.core.sched import scheduler as scheduler_module  # noqa: E402
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler  # noqa: E402
 from vllm.v1.core.sched.scheduler import Scheduler  # noqa: E402
 from vllm.v1.structured_output import StructuredOutputManager  # noqa: E402
 
+from .scheduler_media import with_media  # noqa: E402
 from .scheduler_model import model_config  # noqa: E402
 
 try:
@@ -323,45 +321,29 @@ def engine_for(config: Event, *, encoder_decoder: bool) -> Engine:
     return engine
 
 
-def encoder_budget(engine: Engine, config: Event, largest_item: int) -> tuple[int, int]:
-    """The release's (compute budget, cache size) when the model's largest item has this size."""
-    scheduler_config = engine.vllm_config.scheduler_config
-    scheduler_config.max_num_encoder_input_tokens = config["compute_budget"]
-    scheduler_config.encoder_cache_size = config["capacity"]
-    sizes = {"image": largest_item}
-    try:
-        if hasattr(encoder_cache_manager, "compute_mm_encoder_budget"):
-            return encoder_cache_manager.compute_mm_encoder_budget(scheduler_config, sizes)
-        registry = SimpleNamespace(
-            supports_multimodal_inputs=lambda model_config: True,
-            get_max_tokens_per_item_by_nonzero_modality=lambda model_config: sizes,
-        )
-        return encoder_cache_manager.compute_encoder_budget(
-            engine.vllm_config.model_config, scheduler_config, registry
-        )
-    except REFUSALS as error:
-        raise Refused(error, refusal(error)) from error
-
-
 def make_scheduler(
     engine: Engine,
-    manager: Any,
-    compute_budget: int,
+    config: Event,
+    largest_item: int,
     *,
-    v2: bool,
-    longest_encoder_input: int | None = None,
+    encoder_decoder: bool,
+    make_manager: Callable[[int], Any] | None = None,
     make_kv_cache_manager: Callable[..., Any] | None = None,
 ) -> Any:
-    """A fresh real scheduler, the asynchronous one where so configured, around `manager`.
+    """A fresh real scheduler, the asynchronous one where so configured, with managers of its own.
 
-    `make_kv_cache_manager` is called in the place of the class of its KV cache manager.
+    `make_manager` is called with a cache size in the place of the class of its encoder cache
+    manager, `make_kv_cache_manager` in that of its KV cache manager.
 
     It is told only now for which model runner it works: the second one wants a GPU's libraries, and
-    the configuration is refused where they are missing. Nor is it told before that its model is an
-    encoder-decoder, whose `longest_encoder_input` it would ask the model's processor for.
+    the configuration is refused where they are missing. Nor is it told before of items, or that its
+    model is an encoder-decoder.
     """
+    v2: bool = config["v2_model_runner"]
     os.environ["VLLM_USE_V2_MODEL_RUNNER"] = str(int(v2))
     vllm_config = engine.vllm_config
+    vllm_config.scheduler_config.max_num_encoder_input_tokens = config["compute_budget"]
+    vllm_config.scheduler_config.encoder_cache_size = config["capacity"]
     arguments = {
         "vllm_config": vllm_config,
         "kv_cache_config": engine.kv_cache_config,
@@ -371,21 +353,25 @@ def make_scheduler(
     }
     is_async = vllm_config.scheduler_config.async_scheduling
     own = scheduler_module.KVCacheManager
-    scheduler_module.KVCacheManager = make_kv_cache_manager or own
-    try:
-        scheduler = (AsyncScheduler if is_async else Scheduler)(**known_to(Scheduler, arguments))
-    except REFUSALS as error:
-        raise Refused(error, refusal(error)) from error
-    finally:
-        scheduler_module.KVCacheManager = own
+    with with_media(
+        scheduler_module,
+        vllm_config.model_config,
+        largest_item,
+        encoder_decoder=encoder_decoder,
+        make_manager=make_manager,
+    ) as media:
+        scheduler_module.KVCacheManager = make_kv_cache_manager or own
+        try:
+            scheduler = (AsyncScheduler if is_async else Scheduler)(
+                **known_to(Scheduler, arguments | media)
+            )
+        except REFUSALS as error:
+            raise Refused(error, refusal(error)) from error
+        finally:
+            scheduler_module.KVCacheManager = own
     if v2 and not hasattr(scheduler, "use_v2_model_runner"):
         raise Illegal("the release has no second model runner")
-    scheduler.encoder_cache_manager = manager
-    scheduler.max_num_encoder_input_tokens = compute_budget
     scheduler.finish_requests = _one_by_one(scheduler.finish_requests)
-    if longest_encoder_input is not None:
-        scheduler.is_encoder_decoder = True
-        scheduler._num_encoder_max_input_tokens = longest_encoder_input  # 0.14.0 to 0.15
     return scheduler
 
 

@@ -12,7 +12,7 @@ from .kv_transfers import Report
 from .protocol import Event, Illegal
 from .recorder import Recorder
 from .release_calls import call_known, parameters
-from .scheduler_build import encoder_budget, engine_for, make_scheduler
+from .scheduler_build import engine_for, make_scheduler
 from .scheduler_requests import RequestMaker, item_size
 from .scheduler_session import SchedulerKit
 
@@ -24,11 +24,14 @@ except ImportError:
 
 def build(
     trace: Event,
-    make_manager: Callable[[int], Any],
+    plant: Callable[[Any], None],
+    make_manager: Callable[[int], Any] | None = None,
     make_kv_cache_manager: Callable[..., Any] | None = None,
 ) -> SchedulerKit:
-    """The scheduler of a trace, around the manager that `make_manager(cache_size)` makes, and the
-    KV cache manager that `make_kv_cache_manager` makes of what the release's own is made of.
+    """The scheduler of a trace, with the managers that it makes; or with the one that
+    `make_manager(cache_size)` makes, or the KV cache manager that `make_kv_cache_manager` makes of
+    what the release's own is made of. `plant` changes the manager of its encoder cache, if a fault
+    is asked for.
 
     The whole trace is needed: its largest item stands for the model's largest, on which the
     release's budgets depend. Raises Illegal where the release refuses the configuration.
@@ -38,17 +41,16 @@ def build(
     engine = engine_for(config, encoder_decoder=encoder_decoder)
     sizes = [item_size(item) for event in trace["events"] for item in event.get("items", ())]
     largest = max(sizes, default=0)
-    compute_budget, cache_size = encoder_budget(engine, config, largest)
-    manager = make_manager(cache_size)
-    recorder = Recorder(manager)
     scheduler = make_scheduler(
         engine,
-        manager,
-        compute_budget,
-        v2=config["v2_model_runner"],
-        longest_encoder_input=largest if encoder_decoder else None,
+        config,
+        largest,
+        encoder_decoder=encoder_decoder,
+        make_manager=make_manager,
         make_kv_cache_manager=make_kv_cache_manager,
     )
+    manager = scheduler.encoder_cache_manager
+    plant(manager)
 
     def update(
         output: Any, sampled: dict[str, list[int]], report: Report | None
@@ -62,8 +64,8 @@ def build(
 
     return SchedulerKit(
         scheduler,
-        recorder,
-        RequestMaker(engine, cache_size, encoder_decoder=encoder_decoder).make,
+        Recorder(manager),
+        RequestMaker(engine, manager.cache_size, encoder_decoder=encoder_decoder).make,
         update,
         lambda request: scheduler.finish_requests([request], RequestStatus.FINISHED_ABORTED),
         functools.partial(_propose, scheduler),

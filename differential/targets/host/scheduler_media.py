@@ -1,0 +1,98 @@
+"""What a real scheduler is told of its model's media while it is built: that there are some, and
+how large the largest item is. At scheduler depth the model is of text, and has no processor that
+could be asked; an engine's has one, whose largest item is not the trace's.
+
+A scheduler works out its encoder budgets of that, and makes the manager of its encoder cache: by
+`compute_encoder_budget` up to 0.15, by `MultiModalBudget` since.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+MODALITY = "image"
+ITEMS_MAX = 999
+"""Of a prompt, as a release does where no limit is asked for."""
+
+
+class Registry:
+    """In the place of the release's, which would make a processor of the model's."""
+
+    def __init__(self, largest_item: int) -> None:
+        self._sizes = {MODALITY: largest_item}
+        self._largest = largest_item
+
+    def supports_multimodal_inputs(self, model_config: Any) -> bool:
+        """The model has items."""
+        return True
+
+    def get_max_tokens_per_item_by_nonzero_modality(self, model_config: Any) -> Mapping[str, int]:
+        """The largest item."""
+        return self._sizes
+
+    get_max_tokens_per_item_by_modality = get_max_tokens_per_item_by_nonzero_modality
+
+    def get_encdec_max_encoder_len(self, model_config: Any) -> int:
+        """The longest input of an encoder beside a decoder."""
+        return self._largest
+
+    def processor_only_cache_from_config(self, vllm_config: Any) -> None:
+        """Nothing is processed."""
+
+    def create_processor(self, model_config: Any, **named: Any) -> Any:
+        """What would process items; it is asked for limits and sizes alone."""
+        info = SimpleNamespace(
+            supported_mm_limits={MODALITY: None},
+            allowed_mm_limits={MODALITY: ITEMS_MAX},
+            ctx=SimpleNamespace(model_config=model_config),
+            get_mm_max_tokens_per_item=lambda seq_len, mm_counts: self._sizes,
+        )
+        return SimpleNamespace(info=info)
+
+
+class _InPlaceOf:
+    """A class of managers whose instances `make(cache_size)` makes."""
+
+    def __init__(self, make: Callable[[int], Any]) -> None:
+        self._make = make
+
+    def __call__(self, cache_size: int) -> Any:
+        return self._make(cache_size)
+
+    def create_manager(self, cache_size: int, vllm_config: Any) -> Any:
+        """As schedulers make them since 0.28.0."""
+        return self._make(cache_size)
+
+
+@contextmanager
+def with_media(
+    module: Any,
+    model_config: Any,
+    largest_item: int,
+    *,
+    encoder_decoder: bool,
+    make_manager: Callable[[int], Any] | None = None,
+) -> Iterator[dict[str, Any]]:
+    """Let schedulers of that module be built for a model with items, the largest of this size, and
+    with a manager that `make_manager` makes, if it is given. Gives what they are to be called with
+    besides."""
+    registry = Registry(largest_item)
+    kind = type(model_config)
+    told = {
+        "is_encoder_decoder": property(lambda self: encoder_decoder),
+        "supports_multimodal_inputs": property(lambda self: True),
+    }
+    limits = SimpleNamespace(enable_mm_embeds=False, mm_processor_cache_gb=0)
+    with ExitStack() as changed:
+        for name, value in told.items():
+            if hasattr(kind, name):
+                changed.enter_context(patch.object(kind, name, value))
+        if hasattr(kind, "get_multimodal_config"):
+            changed.enter_context(patch.object(kind, "get_multimodal_config", lambda _: limits))
+        changed.enter_context(patch.object(module, "MULTIMODAL_REGISTRY", registry))
+        if make_manager is not None:
+            name = "EncoderDecoderCacheManager" if encoder_decoder else "EncoderCacheManager"
+            changed.enter_context(patch.object(module, name, _InPlaceOf(make_manager)))
+        yield {"mm_registry": registry}
