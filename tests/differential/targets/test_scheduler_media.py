@@ -17,7 +17,6 @@ from cacheproof.reference.releases import NEWEST
 PATH = "vllm/v1/core/sched/scheduler.py"
 BUILT = "Scheduler.__init__"
 SIZE = "encoder_cache_size = mm_budget.encoder_cache_size if mm_budget else 0"
-SPENT = "self.max_num_encoder_input_tokens = (..."
 ROOMY = "{'can_allocate': lambda self, *given: True}"
 FAULTS = {
     "another manager": (

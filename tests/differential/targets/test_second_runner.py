@@ -23,7 +23,7 @@ from cacheproof.differential.targets.host.engine_limits import LIMITS
 from cacheproof.differential.targets.host.engine_second_faults import SECOND_FAULTS
 from cacheproof.differential.targets.host.engine_session_faults import SECOND_SESSION_FAULTS
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.targets.resolve import reference_for, resolve
+from cacheproof.differential.targets.resolve import resolve
 from cacheproof.differential.traces.manager import Add, Update
 from cacheproof.differential.traces.records import UNDER_FIRST
 from cacheproof.differential.traces.scheduler import Chunk, Schedule
@@ -70,14 +70,6 @@ def engine() -> Iterator[EngineTarget]:
     with closing(resolve(f"engine@{NEWEST}", report=print)) as target:
         assert isinstance(target, EngineTarget)
         yield target
-
-
-@pytest.fixture(scope="module")
-def runner(engine: EngineTarget) -> Iterator[ReferenceTarget]:
-    reference = reference_for(engine)
-    assert reference is not None
-    with closing(reference):
-        yield reference
 
 
 def kept(name: str) -> Trace:
