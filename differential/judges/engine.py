@@ -20,7 +20,7 @@ from cacheproof.differential.traces.scheduler import Chunk
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.spec.records import RowsRead, SlotsRead, StoreMemory, Twins
 
-Asked = tuple[str, int]
+RequestTurn = tuple[str, int]
 """A request, and which turn of it: 0, but of a session."""
 Turn = tuple[int, tuple[int, ...], int, tuple[Item, ...]]
 """At which token a session's chunk begins, what is kept before it, its length and its items."""
@@ -45,13 +45,13 @@ class EngineJudge(SchedulerJudge):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._turn: Counter[str] = Counter()
-        self._prompt_of: dict[Asked, Prompt] = {}
+        self._prompt_of: dict[RequestTurn, Prompt] = {}
         self._weights = 0
         self._salt_of: dict[str, str | None] = {}
-        self._decided: dict[Asked, list[int]] = {}
+        self._decided: dict[RequestTurn, list[int]] = {}
         self._tied: set[str] = set()
         self._turn_under_first: Counter[str] = Counter()
-        self._under_first: dict[Asked, list[int]] = {}
+        self._under_first: dict[RequestTurn, list[int]] = {}
         self._tied_under_first: set[str] = set()
         self._told_otherwise = False
 
@@ -189,7 +189,7 @@ class EngineJudge(SchedulerJudge):
         if name in self._tied and not was_tied:
             self._reach.meet("best two logits nearly tie")
 
-    def _judge_twins(self, asked: Asked) -> None:
+    def _judge_twins(self, asked: RequestTurn) -> None:
         for twin, prompt in self._prompt_of.items():
             if twin == asked:
                 continue
