@@ -110,7 +110,7 @@ class EngineJudge(SchedulerJudge):
     def _update(self, event: Update, outcome: Any, calls: Any) -> None:
         if outcome is not None:  # before sessions go on, which drop their last token
             self._answered(outcome["outputs"], outcome.get("untaken", {}))
-            self._judge_answers(outcome.get(UNDER_FIRST, {}))
+            self._judge_answers(outcome)
             self._go_on_under_first(outcome)
         super()._update(event, outcome, calls)
 
@@ -158,10 +158,13 @@ class EngineJudge(SchedulerJudge):
             pair = Twins(*(tuple(sorted(one["store"].items())) for one in (told, outcome)))
             self._check("schedule", pair, lambda: STORES)
 
-    def _judge_answers(self, told: Mapping[str, Any]) -> None:
-        """What requests are answered under the first model runner, beside what they are here."""
+    def _judge_answers(self, outcome: Mapping[str, Any]) -> None:
+        """What requests are answered under the first model runner, beside what they are here. With
+        other drafts either may be behind."""
+        told = outcome.get(UNDER_FIRST, {})
         for name, tokens in taken(told.get("outputs", {}), told.get("untaken", {})):
             _note(tokens, self._under_first_of(name), name, self._tied_under_first)
+        for name in sorted({*outcome["outputs"], *told.get("outputs", ())}):
             for turn in range(1 + min(self._turn[name], self._turn_under_first[name])):
                 one, other = self._under_first.get((name, turn), []), self._decided[name, turn]
                 both = min(len(one), len(other))

@@ -49,6 +49,7 @@ def interpret() -> None:
 
 def hasten() -> None:
     """Let a launch take less time, and compute the same."""
+    from triton import language
     from triton.language import core
     from triton.runtime import interpreter
 
@@ -58,7 +59,8 @@ def hasten() -> None:
     interpreter.GridExecutor.__call__ = _launch
     interpreter._patch_lang = _changed_once(interpreter._patch_lang)
     interpreter._get_np_dtype = _kept_with_type(interpreter._get_np_dtype)
-    _keep_types_of_blocks(core.block_type)
+    _make_types_once(core.block_type)
+    language.str_to_ty = _of_each_text(language.str_to_ty)
     _keep_shapes_with_type(core.tensor)
     interpreter.TensorHandle.__init__ = _without_a_look
     interpreter._patch_attr = _interpret_member
@@ -149,17 +151,37 @@ def _kept_with_type(find: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return kept
 
 
-def _keep_types_of_blocks(block_type: Any) -> None:
-    """A block's type with other elements is made once for each."""
-    make = block_type.with_element_ty
+def _of_each_text(find: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """What is found of a text is looked for once; a tuple of texts has names besides."""
+    found = dict[str, Any]()
 
-    def with_element_ty(self: Any, scalar: Any) -> Any:
-        made = vars(self).setdefault("_made", {})
-        if id(scalar) not in made:
-            made[id(scalar)] = make(self, scalar)  # which keeps the scalar, so its id is its own
-        return made[id(scalar)]
+    def kept(name: Any, context: Any) -> Any:
+        if not isinstance(name, str) or context is not None:
+            return find(name, context)
+        if name not in found:
+            found[name] = find(name, context)
+        return found[name]
 
-    block_type.with_element_ty = with_element_ty
+    return kept
+
+
+def _make_types_once(block_type: Any) -> None:
+    """Of a block's type there is one for each shape and type of elements."""
+    make, made = block_type.__init__, dict[tuple[Any, ...], Any]()
+
+    def new(kind: Any, element_ty: Any, shape: Any) -> Any:
+        sizes = [getattr(one, "value", one) for one in shape]
+        # A pointer's name says all of it but where it points to.
+        key = element_ty.name, getattr(element_ty, "address_space", None), *sizes
+        if key not in made:
+            made[key] = object.__new__(kind)
+        return made[key]
+
+    def init(self: Any, element_ty: Any, shape: Any) -> None:
+        if not vars(self):
+            make(self, element_ty, shape)
+
+    block_type.__new__, block_type.__init__ = new, init
 
 
 def _keep_shapes_with_type(tensor: Any) -> None:

@@ -68,11 +68,8 @@ def test_every_launch_leaves_what_it_left_before(plain: list[Launch]) -> None:
 @pytest.mark.parametrize(
     ("right", "wrong", "said"),
     [
-        (
-            "made[id(scalar)] = make(self, scalar)",
-            "made[id(scalar)] = self",
-            "Unsupported ptr type",
-        ),
+        ("key = element_ty.name,", "key = element_ty.is_ptr(),", "boolean scalar"),
+        ("found[name] = find(name", 'found[name] = find(name.lstrip("*")', "Unsupported ptr type"),
         ("*map(range, grid)", "*(range(max(1, one - 1)) for one in grid)", None),
         ('self.dtype = facts["_shape"]', 'self.dtype = *facts["_shape"][:2], None', "NoneType"),
         ("self.attr = data, dtype", "self.attr = abs(data), dtype", None),

@@ -206,6 +206,33 @@ def test_another_answer_under_the_first_breaks_a_contract(
 
 
 @pytest.mark.full
+def test_an_answer_that_the_first_gave_earlier_is_compared(engine: EngineTarget) -> None:
+    """With drafts either runner may be ahead of the other."""
+    trace = LANES["LLaVA"].under("second").trace(1, NEWEST)
+    (result,) = engine.run([trace])
+    records = [*result.records]
+    *_, (before, name), (last, _) = [
+        (number, name)
+        for number, one in enumerate(records)
+        if isinstance(one.outcome, dict)
+        for name in one.outcome.get("outputs", ())
+        if name == "r2"
+    ]
+
+    def answered(at: int, tokens: list[Any]) -> None:
+        outcome = records[at].outcome
+        outputs = {**outcome[UNDER_FIRST]["outputs"], name: tokens}
+        told = {**outcome[UNDER_FIRST], "outputs": {n: one for n, one in outputs.items() if one}}
+        records[at] = records[at]._replace(outcome={**outcome, UNDER_FIRST: told})
+
+    ((token, *scores),) = records[last].outcome["outputs"][name]
+    answered(before, [*records[before].outcome["outputs"][name], [token + 1, *scores]])
+    answered(last, [])
+    seen = examine(trace, msgspec.structs.replace(result, records=records), engine)
+    assert seen.by_kind["EQ-1", ANSWERS].event == last
+
+
+@pytest.mark.full
 def test_a_batch_of_both_comes_back_in_its_order(engine: EngineTarget) -> None:
     mixed = [LANES["LLaVA"].trace(seed, NEWEST) for seed in range(4)]
     assert [one.runner for one in mixed] == ["first", "second"] * 2
