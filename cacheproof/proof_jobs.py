@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.resolve import resolve
 from cacheproof.kept_proofs import code_digest, digest_of
-from cacheproof.proof_targets import Tree, sources
+from cacheproof.proof_targets import Tree, silent, sources
 from cacheproof.reference.semantics import Semantics
 from cacheproof.spec.evidence import Evidence
 
@@ -133,12 +133,8 @@ def _prove_keys_of(release: str, seed: int, _texts: Sequence["Text"]) -> list[Ev
     from cacheproof.own_run import OwnRun
     from cacheproof.proofs.keys.prove import prove_keys_of
 
-    with closing(resolve(f"vllm@{release}", report=_silent)) as target:
+    with closing(resolve(f"vllm@{release}", report=silent)) as target:
         return prove_keys_of(release, seed, OwnRun(target, Semantics.of_vllm(release)))
-
-
-def _silent(_line: str) -> None:
-    """The release is there: its text was read before."""
 
 
 def _prove_lemmas(seed: int, _texts: Sequence["Text"]) -> list[Evidence]:

@@ -3,6 +3,8 @@
 import itertools
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,10 +13,13 @@ from typing import TYPE_CHECKING
 from cacheproof.announcing import as_json
 from cacheproof.console import Output
 from cacheproof.differential.errors import InputError
+from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.targets import checkouts, imported, mended, releases
 from cacheproof.differential.targets.named import Kind, Named, named
-from cacheproof.differential.targets.resolve import reading_of, stated_release
+from cacheproof.differential.targets.process import HostTarget
+from cacheproof.differential.targets.resolve import reading_of, resolve, stated_release
 from cacheproof.extras import install_line
+from cacheproof.reference.releases import NEWEST
 from cacheproof.spec.versions import Versions
 
 if TYPE_CHECKING:
@@ -33,6 +38,8 @@ CLASSES = {
     "EncoderDecoderCacheManager": Versions(">=0.13.0"),
 }
 """The releases that have each class of the module; of none the block pool is read."""
+BUILT_SEEDS = range(20)
+"""Of each lane, traces whose schedulers are looked at."""
 _EXTENSIONS = (".pyd", ".so")
 _PROVABLE = (Kind.REFERENCE, Kind.RELEASE, Kind.CHECKOUT, Kind.PLUG_IN)
 
@@ -208,15 +215,53 @@ def _in_place_of(module: Path) -> Path | None:
 
 
 def refuse_changed(tree: Tree) -> None:
-    """Refuse a checkout of which another module changes a class that is proved.
+    """Refuse a checkout of which another module changes a class that is proved, or whose scheduler
+    builds something else in its place.
 
     Raises:
         InputError: it does; or the checkout cannot be read or imported.
+        HarnessError: its scheduler cannot be driven.
     """
     read = [one.source for name in CLASSES for one in sources(name, [tree])]
     module = ".".join(Path(MANAGERS).with_suffix("").parts)
     names = [one.name for one in read]
-    imported.refuse_changed(tree.name, tree.release, module, read[0].module, names)
+    with closing(resolve(tree.name, report=silent)) as target, ThreadPoolExecutor(1) as beside:
+        assert isinstance(target, HostTarget)
+        looked = beside.submit(
+            imported.refuse_changed, tree.name, tree.release, module, read[0].module, names
+        )
+        assert target.hello  # imports the tree beside the other look at it
+        looked.result()
+        refuse_otherwise_built(target, names)
+
+
+def refuse_otherwise_built(target: HostTarget, names: Sequence[str]) -> None:
+    """Refuse a target whose scheduler builds, or makes, something else of the classes of managers
+    of these names than their text says, in any of some traces of each lane.
+
+    Raises:
+        InputError: it does, or none could be built.
+        HarnessError: the target breaks.
+    """
+    release = target.model or NEWEST
+    lanes = [lane for lane in LANES.values() if lane.depth == "scheduler"]
+    traces = [lane.trace(seed, release) for lane in lanes for seed in BUILT_SEEDS]
+    told = target.built(traces)
+    expected = f"expected one that asks {' or '.join(names)} of {MANAGERS}, which is what is proved"
+    if told.otherwise:
+        raise InputError(
+            f"--target {target.name}: what is proved is not what its scheduler asks: "
+            f"{told.otherwise[0]}; {expected}"
+        )
+    if unbuilt := [name for name in names if not told.built.get(name)]:
+        raise InputError(
+            f"--target {target.name}: its scheduler builds no {' and no '.join(unbuilt)} in "
+            f"{len(traces)} workloads; {expected}"
+        )
+
+
+def silent(_line: str) -> None:
+    """The tree is there: its text was read before."""
 
 
 def announced(tree: Tree, say: Callable[[str], None]) -> dict[str, object]:

@@ -17,6 +17,7 @@ from cacheproof.spec.scheduler_records import (
     Presence,
     Reads,
     References,
+    Room,
     Service,
     Spending,
     Stops,
@@ -238,6 +239,21 @@ def offers_what_is_left(w: Spending) -> bool:
 )
 def preempts_the_least_urgent(w: Victims) -> bool:
     return all(all(w.stay[q] < w.preempted[r] for q in w.stay) for r in w.preempted)
+
+
+@contract(
+    "SC-21",
+    "The encoder cache has the configured size, or that of the largest item where it is larger",
+    kind="trace",
+    harm="safety",
+    component=COMPONENT,
+    source="vLLM compute_mm_encoder_budget and Scheduler.__init__, which makes the manager of it: "
+    "memory was measured with so much room, and an item that is larger could never be encoded",
+)
+def has_the_configured_room(w: Room) -> bool:
+    return (w.slots == w.configured and w.largest <= w.slots) or (
+        w.slots == w.largest and w.configured <= w.slots
+    )
 
 
 @contract(

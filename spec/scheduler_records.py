@@ -202,6 +202,19 @@ class Presence(NamedTuple):
     there: Set[str]
 
 
+class Room(NamedTuple):
+    """How large an encoder cache is, beside what it is made for, in embeddings.
+
+    configured: as large as the configuration says.
+    largest: the largest item of the model.
+    slots: as large as the scheduler's manager says that it is.
+    """
+
+    configured: int
+    largest: int
+    slots: int
+
+
 class Service(NamedTuple):
     """What a trace asks of a release, against the limits that releases document, in tokens.
 

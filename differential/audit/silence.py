@@ -20,7 +20,9 @@ _TEXTS = frozenset({"SC-14", "SC-15", "SC-16", "SC-17"})
 """They ask what stands in KV blocks, which the text of prompts decides: no record has it."""
 _TRANSFERS = frozenset({"KT-1", "KT-2", "KT-3"})
 """They follow a KV connector's loads: when those arrive, no record says."""
-NEVER_JUDGED = _TEXTS | _TRANSFERS
+_SIZES = frozenset({"SC-21"})
+"""It compares with what was asked for: a record has the size that came of it."""
+NEVER_JUDGED = _TEXTS | _TRANSFERS | _SIZES
 
 _KV_NOT_JUDGED = {
     "sparse retention of KV": frozenset({"KV-11"}),

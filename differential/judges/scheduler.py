@@ -164,6 +164,7 @@ class SchedulerJudge(ManagerJudge):
             self._at.prompts[event.request] = event.prompt
             if event.resumable:
                 self._resumable.add(event.request)
+            self._check("add", self._subjects.room(self._capacity))
             self._check("add", self._subjects.arrival(event, self._capacity))
 
     def _chunk(self, event: Chunk, outcome: Any, calls: Any) -> None:

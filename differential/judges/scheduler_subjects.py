@@ -22,6 +22,7 @@ from cacheproof.spec.scheduler_records import (
     Inputs,
     Plan,
     Reads,
+    Room,
     Span,
     Spending,
     Standing,
@@ -68,7 +69,8 @@ class Subjects:
         self._drafter_needs_all = first and is_one_of(release, _DRAFTER_NEEDS_ALL)
         reads_none = second and is_one_of(release, _SECOND_DRAFTER_READS_NO_ITEM)
         self._draft_items = 0 if reads_none else draft_reads
-        self._encoder_budget = max(config.compute_budget, _largest_item(trace, protocol))
+        self._largest_item = _largest_item(trace, protocol)
+        self._encoder_budget = max(config.compute_budget, self._largest_item)
 
     def plan(self, at: SchedulerPosition, outcome: Outcome, advance: Advance) -> Plan:
         """Tokens and encodes of the step, beside what limits them."""
@@ -243,6 +245,10 @@ class Subjects:
             together,
             config.max_num_batched_tokens,
         )
+
+    def room(self, capacity: int) -> Room:
+        """How large the encoder cache is that the scheduler has made."""
+        return Room(self._config.capacity, self._largest_item, capacity)
 
     def standing(self, at: SchedulerPosition, outcome: Outcome) -> Standing:
         """How the step leaves the engine."""

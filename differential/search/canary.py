@@ -106,6 +106,7 @@ _FAULT_OF: dict[str, Mapping[str, str | Mapping[str, str]]] = {
         "SC-18": {"it is the second": "refuses_requests"},
         "SC-19": "forgets_who_waits",
         "SC-20": "begins_before_the_first",
+        "SC-21": "has_a_slot_too_many",
         "DF-1": "drops_what_is_read",
         "LV-1": "stops",
         "LV-3": "computes_the_same_again",

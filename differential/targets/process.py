@@ -69,6 +69,15 @@ class _Called(msgspec.Struct, frozen=True):
     called: list[list[str]]
 
 
+class Built(msgspec.Struct, frozen=True):
+    """How many schedulers were built with a manager of each class, and what they do `otherwise`
+    than build one of the release's module of managers and leave it as it is, in words."""
+
+    id: int
+    built: dict[str, int]
+    otherwise: list[str]
+
+
 class _Begun(msgspec.Struct, frozen=True):
     id: int
     tree: Any = None
@@ -82,6 +91,7 @@ class _Steps(msgspec.Struct, frozen=True):
 
 
 _CALLED = msgspec.json.Decoder(_Called)
+_BUILT = msgspec.json.Decoder(Built)
 _BEGUN = msgspec.json.Decoder(_Begun)
 _STEPS = msgspec.json.Decoder(_Steps)
 _HELLO = msgspec.json.Decoder(Hello)
@@ -228,6 +238,12 @@ class HostTarget:
         self._send({"do": "called", "trace": trace, "manager": self._plug_in, "fault": fault})
         called: list[list[str]] = self._decode(_CALLED, self._receive(self._batch_seconds)).called
         return called
+
+    def built(self, traces: Sequence[Trace]) -> Built:
+        """What the schedulers of these traces build. Raises HarnessError when the host broke."""
+        assert self.hello
+        self._send({"do": "built", "traces": traces})
+        return self._decode(_BUILT, self._receive(self._batch_seconds))
 
     def explorer(
         self,

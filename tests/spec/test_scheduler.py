@@ -15,6 +15,7 @@ from cacheproof.spec.scheduler_records import (
     Plan,
     Presence,
     Reads,
+    Room,
     Service,
     Span,
     Spending,
@@ -66,6 +67,7 @@ PLAN = Plan(
     running_max=2,
     running=2,
 )
+ROOM = Room(configured=16, largest=4, slots=16)
 SERVICE = Service(
     refused="ValueError",
     seqs=4,
@@ -112,6 +114,8 @@ def holds(contract: str, subject: NamedTuple) -> bool:
         ("SC-19", PRESENCE),
         ("SC-20", PLAN),
         ("SC-20", PLAN._replace(windows={})),
+        ("SC-21", ROOM),
+        ("SC-21", ROOM._replace(largest=20, slots=20)),
         ("DF-1", READS),
         ("DF-1", READS._replace(dropped={"y"})),
         ("LV-2", ARRIVAL),
@@ -156,6 +160,9 @@ def test_what_a_correct_scheduler_does_keeps_the_contract(
         ("SC-19", PRESENCE._replace(there={"a"})),
         ("SC-19", PRESENCE._replace(owed={"b"})),
         ("SC-20", PLAN._replace(windows={"a": Span(0, 4), "b": Span(-1, 1)})),
+        ("SC-21", ROOM._replace(slots=17)),
+        ("SC-21", ROOM._replace(largest=20)),
+        ("SC-21", ROOM._replace(slots=4)),
         ("DF-1", READS._replace(dropped={"x"})),
         ("LV-2", ARRIVAL._replace(tokens=64)),
         ("LV-2", ARRIVAL._replace(embeddings=9)),

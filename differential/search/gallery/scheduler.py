@@ -208,6 +208,7 @@ VARIANTS: tuple[Variant, ...] = (
     scheduler_with(scheduler_faults.counts_a_block_too_few),
     scheduler_with(scheduler_faults.tells_of_a_block_too_few),
     scheduler_with(scheduler_faults.begins_before_the_first),
+    scheduler_with(scheduler_faults.has_a_slot_too_many),
     scheduler_with(scheduler_faults.reads_what_nobody_wrote),
     scheduler_with(scheduler_faults.hands_out_what_is_loaded, KV_LOADS),
     scheduler_with(scheduler_faults.reads_what_nobody_wrote, KV_LOADS),

@@ -91,7 +91,7 @@ def _whole_answer(release: Any, request: dict[str, Any]) -> dict[str, Any] | Non
             answer = release.hello(request.get("manager"))
         case "explore":
             answer = release.explore(request)
-        case "change" | "trace" | "called":
+        case "built" | "change" | "trace" | "called":
             answer = getattr(release, request["do"])(request)
         case "restore":
             answer = {}

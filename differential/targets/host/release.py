@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ from .kv_cache_faults import KV_CACHE_FAULTS
 from .manager_depth import ManagerSession
 from .package import offer
 from .protocol import HostError, Illegal, Protocol
+from .scheduler_built import built_otherwise
 from .scheduler_depth import build
 from .scheduler_faults import SCHEDULER_FAULTS
 from .scheduler_session import SchedulerSession
@@ -92,6 +94,18 @@ class Release:
         with suppress(Illegal), closed(SESSIONS[asked.header["depth"]](asked)) as session:
             run_events(Watched(session, root, called), asked.trace["events"])
         return {"called": called}
+
+    def built(self, request: dict[str, Any]) -> dict[str, Any]:
+        """What schedulers of these traces build, or do to it, that is not of the proved classes;
+        and how many were built with a manager of each kind."""
+        found: dict[str, None] = {}
+        built: Counter[str] = Counter()
+        for trace in request["traces"]:
+            kind = trace["header"]["manager"]
+            with suppress(Illegal):
+                found |= dict.fromkeys(built_otherwise(trace, _manager_class(kind, None)))
+                built[CLASSES[kind]] += 1
+        return {"otherwise": list(found), "built": built}
 
     def explore(self, request: dict[str, Any]) -> dict[str, Any]:
         """Begin to explore a manager or a table: what it begins with, and its text's digest."""

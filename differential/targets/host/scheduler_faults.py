@@ -370,6 +370,14 @@ def _without_failures(executed: Any) -> Any:
     return right if report is executed else replace(executed, kv_connector_output=right)
 
 
+def has_a_slot_too_many(scheduler: Any) -> None:
+    """Its encoder cache is larger by a slot than it should be."""
+    manager = scheduler.encoder_cache_manager
+    for name in ("cache_size", "num_free_slots", "num_freeable_slots"):
+        if hasattr(manager, name):
+            setattr(manager, name, getattr(manager, name) + 1)
+
+
 SCHEDULER_FAULTS: dict[str, SchedulerFault] = by_name(
     schedules_beyond_the_budget,
     encodes_beyond_the_budget,
@@ -397,6 +405,7 @@ SCHEDULER_FAULTS: dict[str, SchedulerFault] = by_name(
     begins_before_the_first,
     reads_what_nobody_wrote,
     overlooks_failed_loads,
+    has_a_slot_too_many,
     *MANAGER_CALL_FAULTS.values(),
 )
 
