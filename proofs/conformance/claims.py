@@ -19,7 +19,10 @@ CLASS = EncoderCacheManager.__name__
 METHOD = "get_cached_num_encoder_embeds"
 OPERATION = "embeds"
 FOLDER = Path(__file__).parent
-TABLES = ("calls", "expressions", "containers", "aliases", "loops", "turns", "outside")
+TABLES = (
+    *("calls", "expressions", "containers", "aliases", "loops", "turns", "outside"),
+    "plain",
+)
 WORDS = ("read", "refused", "unread", "unproved", "alarmed")
 _GIVEN = """
 identifier = request.mm_features[input_id].identifier
@@ -32,6 +35,12 @@ _QUEUE, _ORDERED_QUEUE = (
 _IMPORTS = "from collections import Counter, OrderedDict"
 ORDERED = "methods of an OrderedDict"
 """The construct of claims of a manager whose queue is an OrderedDict."""
+LOGGED = "what is logged"
+"""That of claims of a module with a logger."""
+_LOGGER = """
+from vllm.logger import init_logger
+logger = init_logger(__name__)
+"""
 _CLAIMED = ast.Name("claimed", ast.Store())
 
 
@@ -87,8 +96,11 @@ class Claim:
 
     @property
     def _module(self) -> str:
-        """The reference's; of claims of an OrderedDict one whose queue is such."""
+        """The reference's; of claims of an OrderedDict one whose queue is such, of those of logging
+        one with a logger."""
         text = _reference()
+        if self.construct == LOGGED:
+            return text.replace("from collections import Counter", f"{_IMPORTS}{_LOGGER}")
         if not self.is_of_ordered:
             return text
         text = text.replace(_QUEUE, _ORDERED_QUEUE)

@@ -90,6 +90,8 @@ class Containers(Execution):
         place, kind = (owner, name), self.types.get((owner, name))
         if kind is None:
             known = state.attributes.get(place, _NOTHING)
+            if known is _NOTHING:  # nothing is proved of it, and a text that reads it is refused
+                return state
             if operand is not known and not (isinstance(operand, Receiver) and operand == known):
                 raise NotTranslated(f"{name} is set, and nothing says what it is")
             return state

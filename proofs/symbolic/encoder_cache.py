@@ -73,6 +73,11 @@ MANAGER: Mapping[str, Type] = {
 }
 """The attributes of managers, of which each release's has some."""
 CLAIMS = ("_claims", "request_cached_ids")
+OF_ONES_OWN = {
+    "request_cached_ids": "dict[str, set[int]]",
+    "request_hash_refs": "dict[str, dict[str, int]]",
+}
+"""Attributes that nobody else looks at, which may have any name, by how they are annotated."""
 HANGS_ON = {"EC-9": ("m", "get_freed_mm_hashes"), "EC-14": ("m", "free")}
 """Where to change a manager so that it breaks a contract, of those that little else breaks."""
 NOTICED_BY = {
@@ -325,6 +330,7 @@ def subject_of(
         assumptions: what is assumed beside that sizes are at least one.
         constants: attributes that are known, such as the reference's semantics.
     """
+    source = source.named(_names_of(source))
     attributes = [one for one in MANAGER if one in source.attributes]
     claims = ["claims"] if any(one in attributes for one in CLAIMS) else []
     rules = [
@@ -360,6 +366,18 @@ def subject_of(
         also_called=also_called(release),
         absent=absent_of(release),
     )
+
+
+def _names_of(source: Source) -> dict[str, str]:
+    """What attributes are called here that have other names in a text: of each kind the one that is
+    annotated as such."""
+    annotated = source.annotated()
+    found: dict[str, str] = {}
+    for name, annotation in OF_ONES_OWN.items():
+        others = [one for one in annotated if one not in MANAGER and annotated[one] == annotation]
+        if name not in annotated and len(others) == 1:
+            found[others[0]] = name
+    return found
 
 
 def also_called(release: str | None) -> list[str]:

@@ -23,7 +23,7 @@ from cacheproof.proofs.symbolic.ghost_loops import (
 from cacheproof.proofs.symbolic.language import NotTranslated
 from cacheproof.proofs.symbolic.play import Play
 from cacheproof.proofs.symbolic.records import Record
-from cacheproof.proofs.symbolic.source import Source
+from cacheproof.proofs.symbolic.source import Source, place_of_loop
 from cacheproof.proofs.symbolic.state import Around, Loop, State
 from cacheproof.proofs.symbolic.values import Value
 
@@ -33,7 +33,9 @@ CARRIED = ("EC-6", "EC-7", "EC-8a")
 
 def loops(play: Play) -> Mapping[tuple[str, str], Sequence[Loop]]:
     """The loops of a manager and of the ghost, by owner and method, in order of their lines."""
-    needed = _variable_of_while(play.subject.sources["m"], "can_allocate")
+    manager = play.subject.sources["m"]
+    evicts = place_of_loop(manager, "can_allocate", ast.While)
+    needed = _variable_of_while(manager, evicts)
 
     def evicting(around: Around) -> Rules:
         names, start = play.names(around.now), play.names(around.start)
@@ -62,8 +64,8 @@ def loops(play: Play) -> Mapping[tuple[str, str], Sequence[Loop]]:
         return kept + needs_the_rest(around)
 
     return {
-        ("m", "can_allocate"): [Loop(evicting, queued)],
-        ("m", "free"): [Loop(releasing)],
+        ("m", evicts): [Loop(evicting, queued)],
+        ("m", place_of_loop(manager, "free", ast.For)): [Loop(releasing)],
         ("g", "consume"): [Loop(passing)],
         ("g", "withdraw"): [Loop(debits_dropped), Loop(withdrawing)],
         ("g", "step"): [Loop(reported), Loop(counted), Loop(stored)],

@@ -3,6 +3,7 @@
 It counts slots, shares nothing, and has what a step encodes dropped after the next.
 """
 
+import ast
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -46,7 +47,7 @@ from cacheproof.proofs.symbolic.play import Play
 from cacheproof.proofs.symbolic.records import Record
 from cacheproof.proofs.symbolic.replay import Replay
 from cacheproof.proofs.symbolic.rules import auxiliary, of_contract
-from cacheproof.proofs.symbolic.source import Source, source_of
+from cacheproof.proofs.symbolic.source import Source, place_of_loop, source_of
 from cacheproof.proofs.symbolic.state import Around, Loop, RequestOf, State
 from cacheproof.proofs.symbolic.subject import Aggregate, End, Names, Operation, Subject
 from cacheproof.proofs.symbolic.values import DEBIT, IDENTIFIER, INT, ListOf, MapOf, Type
@@ -249,7 +250,7 @@ def loops(play: Play) -> Mapping[tuple[str, str], Sequence[Loop]]:
         return without(around, *own) + needs_the_rest(around)
 
     return {
-        ("m", "free"): [Loop(releasing)],
+        ("m", place_of_loop(play.subject.sources["m"], "free", ast.For)): [Loop(releasing)],
         ("g", "consume"): [Loop(passing)],
         ("g", "withdraw"): [Loop(debits_dropped), Loop(withdrawing)],
         ("g", "step"): [Loop(reported), Loop(counted), Loop(stored)],

@@ -13,6 +13,7 @@ from cacheproof.proofs.symbolic.containers import refuse_empty, refuse_kept
 from cacheproof.proofs.symbolic.language import OF_THE_END
 from cacheproof.proofs.symbolic.operands import compared, number_of
 from cacheproof.proofs.symbolic.records import equal
+from cacheproof.proofs.symbolic.source import defaults_of
 from cacheproof.proofs.symbolic.state import (
     Empty,
     Feature,
@@ -294,8 +295,9 @@ class Expressions(BuiltinCalls):
         self, node: ast.Call, owner: str, name: str, values: Sequence[Any], state: State
     ) -> list[Any]:
         """The values of a call's arguments, which were evaluated as they stand there, in the order
-        of the parameters that take them. One that a method has a default for is not left out."""
-        method = self.sources[owner].methods[name].args
+        of the parameters that take them, with the defaults of those that are left out."""
+        definition = self.sources[owner].methods[name]
+        method = definition.args
         positional = [one.arg for one in (*method.posonlyargs, *method.args)][1:]
         taken = dict(zip(positional, values[: len(node.args)], strict=False))
         for keyword, value in zip(node.keywords, values[len(node.args) :], strict=True):
@@ -303,6 +305,7 @@ class Expressions(BuiltinCalls):
                 raise self._refused_in(state, node)
             taken[keyword.arg] = value
         parameters = [*positional, *(one.arg for one in method.kwonlyargs)]
+        taken = {**defaults_of(definition), **taken}
         if len(node.args) > len(positional) or taken.keys() != set(parameters):
             raise self._refused_in(state, node)
         return [taken[one] for one in parameters]

@@ -49,6 +49,18 @@ def missing(source: Source, operations: Collection[str]) -> Iterator[Refusal]:
             yield Refusal(_class_of(source), f"{source.name} without a method {name}")
 
 
+def by_keyword(source: Source, operations: Collection[str]) -> Iterator[Refusal]:
+    """A method that a scheduler calls, `__init__` aside, with a parameter that is taken by keyword
+    alone and has no default: a scheduler gives all by place."""
+    for name in operations:
+        method = source.methods.get(name)
+        if method is None or name == "__init__":
+            continue
+        for one, default in zip(method.args.kwonlyargs, method.args.kw_defaults, strict=True):
+            if default is None:
+                yield Refusal(method, f"{name}, which takes {one.arg} by keyword alone")
+
+
 def unread(source: Source, operations: Collection[str]) -> Iterator[Refusal]:
     """A public method that no proof calls, be it inherited, and that may change something or fail:
     it sets or deletes an attribute or an item, has an augmented assignment, an `assert`, a `raise`
@@ -105,7 +117,7 @@ def not_of_requests(
                 yield Refusal(node, f"{node.attr}, which a request of its release has not")
 
 
-OF_SURFACE: tuple[Check, ...] = (missing, passed_on, unread, built)
+OF_SURFACE: tuple[Check, ...] = (missing, by_keyword, passed_on, unread, built)
 
 
 def _answers_nothing(method: ast.FunctionDef) -> bool:

@@ -23,6 +23,7 @@ from cacheproof.proofs.symbolic.language import (
     OPERATORS,
     STATEMENTS,
 )
+from cacheproof.proofs.symbolic.plain import RULES
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "language.md"
 _HEAD = """# The language that proofs read
@@ -70,6 +71,7 @@ def _lines() -> Iterator[str]:
     yield from _table("Builtins", "name", [(f"`{name}`", said) for name, said in BUILTINS.items()])
     yield from _REQUESTS.splitlines()
     yield ""
+    yield from _list("Read in other words", (_said(one) for one in RULES))
     yield from _list("What may alias", MAY_ALIAS)
     yield from _list("Refused in a method", (_said(one) for one in CHECKS))
     yield from _list("Refused of a module", (_said(one) for one in OF_MODULE))

@@ -12,7 +12,16 @@ import z3
 
 from cacheproof.proofs.symbolic.containers import refuse_empty, refuse_kept
 from cacheproof.proofs.symbolic.loops import Loops
-from cacheproof.proofs.symbolic.state import Ended, Receiver, Ref, Returned, State, truth_of
+from cacheproof.proofs.symbolic.source import defaults_of
+from cacheproof.proofs.symbolic.state import (
+    Ended,
+    Receiver,
+    Ref,
+    Returned,
+    State,
+    term_of,
+    truth_of,
+)
 from cacheproof.proofs.symbolic.values import Leaf, Value
 
 
@@ -58,6 +67,11 @@ class Machine(Loops):
     ) -> list[Returned]:
         method = self.sources[owner].methods[name]
         parameters = [one.arg for one in (*method.args.args, *method.args.kwonlyargs)][1:]
+        left_out = defaults_of(method)
+        arguments = [
+            *arguments,
+            *(left_out[one] for one in parameters[len(arguments) :] if one in left_out),
+        ]
         if len(parameters) != len(arguments):
             raise self._refused(owner, method, f"{name}() with {len(arguments)} arguments")
         for one in arguments:
@@ -208,6 +222,13 @@ class Machine(Loops):
                     for after, operand in self._eval(value, state)
                     for end in self._assign(target, operand, after)
                 ]
+            case ast.AugAssign(
+                target=ast.Attribute(value=ast.Name(id="self"), attr=name), value=value
+            ) if self._only_counts(name, state):
+                return [
+                    (self._counting_on(node, operand, after), False, None)
+                    for after, operand in self._eval(value, state)
+                ]
             case ast.AugAssign(target=target, op=operator, value=value):
                 load = ast.copy_location(ast.parse(ast.unparse(target), mode="eval").body, target)
                 ast.fix_missing_locations(load)
@@ -221,6 +242,21 @@ class Machine(Loops):
                     for after, (of, at) in self._each([container, key], state)
                 ]
         raise self._refused_in(state, node)
+
+    def _only_counts(self, name: str, state: State) -> bool:
+        """Whether an attribute of which nothing is proved is a number from the start, and stays
+        one."""
+        owner, _ = state.names[""]
+        if (owner, name) in state.attributes or (owner, name) in self.types:
+            return False
+        return self.sources[owner].is_counter(name)
+
+    def _counting_on(self, node: ast.AST, operand: Any, state: State) -> State:
+        """With a number added to one that nobody reads."""
+        number = term_of(operand)
+        if isinstance(number, bool) or not isinstance(number, int | z3.ArithRef):
+            raise self._refused_in(state, node)
+        return state
 
 
 def _without_continue(body: Sequence[ast.stmt]) -> list[ast.stmt]:

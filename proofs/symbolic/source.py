@@ -7,35 +7,53 @@ from dataclasses import dataclass, replace
 from importlib.util import decode_source
 from pathlib import Path
 
+from cacheproof.proofs.symbolic.plain import plain
+
 DEPTH_MAX = 100
 """Nodes within each other, so that whatever follows them by recursion comes to an end."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """A class as it stands in a file: its methods by their names, its whole text, and that of the
-    module that it is in; whether what it `inherits` from another module is among its methods."""
+    """A class as it stands in a file.
+
+    Attributes:
+        methods: by their names, in the words that proofs read.
+        text: the whole class; module: that of the module that it is in.
+        inherits: whether what it has from another module is among its methods.
+        given: its methods as they stand there.
+        read: what its methods were in the words that proofs read, before anybody changed one.
+    """
 
     name: str
     path: str
     methods: Mapping[str, ast.FunctionDef]
     text: str
     module: str
+    given: Mapping[str, ast.FunctionDef]
+    read: Mapping[str, ast.FunctionDef]
     inherits: bool = False
 
     def of_base(self, base: "Source") -> "Source":
         """With the methods that it inherits."""
-        return replace(self, methods={**base.methods, **self.methods}, inherits=True)
+        return replace(
+            self,
+            methods={**base.methods, **self.methods},
+            given={**base.given, **self.given},
+            read={**base.read, **self.read},
+            inherits=True,
+        )
 
     @property
     def tree(self) -> ast.Module:
-        """The module, with the class's methods as they are here: a change of them is not in the
-        file, and those of a base that is in another file are not either."""
+        """The module, with the class's methods as they are given; or, if one was changed, as they
+        are here: a change of them is not in the file, and those of a base that is in another file
+        are not either."""
         tree = ast.parse(self.module)
         found = next(
             one for one in tree.body if isinstance(one, ast.ClassDef) and one.name == self.name
         )
-        left = dict(self.methods)
+        left = dict(self.given if self.methods == self.read else self.methods)
         found.body = [
             left.pop(one.name, one) if isinstance(one, ast.FunctionDef) else one
             for one in found.body
@@ -64,6 +82,85 @@ class Source:
             for node in ast.walk(method)
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
         )
+
+    def named(self, names: Mapping[str, str]) -> "Source":
+        """With attributes that have other names, from old to new; the text is not changed."""
+        if not names:
+            return self
+        read = {name: _with_names(one, names) for name, one in self.read.items()}
+        given = {name: _with_names(one, names) for name, one in self.given.items()}
+        return replace(self, methods=read, given=given, read=read)
+
+    def annotated(self) -> dict[str, str]:
+        """The annotations of what `__init__` sets on the object."""
+        begun = [self.methods[name] for name in ("__init__",) if name in self.methods]
+        return {
+            one.target.attr: ast.unparse(one.annotation)
+            for method in begun
+            for one in ast.walk(method)
+            if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Attribute)
+        }
+
+    def is_counter(self, name: str) -> bool:
+        """Whether an attribute begins as a number that is written there, as a statement of
+        `__init__` itself, and is bound to nothing but such numbers and sums."""
+        nodes = [one for method in self.methods.values() for one in ast.walk(method)]
+        counted = {id(_counted(one)) for one in nodes}
+        bound = [
+            one
+            for one in nodes
+            if isinstance(one, ast.Attribute) and one.attr == name and not _is_read(one)
+        ]
+        first = self.methods["__init__"].body if "__init__" in self.methods else []
+        begun = {id(_counted(one)) for one in first if not isinstance(one, ast.AugAssign)}
+        return all(id(one) in counted for one in bound) and any(id(one) in begun for one in bound)
+
+
+def _with_names(method: ast.FunctionDef, names: Mapping[str, str]) -> ast.FunctionDef:
+    changed = copy.deepcopy(method)
+    for one in ast.walk(changed):
+        if isinstance(one, ast.Attribute):
+            one.attr = names.get(one.attr, one.attr)
+    return changed
+
+
+def _is_read(node: ast.Attribute) -> bool:
+    return isinstance(node.ctx, ast.Load)
+
+
+def _counted(node: ast.AST) -> ast.expr | None:
+    """The target of an assignment of a number that is written there, or of an augmented one."""
+    match node:
+        case (
+            ast.Assign(targets=[target], value=ast.Constant(value=int() as number))
+            | ast.AnnAssign(target=target, value=ast.Constant(value=int() as number))
+        ) if not isinstance(number, bool):
+            return target
+        case ast.AugAssign(target=target, op=ast.Add() | ast.Sub()):
+            return target
+    return None
+
+
+def defaults_of(method: ast.FunctionDef) -> dict[str, object]:
+    """What parameters are that a call leaves out, where that is a constant."""
+    given = method.args
+    by_place = [one.arg for one in given.args][len(given.args) - len(given.defaults) :]
+    pairs = (
+        *zip(by_place, given.defaults, strict=True),
+        *zip((one.arg for one in given.kwonlyargs), given.kw_defaults, strict=True),
+    )
+    return {name: one.value for name, one in pairs if isinstance(one, ast.Constant)}
+
+
+def place_of_loop(source: Source, method: str, kind: type[ast.stmt]) -> str:
+    """The one method that has a loop of a kind among those that a call of a method may run; the
+    method itself where there is none, or are several."""
+    found = [
+        name
+        for name in sorted(reached_among(method, source.methods))
+        if any(isinstance(one, kind) for one in ast.walk(source.methods[name]))
+    ]
+    return found[0] if len(found) == 1 else method
 
 
 def without_docstring(method: ast.FunctionDef) -> ast.FunctionDef:
@@ -139,9 +236,10 @@ def source_in(text: str, name: str, within: str) -> Source:
         raise ValueError("nested too deeply")
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and node.name == name:
-            methods = {one.name: one for one in node.body if isinstance(one, ast.FunctionDef)}
+            given = {one.name: one for one in node.body if isinstance(one, ast.FunctionDef)}
+            read = plain(given, tree)
             segment = ast.get_source_segment(text, node) or ""
-            return Source(name, within, methods, segment, text)
+            return Source(name, within, read, segment, text, given, read)
     raise LookupError(f"{within}: no class {name}")
 
 

@@ -88,7 +88,7 @@ VARIANTS: tuple[Variant, ...] = (
     scheduler_without(
         "takes-what-fits-no-step",
         f"An item that must be whole, and is longer than a step, is taken in ({AS_NEWEST}).",
-        (460,),
+        (2849,),
         "scheduler.refuses_long_whole_items",
     ),
     scheduler_without(
