@@ -9,6 +9,7 @@ from cacheproof.spec.records import Call, EncoderCacheState, Step
 from cacheproof.spec.registry import (
     ADMISSION,
     ANY_CALL,
+    LOOK_AT,
     LOOK_UP,
     RELEASE,
     WHOLE_EVENT,
@@ -279,3 +280,21 @@ def admission_makes_room(post: EncoderCacheState, c: Call) -> bool:
 )
 def hits_what_is_resident(pre: EncoderCacheState, c: Call) -> bool:
     return c.granted == (c.identifier in pre.size)
+
+
+@contract(
+    "EC-17",
+    "Who asks for an entry's size is told it, and nothing of what is absent",
+    kind="transition",
+    harm="liveness",
+    component=COMPONENT,
+    source="vLLM Scheduler._try_schedule_encoder_inputs: an item of another size than its entry is "
+    "said to have is refused, and its request with it",
+    calls=LOOK_AT,
+    versions=">=0.31.0",
+    also_unchanged=True,
+)
+def tells_what_is_resident(pre: EncoderCacheState, c: Call) -> bool:
+    return c.tells == (c.identifier in pre.size) and (
+        not c.tells or c.answered == pre.size[c.identifier]
+    )

@@ -39,7 +39,8 @@ class Call(NamedTuple):
     `need` is the size of the item in embeddings, `end` the token behind it; `budget` and `pending`
     are what the caller passed to an admission, 0 for other calls. `granted` is the answer as a
     truth value, `debited` the ghost's word for whether the request has been debited the item and
-    has not released it.
+    has not released it. Of who asks for a size, `tells` is whether there is an answer but None, and
+    `answered` the answer: see `number_of`.
     """
 
     operation: str
@@ -53,6 +54,14 @@ class Call(NamedTuple):
     granted: bool
     debited: bool
     raised: str
+    tells: bool = False
+    answered: int = 0
+
+
+def number_of(answer: object) -> int:
+    """An answer as contracts look at it: a whole number, and 0 for anything else, also for a truth
+    value: no entry is of that size."""
+    return answer if type(answer) is int else 0
 
 
 class Making(NamedTuple):

@@ -19,6 +19,7 @@ Predicate = TypeVar("Predicate", bound=Callable[..., bool])
 
 ADMISSION = frozenset({"can"})
 LOOK_UP = frozenset({"check"})
+LOOK_AT = frozenset({"embeds"})
 RELEASE = frozenset({"release"})
 WHOLE_EVENT = frozenset({"event"})
 WITHDRAWAL = frozenset({"withdraw"})

@@ -17,7 +17,13 @@ from cacheproof.differential.judges.rules import Rules, rules_for
 from cacheproof.differential.judges.violation import Violation
 from cacheproof.differential.targets.host.recorder import Snapshot
 from cacheproof.spec.ghost import Ghost
-from cacheproof.spec.records import Call, DecoderCacheState, EncoderCacheState, Step
+from cacheproof.spec.records import (
+    Call,
+    DecoderCacheState,
+    EncoderCacheState,
+    Step,
+    number_of,
+)
 
 CALLS_SHOWN = 8
 _CLAIMING = frozenset({"allocate", "check"})
@@ -117,6 +123,8 @@ class LiveManager:
         operation = call.operation
         pre = self._state
         judged = self._call(call)._replace(granted=answer is True)
+        if operation == "embeds":
+            judged = judged._replace(tells=answer is not None, answered=number_of(answer))
         self._tell_before(call)
         post = self._of(snapshot)
         post = self._state = pre if post == pre else post

@@ -14,7 +14,7 @@ from cacheproof.differential.judges.evaluator import Evaluator
 from cacheproof.differential.judges.manager_rare import ManagerRareStates
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.judges.requests import JudgedRequest
-from cacheproof.differential.judges.rules import NO_CALL, READS, Rules, rules_of
+from cacheproof.differential.judges.rules import NO_CALL, Rules, rules_of
 from cacheproof.differential.judges.violation import Violation, by_kind
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.traces.base import tag_of
@@ -34,12 +34,20 @@ from cacheproof.differential.traces.records import CallRecord, Delta, Raised, St
 from cacheproof.differential.traces.scheduler import SchedulerConfig
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.spec.ghost import Ghost
-from cacheproof.spec.records import Call, DecoderCacheState, EncoderCacheState, Step
+from cacheproof.spec.records import (
+    Call,
+    DecoderCacheState,
+    EncoderCacheState,
+    Step,
+    number_of,
+)
 
 CREDITS = frozenset({"release", "free"})
 _made: Callable[[tuple[Any, ...]], Call] = partial(tuple.__new__, Call)
 _state: Callable[[tuple[Any, ...]], EncoderCacheState] = partial(tuple.__new__, EncoderCacheState)
 """A call and a state of these fields, in order, without a call of Python: there are many."""
+_NO_NUMBER = (False, 0)
+"""What a call tells that is not asked for a size."""
 _NOTED = frozenset({"can", "allocate", "check", "release"})
 AS_DEBITED = "as an item is debited"
 """The kind in which an encoder-decoder's ledger is wrong at once; releases credit too much."""
@@ -290,11 +298,11 @@ class ManagerJudge:
         """
         operation, request_id, input_id, budget, pending, answer, delta = record
         self.calls_judged += 1
-        if delta is None and operation in READS and answer is not True:
-            self.resident_sum += self._residents
-            return
         at, evaluator = self._at, self._evaluator
         ghost, rules = at.ghost, evaluator.rules
+        if delta is None and operation in rules.silent and answer is not True:
+            self.resident_sum += self._residents
+            return
         name, number, identifier, size, end = request_id or "", -1, "", 0, 0
         if input_id is not None:
             request, number = at.requests[request_id], input_id
@@ -306,7 +314,8 @@ class ManagerJudge:
         granted = answer is True
         call = None
         if rules.promised[operation]:
-            call = _made((operation, name, number, identifier, size, end, 0, 0, False, debited, ""))
+            asked = (operation, name, number, identifier, size, end, 0, 0, False, debited, "")
+            call = _made((*asked, *_NO_NUMBER))
             evaluator.promises(at.state, ghost, at.encoded, call)
         if operation == "allocate":
             ghost.encode(request_id, input_id, identifier, size)
@@ -326,7 +335,9 @@ class ManagerJudge:
             changed = {*changed, identifier}
         if call is None or granted or budget or pending:
             item, offered = (identifier, size, end), (budget or 0, pending or 0)
-            call = _made((operation, name, number, *item, *offered, granted, debited, ""))
+            told = (answer is not None, number_of(answer)) if operation == "embeds" else _NO_NUMBER
+            said = (granted, debited, "", *told)
+            call = _made((operation, name, number, *item, *offered, *said))
         if delta is not None or rules.unchanged[operation]:
             evaluator.transition(pre, post, ghost, call, changed)
         if self._is_decoder:
@@ -368,7 +379,7 @@ class ManagerJudge:
             return
         at = self._at
         if name is None or number is None:
-            call = _made((operation, name or "", -1, "", 0, 0, 0, 0, False, False, ""))
+            call = _made((operation, name or "", -1, "", 0, 0, 0, 0, False, False, "", *_NO_NUMBER))
         else:
             request = at.requests[name]
             item = request.identifiers[number], request.sizes[number], request.ends[number]

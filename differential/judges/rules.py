@@ -99,7 +99,7 @@ class Rules:
             operation: [(rule, holds) for rule, holds in rules if rule.also_unchanged]
             for operation, rules in self.changed.items()
         }
-        assert not any(self.unchanged[operation] for operation in READS)
+        self.silent = frozenset(one for one in READS if not self.unchanged[one])
         self.promised = {
             operation: [
                 (rule, _of_promise(rule))

@@ -41,6 +41,7 @@ _FAULT_OF: dict[str, Mapping[str, str | Mapping[str, str]]] = {
         "EC-14": "frees_nothing",
         "EC-15": "grants_without_room",
         "EC-16": "misses_what_is_resident",
+        "EC-17": "tells_a_size_of_the_absent",
         "WM-1": "reports_what_is_resident",
         "WM-2": "hits_what_is_absent",
         "WM-3": "loses_notices",

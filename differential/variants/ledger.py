@@ -106,3 +106,10 @@ class EmptyItemIsResident(EncoderCacheManager):
         if not request.get_num_encoder_embeds(input_id) and identifier not in self.cached:
             self.allocate(request, input_id)
         return super().check_and_update_cache(request, input_id)
+
+
+class AbsentIsOfNoSize(EncoderCacheManager):
+    """The size that is told of an absent entry is 0, not none."""
+
+    def get_cached_num_encoder_embeds(self, request: Request, input_id: int) -> int | None:
+        return super().get_cached_num_encoder_embeds(request, input_id) or 0

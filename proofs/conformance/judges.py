@@ -14,6 +14,7 @@ from cacheproof.proofs.logic import conjunction, disjunction
 from cacheproof.proofs.symbolic.encoder_cache import SAFETY, of_reference
 from cacheproof.proofs.symbolic.gate import refuse_unread
 from cacheproof.proofs.symbolic.language import NotTranslated
+from cacheproof.proofs.symbolic.plain import in_plain_words
 from cacheproof.proofs.symbolic.play import Play
 from cacheproof.proofs.symbolic.prove import Library
 from cacheproof.proofs.symbolic.solver import SOON
@@ -55,11 +56,12 @@ class OfTranslator:
         """What it says of a text's method, begun where the manager's invariants hold, or in any
         state, of which less has to be read."""
         begun = self._of_any_state if of_any_state else self._subject
-        subject = replace(begun, sources={**begun.sources, "m": source}, replay=None)
+        read = in_plain_words(source)
+        subject = replace(begun, sources={**begun.sources, "m": read}, replay=None)
         if loops:
             subject = replace(subject, loops=partial(_with_loops, loops), unrolls=True)
         try:
-            refuse_unread(source, [METHOD])
+            refuse_unread(read, [METHOD])
         except NotTranslated as refusal:
             return Said("refused", str(refusal))
         try:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from cacheproof.proofs.crosshair.copies import frozen
 from cacheproof.spec import subset
 from cacheproof.spec.ghost import Ghost
-from cacheproof.spec.records import Call, Step
+from cacheproof.spec.records import Call, Step, number_of
 from cacheproof.spec.registry import WHOLE_EVENT, Contract, by_id, contracts
 from cacheproof.spec.versions import Versions
 
@@ -177,6 +177,8 @@ class Episode:
             answer is True,
             debited,
             raised,
+            operation == "embeds" and answer is not None,
+            number_of(answer) if operation == "embeds" else 0,
         )
         self._judge("event", operation, {"c": call})
         if self.ended:

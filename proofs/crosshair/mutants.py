@@ -286,6 +286,12 @@ OF_ENCODER_CACHE = (
         "EC-16",
         beginning("check_and_update_cache", "return False"),
     ),
+    Mutant(
+        "a size is told of what is absent",
+        "read",
+        "EC-17",
+        beginning("get_cached_num_encoder_embeds", "return 0"),
+    ),
     Mutant("a freed request keeps what it holds", "free", "EC-14", beginning("free", "return")),
     Mutant(
         "a question costs a slot",

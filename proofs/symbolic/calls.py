@@ -8,6 +8,7 @@ from typing import Any
 import z3
 
 from cacheproof.proofs.logic import Formula, implies
+from cacheproof.proofs.symbolic.plain import in_plain_words
 from cacheproof.proofs.symbolic.play import Play
 from cacheproof.proofs.symbolic.records import Record
 from cacheproof.proofs.symbolic.rules import of_contract
@@ -50,7 +51,8 @@ TOLD: Mapping[str, Sequence[str]] = {
 
 def sources_with(manager: Source) -> dict[str, Source]:
     """The texts of what a manager's calls work on: the manager, and spec's ghost."""
-    return {"m": manager, "g": source_of(Path(inspect.getfile(Ghost)), "Ghost")}
+    ghost = source_of(Path(inspect.getfile(Ghost)), "Ghost")
+    return {"m": in_plain_words(manager), "g": ghost}
 
 
 def types_with(manager: Mapping[str, Type]) -> dict[tuple[str, str], Type]:
@@ -73,6 +75,8 @@ def call_record(
         "pending": 0,
         "granted": False,
         "raised": "",
+        "tells": False,
+        "answered": 0,
     }
     return Record({**given, **known})
 

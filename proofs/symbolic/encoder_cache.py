@@ -33,7 +33,7 @@ from cacheproof.proofs.symbolic.records import Record
 from cacheproof.proofs.symbolic.replay import Replay
 from cacheproof.proofs.symbolic.rules import Predicate, of_contract
 from cacheproof.proofs.symbolic.source import Source, source_of
-from cacheproof.proofs.symbolic.state import RequestOf, State
+from cacheproof.proofs.symbolic.state import RequestOf, State, term_of
 from cacheproof.proofs.symbolic.subject import Aggregate, End, Names, Operation, Subject
 from cacheproof.proofs.symbolic.values import (
     IDENTIFIER,
@@ -257,8 +257,17 @@ def inputs(play: Play, state: State) -> Iterator[End]:
 def embeds(play: Play, state: State) -> Iterator[End]:
     state, r, i = one_input(play, state)
     m = play.machine
-    for after, _ in m.call("m", "get_cached_num_encoder_embeds", [RequestOf(r), i], state):
-        yield end_of(play, state, after, after, call_record(play, "embeds", r, i))
+    for after, answer in m.call("m", "get_cached_num_encoder_embeds", [RequestOf(r), i], state):
+        number = _number_of(answer)
+        call = call_record(play, "embeds", r, i, tells=answer is not None, answered=number)
+        yield end_of(play, state, after, after, call)
+
+
+def _number_of(answer: Any) -> Any:
+    """An answer as contracts look at it: as spec's `number_of`."""
+    number = term_of(answer)
+    is_number = isinstance(number, int | z3.ArithRef) and not isinstance(number, bool)
+    return number if is_number else 0
 
 
 def reset(play: Play, state: State) -> Iterator[End]:

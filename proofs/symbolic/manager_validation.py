@@ -8,7 +8,7 @@ from typing import Any
 
 import z3
 
-from cacheproof.proofs.logic import Formula, iff
+from cacheproof.proofs.logic import Formula, conjunction, iff
 from cacheproof.proofs.symbolic.counterexample import Model
 from cacheproof.proofs.symbolic.play import Play
 from cacheproof.proofs.symbolic.replay import SECONDS, made_of
@@ -19,9 +19,11 @@ from cacheproof.proofs.witness.calls import Made, attributes_of
 from cacheproof.proofs.witness.exploration import Exploration, Transition
 from cacheproof.proofs.witness.limits import Endless, limited
 from cacheproof.proofs.witness.recorded import Found
+from cacheproof.spec.records import number_of
 
 ANSWERED = ("check", "can")
-"""Operations of which contracts look at the answer."""
+TOLD = "embeds"
+"""Operations of which contracts look at the answer: a truth value, and a number."""
 
 
 def universe() -> Universe:
@@ -37,7 +39,7 @@ class ManagerCall:
     made: Made
     capacity: int
     inputs: Mapping[tuple[str, int], tuple[str, int, int]]
-    answer: bool | None
+    answer: bool | tuple[bool, int] | None
     before: Found
     after: Found
 
@@ -54,7 +56,13 @@ class ManagerCall:
 
     def answered(self, end: End) -> Formula:
         """That its answer is what a path says, where contracts look at it."""
-        return self.answer is None or iff(end.names["c"].fields["granted"], self.answer)
+        if self.answer is None:
+            return True
+        said = end.names["c"].fields
+        if isinstance(self.answer, bool):
+            return iff(said["granted"], self.answer)
+        tells, number = self.answer
+        return conjunction((iff(said["tells"], tells), said["answered"] == number))
 
     def given(self, play: Play) -> Iterator[Formula]:
         """What it is given, and what its requests show."""
@@ -100,10 +108,17 @@ def _call_of(subject: Subject, one: Transition) -> ManagerCall:
         one.made,
         scope.capacity,
         inputs,
-        bool(one.answer) if one.made.operation in ANSWERED else None,
+        _looked_at(one.made.operation, one.answer),
         {} if one.before is None else _typed(subject, one.before.attributes()),
         _typed(subject, one.after.attributes()),
     )
+
+
+def _looked_at(operation: str, answer: object) -> bool | tuple[bool, int] | None:
+    """An answer as contracts look at it; None: they do not."""
+    if operation == TOLD:
+        return answer is not None, number_of(answer)
+    return bool(answer) if operation in ANSWERED else None
 
 
 def run_from(subject: Subject, play: Play, end: End, found: Model) -> ManagerCall | str:
@@ -130,7 +145,7 @@ def run_from(subject: Subject, play: Play, end: End, found: Model) -> ManagerCal
         made,
         found.arguments().get("capacity", 0),
         found.inputs(),
-        bool(answer) if name in ANSWERED else None,
+        _looked_at(name, answer),
         _typed(subject, before),
         _typed(subject, after),
     )

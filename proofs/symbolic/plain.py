@@ -6,8 +6,11 @@ CPython runs beside a proof is the text as it stands.
 
 import ast
 import copy
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from cacheproof.proofs.symbolic.bindings import parsed
+from cacheproof.proofs.symbolic.source import Source
 
 _LEVELS = frozenset({"critical", "debug", "error", "info", "warning"})
 """Methods of a logger that format what they are given, or do not, and change nothing."""
@@ -59,11 +62,12 @@ def _rule(rule: Rule) -> Rule:
     return rule
 
 
-def plain(methods: Mapping[str, ast.FunctionDef], tree: ast.Module) -> dict[str, ast.FunctionDef]:
-    """The methods of a class, in the words that proofs read; those that are in them already are the
+def in_plain_words(source: Source) -> Source:
+    """A class whose methods are read in the words of proofs; those that are in them already are the
     same objects."""
-    loggers = frozenset(_loggers(tree))
-    return {name: _plain(method, loggers) for name, method in methods.items()}
+    loggers = frozenset(_loggers(parsed(source.module)))
+    read = {name: _plain(method, loggers) for name, method in source.methods.items()}
+    return replace(source, methods=read, read=read)
 
 
 def _plain(method: ast.FunctionDef, loggers: Collection[str]) -> ast.FunctionDef:

@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from importlib.util import decode_source
 from pathlib import Path
 
-from cacheproof.proofs.symbolic.plain import plain
-
 DEPTH_MAX = 100
 """Nodes within each other, so that whatever follows them by recursion comes to an end."""
 
@@ -18,11 +16,11 @@ class Source:
     """A class as it stands in a file.
 
     Attributes:
-        methods: by their names, in the words that proofs read.
+        methods: by their names, as they are read.
         text: the whole class; module: that of the module that it is in.
         inherits: whether what it has from another module is among its methods.
         given: its methods as they stand there.
-        read: what its methods were in the words that proofs read, before anybody changed one.
+        read: what its methods were as they are read, before anybody changed one.
     """
 
     name: str
@@ -237,9 +235,8 @@ def source_in(text: str, name: str, within: str) -> Source:
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and node.name == name:
             given = {one.name: one for one in node.body if isinstance(one, ast.FunctionDef)}
-            read = plain(given, tree)
             segment = ast.get_source_segment(text, node) or ""
-            return Source(name, within, read, segment, text, given, read)
+            return Source(name, within, given, segment, text, given, given)
     raise LookupError(f"{within}: no class {name}")
 
 

@@ -24,7 +24,7 @@ from cacheproof.spec.registry import (
 )
 
 ENCODER_CACHE = [f"EC-{number}" for number in (1, 2, 3, 4, 5, 6, "6a", 7, "8a", "8b", 9)] + [
-    f"EC-{number}" for number in (10, 11, 12, 13, 14, 15, 16)
+    f"EC-{number}" for number in (10, 11, 12, 13, 14, 15, 16, 17)
 ]
 ENCODER_DECODER = [f"ED-{number}" for number in (1, 2, 3, 4, 5, 6)]
 MIRROR = [f"WM-{number}" for number in (1, 2, 3, 4)]

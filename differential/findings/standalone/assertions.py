@@ -34,6 +34,8 @@ OF_ITEMS_BY_NUMBER = frozenset({"EC-8a", "EC-15", "WM-2", "WM-4"})
 """Contracts whose assertion is made from the items that a request arrived with."""
 ANSWERS = frozenset({"EC-12", "EC-16"})
 """Contracts that a wrong answer breaks, of a call that answers yes or no."""
+TELLS = frozenset({"EC-17"})
+"""Contracts that a wrong answer breaks, of a call that answers a number or None."""
 RAISES = frozenset({"EC-13", "ED-4", "SC-8"})
 """Contracts that an exception breaks: the call itself fails the test."""
 UNCHANGED = frozenset({"EC-10", "EC-11", "ED-2"})
@@ -381,6 +383,7 @@ _CLAIMS: dict[str, Callable[[Case], list[str]]] = {
     "EC-13": _stated_by_the_call,
     "EC-15": _makes_room,
     "EC-16": _stated_by_the_call,
+    "EC-17": _stated_by_the_call,
     "ED-1": _in_bounds,
     "ED-2": _unchanged,
     "ED-3": _output_is_transient,

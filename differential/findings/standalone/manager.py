@@ -11,6 +11,7 @@ from cacheproof.differential.findings.standalone.assertions import (
     ANSWERS,
     CLASSES,
     OF_THE_STORE,
+    TELLS,
     Case,
     claim,
 )
@@ -145,6 +146,13 @@ class ManagerTest:
         expression = self._expression(call)
         if self._finding.contract in ANSWERS:
             yield f"assert {expression} is {not call.answer}"
+        elif self._finding.contract in TELLS:
+            entry = self._case.entry_of(call.request or "", call.input or 0)
+            size = self._case.shared_before.size.get(entry)
+            is_number = size is not None and type(call.answer) is not int
+            yield f"assert {expression} {'==' if size is not None else 'is'} {size}"
+            if is_number:
+                yield f"assert type({expression}) is int"
         elif parting is not None and parting.field == "answer":
             answer = f"sorted({expression})" if call.operation == "inputs" else expression
             yield f"assert {answer} == {literal(parting.reference)}"

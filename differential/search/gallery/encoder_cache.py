@@ -62,6 +62,7 @@ VARIANTS: tuple[Variant, ...] = (
         "An entry evicted and encoded again in one step is reported (as before PR #52482).",
     ),
     faulty(notices.HitsTheDeparted),
+    faulty(ledger.AbsentIsOfNoSize),
     without(
         "encoder_cache.releases_decoder_once",
         "decoder-credits-every-release",

@@ -266,6 +266,13 @@ def misses_what_is_resident(manager: Any) -> None:
     manager.check_and_update_cache = patched
 
 
+def tells_a_size_of_the_absent(manager: Any) -> None:
+    """Of an entry that is absent, the size that is told is none at all: 0."""
+    tell = getattr(manager, "get_cached_num_encoder_embeds", None)
+    if tell is not None:
+        manager.get_cached_num_encoder_embeds = lambda *given: tell(*given) or 0
+
+
 def reports_what_it_just_encoded(manager: Any) -> None:
     """The worker is told to drop what it encodes in the same step."""
     allocate, drain = manager.allocate, _drain(manager)
@@ -310,6 +317,7 @@ FAULTS: dict[str, Fault] = by_name(
     reports_what_is_resident,
     hits_what_is_absent,
     misses_what_is_resident,
+    tells_a_size_of_the_absent,
     reports_what_it_just_encoded,
 )
 

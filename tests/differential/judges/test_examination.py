@@ -55,7 +55,7 @@ def test_what_a_release_does_between_its_notices_and_its_exception_is_judged() -
     )
     release = ReferenceTarget(Semantics.of_vllm("0.18.1"), release="0.18.1")
     seen = examine(TRACE, TraceResult([ARRIVED, broken_off]), release)
-    assert seen.calls == 6
+    assert seen.calls == 7
     assert seen.violations["EC-13"].operation == "release"
 
 
