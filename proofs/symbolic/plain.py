@@ -134,7 +134,9 @@ def _logging(body: Sequence[ast.stmt], about: About) -> tuple[list[ast.stmt], in
     match body[0]:
         case ast.Expr(
             value=ast.Call(
-                func=ast.Attribute(value=ast.Name(id=logger), attr=level), args=given, keywords=[]
+                func=ast.Attribute(value=ast.Name(id=logger), attr=level),
+                args=[_, *_] as given,
+                keywords=[],
             )
         ) if logger in about.loggers and level in _LEVELS:
             parts = [part for one in given for part in _parts(one)]
