@@ -1,0 +1,74 @@
+"""Changes that change nothing are read; those of them that change something are not proved."""
+
+import ast
+
+import pytest
+
+from cacheproof.differential.targets import releases
+from cacheproof.proof_targets import MANAGERS
+from cacheproof.proofs.symbolic import encoder_cache
+from cacheproof.proofs.symbolic.gate import refuse_subject
+from cacheproof.proofs.symbolic.language import NotTranslated
+from cacheproof.proofs.symbolic.prove import Library
+from cacheproof.proofs.symbolic.source import source_in
+from cacheproof.reference.releases import NEWEST
+
+REFUSED = {"containers: extend by one"}
+HARMFUL = [
+    ("helpers: the eviction of one entry", "    self.num_free_slots += num_free_embeds\n"),
+    ("helpers: what makes an entry idle", "    self.num_freeable_slots += num_encoder_embeds\n"),
+    ("helpers: the eviction loop", "        self.freed.append(mm_hash)\n"),
+]
+"""Changes that are no refactorings without a line of what they add."""
+
+
+@pytest.fixture(scope="module")
+def module() -> str:
+    return (releases.install(NEWEST, report=print).tree / MANAGERS).read_text()
+
+
+def test_there_are_sixty_and_no_two_alike(script, module: str) -> None:
+    several = script.refactorings()
+    texts = {ast.unparse(ast.parse(one.of(module))) for one in several}
+    assert len({str(one) for one in several}) == len(several) >= 60
+    assert len(texts | {ast.unparse(ast.parse(module))}) == len(several) + 1
+
+
+def test_an_edit_of_what_is_not_there_is_refused(script, module: str) -> None:
+    edit = script.OneEdit("free", "no such line", before="pass")
+    with pytest.raises(ValueError, match="no such line"):
+        script.Refactoring("kind", "name", (edit,)).of(module)
+    with pytest.raises(ValueError, match="nothing to change"):
+        script.Refactoring("kind", "name", renamed=(("free", "nowhere", "here"),)).of(module)
+
+
+@pytest.mark.full
+def test_all_but_those_that_are_named_are_read(script, module: str) -> None:
+    refused = set()
+    for one in script.refactorings():
+        source = source_in(one.of(module), script.CLASS, "text")
+        subject = encoder_cache.of_release(NEWEST, source)
+        library = Library()
+        try:
+            refuse_subject(subject)
+            for operation in subject.operations:
+                assert library.prover(subject, operation).conditions
+        except NotTranslated:
+            refused.add(str(one))
+    assert refused == REFUSED
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", [name for name, _ in HARMFUL])
+def test_what_is_a_refactoring_is_proved(script, module: str, name: str) -> None:
+    (one,) = [one for one in script.refactorings() if str(one) == name]
+    assert script.failing(script.proved(one, module, NEWEST)) == []
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("name", "line"), HARMFUL)
+def test_what_is_none_is_not(script, module: str, name: str, line: str) -> None:
+    (one,) = [one for one in script.refactorings() if str(one) == name]
+    assert one.added.count(line) == 1
+    without = script.Refactoring(one.kind, one.name, one.edits, added=one.added.replace(line, ""))
+    assert script.failing(script.proved(without, module, NEWEST))
