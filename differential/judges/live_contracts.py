@@ -29,6 +29,7 @@ SILENT: Mapping[str, Mapping[str, str]] = {
     SCHEDULER: {
         "EC-8b": "every release breaks it, which costs time and is no fault of who extends it",
         "SC-18": "a request that is refused is refused to who calls",
+        "SC-21": "how large its cache was to be, only its configuration says",
         **dict.fromkeys(("SC-14", "SC-15", "SC-16", "SC-17"), _TEXTS),
     },
 }

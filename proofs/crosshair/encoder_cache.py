@@ -162,7 +162,7 @@ CONDITIONS = (
             (release, ("release",)),
             (free, ("free",)),
             (draw, ("allocate", "notices")),
-            (read, ("inputs",)),
+            (read, ("inputs", "embeds")),
             (reset, ("reset",)),
             (update, ("inputs", "release", "can")),
         )

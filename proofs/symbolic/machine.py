@@ -247,9 +247,7 @@ class Machine(Loops):
         """Whether an attribute of which nothing is proved is a number from the start, and stays
         one."""
         owner, _ = state.names[""]
-        if (owner, name) in state.attributes or (owner, name) in self.types:
-            return False
-        return self.sources[owner].is_counter(name)
+        return (owner, name) not in state.attributes and self.sources[owner].is_counter(name)
 
     def _counting_on(self, node: ast.AST, operand: Any, state: State) -> State:
         """With a number added to one that nobody reads."""

@@ -18,12 +18,6 @@ _LOGGER = ("init_logger", "vllm.logger")
 """What makes a logger, and the module that it comes from."""
 _ADDING = {"append": (ast.ListComp, ["[]", "list()"]), "add": (ast.SetComp, ["set()"])}
 """By the method that adds a member: the comprehension, and what it would begin with."""
-_ASKING = frozenset(
-    {"all", "any", "copy", "enumerate", "get", "items", "keys", "len", "list", "range"}
-    | {"get_num_encoder_embeds", "get_num_encoder_tokens", "reversed", "set", "sorted", "tuple"}
-    | {"values"}
-)
-"""Builtins and methods that change nothing."""
 
 
 @dataclass(frozen=True)
@@ -239,7 +233,6 @@ def _collecting(body: Sequence[ast.stmt], about: About) -> tuple[list[ast.stmt],
     if (
         ast.unparse(empty) not in beginnings
         or any(_name_of(one) == name for part in (target, *asked) for one in ast.walk(part))
-        or not all(map(_only_asks, asked))
         or about.is_named_but_in(names, loop)
     ):
         return None
@@ -274,7 +267,7 @@ def _asking(body: Sequence[ast.stmt], about: About) -> tuple[list[ast.stmt], int
         case _:
             return None
     names = {one for node in ast.walk(target) if (one := _bound(node)) is not None}
-    if about.is_named_but_in(names, loop) or not (_only_asks(among) and _only_asks(test)):
+    if about.is_named_but_in(names, loop):
         return None
     members = ast.GeneratorExp(asked, [ast.comprehension(target, among, [], 0)])
     return [ast.Return(ast.Call(ast.Name(word, ast.Load()), [members], []))], 2
@@ -301,12 +294,9 @@ def _cases(body: Sequence[ast.stmt], about: About) -> tuple[list[ast.stmt], int]
         test = _test_of(case.pattern, subject)
         if test is None:
             return None
-        tests = [one for one in (test, case.guard) if one is not None and not _is_true(one)]
-        if not tests:
-            said = list(case.body)
-            continue
-        asked = tests[0] if len(tests) == 1 else ast.BoolOp(ast.And(), tests)
-        said = [ast.If(asked, list(case.body), said)]
+        if case.guard is not None:
+            test = ast.BoolOp(ast.And(), [test, case.guard])
+        said = [ast.If(test, list(case.body), said)]
     return said, 1
 
 
@@ -321,14 +311,9 @@ def _test_of(pattern: ast.pattern, subject: ast.Name) -> ast.expr | None:
             return ast.Compare(copy.copy(subject), [ast.Eq()], [value])
         case ast.MatchOr(patterns=patterns):
             tests = [_test_of(one, subject) for one in patterns]
-            known = [one for one in tests if one is not None and not _is_true(one)]
+            known = [one for one in tests if one is not None]
             return ast.BoolOp(ast.Or(), list(known)) if len(known) == len(tests) else None
     return None
-
-
-def _is_true(test: ast.expr) -> bool:
-    """Whether nothing is asked."""
-    return isinstance(test, ast.Constant) and test.value is True
 
 
 @_rule
@@ -341,20 +326,6 @@ def _in_the_end(body: Sequence[ast.stmt], about: About) -> tuple[list[ast.stmt],
             if not any(isinstance(one, leaving) for part in tried for one in ast.walk(part)):
                 return [*tried, *last], 1
     return None
-
-
-def _only_asks(asked: ast.expr) -> bool:
-    """Whether an expression changes nothing, by its text."""
-    for one in ast.walk(asked):
-        match one:
-            case ast.NamedExpr():
-                return False
-            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
-                if name not in _ASKING:
-                    return False
-            case ast.Call():
-                return False
-    return True
 
 
 def _loggers(tree: ast.Module) -> Iterator[str]:

@@ -51,7 +51,7 @@ def read(body: str, head: str = LOGGER) -> str:
         ),
         (
             "match n:\n    case 0:\n        return 1\n    case _:\n        return 2",
-            "if n == 0:\n    return 1\nelse:\n    return 2",
+            "if n == 0:\n    return 1\nelif True:\n    return 2",
         ),
         (
             "while n:\n    logger.debug('%d', n)\n    assert n, 'n'",
@@ -79,13 +79,11 @@ def test_other_words_are_read(text: str, plain: str) -> None:
         "try:\n    return n\nfinally:\n    n = 1",
         "try:\n    n = 1\nexcept KeyError:\n    pass",
         "m = [n]\nfor one in n:\n    m.append(one)",
-        "m = []\nfor one in n:\n    m.append(self.kept.pop(one))",
         "m = []\nfor one in n:\n    m.append(one)\nreturn one",
         "m = []\nfor one in n:\n    if one not in m:\n        m.append(one)",
         "m = []\nfor one in n:\n    k.append(one)",
         "for one in n:\n    if one:\n        return 1\nreturn 0",
         "for one in n:\n    if one:\n        return True\nn = 1\nreturn False",
-        "for one in n:\n    if self.kept.pop(one):\n        return True\nreturn False",
         "match n:\n    case True:\n        return 1",
         "match n:\n    case m:\n        return 1",
         "match n + 1:\n    case 1:\n        return 1",
