@@ -1,15 +1,21 @@
 """What a text says in other words is read in those that proofs know, and nothing else is."""
 
 import ast
+from dataclasses import replace
 from textwrap import dedent, indent
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+import z3
 
 from cacheproof.proofs.symbolic import encoder_cache
 from cacheproof.proofs.symbolic.gate import refuse_subject
 from cacheproof.proofs.symbolic.language import NotTranslated
 from cacheproof.proofs.symbolic.plain import in_plain_words
+from cacheproof.proofs.symbolic.prove import Library
 from cacheproof.proofs.symbolic.source import Source, source_in
+from cacheproof.proofs.symbolic.state import State
 from cacheproof.proofs.witness.classes import class_of
 from cacheproof.reference.releases import NEWEST
 
@@ -140,3 +146,51 @@ class EncoderCacheManager:
         read = encoder_cache.of_release(NEWEST, source).sources["m"]
         assert ("request_cached_ids" in read.attributes) == known
         assert ("request_cached_ids" in ast.unparse(read.methods["free"])) == known
+
+
+def counting(value: str) -> Source:
+    """The reference's manager, which adds something to a number of its own at each look-up."""
+    begun, asked = "        self.cache_size = cache_size\n", "    def check_and_update_cache("
+    head, _, tail = REFERENCE.module.replace(begun, f"{begun}        self.hits = 0\n").partition(
+        asked
+    )
+    first, _, rest = tail.partition("        identifier = ")
+    text = f"{head}{asked}{first}        self.hits += {value}\n        identifier = {rest}"
+    return source_in(text, REFERENCE.name, "text")
+
+
+def conditions_of_a_look_up(source: Source) -> int:
+    subject = encoder_cache.of_release(NEWEST, source)
+    (operation,) = [one for one in subject.operations if one.name == "check"]
+    return len(Library().prover(subject, operation).conditions)
+
+
+@pytest.mark.parametrize("value", ["1", "request.get_num_encoder_embeds(input_id)"])
+def test_a_counter_that_nobody_reads_is_left_aside(value: str) -> None:
+    assert conditions_of_a_look_up(counting(value)) >= conditions_of_a_look_up(REFERENCE)
+
+
+@pytest.mark.parametrize("value", ["request.request_id", "True", "None", "self.hits"])
+def test_what_is_no_number_is_not_added_to_one(value: str) -> None:
+    with pytest.raises(NotTranslated, match=r"no reading of self\.hits"):
+        conditions_of_a_look_up(counting(value))
+
+
+def test_a_number_that_contracts_look_at_is_none_that_nobody_reads() -> None:
+    """Even if it begins as a number that is written there, and is only added to."""
+    text = """
+class EncoderCacheManager:
+    def __init__(self, cache_size):
+        self.num_free_slots = 0
+
+    def free(self, request):
+        self.num_free_slots += 1
+"""
+    source = source_in(text, "EncoderCacheManager", "text")
+    assert source.is_counter("num_free_slots")
+    machine = encoder_cache.of_reference().machine
+    state = State({("m", "num_free_slots"): z3.Int("n")}, {}, {"": ("m", "free")})
+    asked = SimpleNamespace(sources={"m": source})
+    assert not machine._only_counts(cast("Any", asked), "num_free_slots", state)
+    nobody = replace(state, attributes={})
+    assert machine._only_counts(cast("Any", asked), "num_free_slots", nobody)
