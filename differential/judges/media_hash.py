@@ -6,7 +6,7 @@ from typing import Any
 from cacheproof.differential.judges.rare_states import RARE_STATES, Reachability
 from cacheproof.differential.judges.violation import Violation, first_of_each
 from cacheproof.differential.media.descriptions import Description
-from cacheproof.differential.media.differences import kind_of, parts_of
+from cacheproof.differential.media.differences import kind_of, parts_of, refused_part
 from cacheproof.differential.media.meaning import Meaning, content, same_form, spelling
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.traces.records import StepRecord
@@ -65,7 +65,7 @@ class MediaHashJudge:
         if outcome is None:
             return
         self.calls_judged += 1
-        self._judge_answer(number, Answer(outcome.get("raises", "")))
+        self._judge_answer(number, value, Answer(outcome.get("raises", "")))
         if "raises" in outcome:
             return
         self._note(value)
@@ -87,12 +87,12 @@ class MediaHashJudge:
             if earlier != number:
                 self._judge(number, earlier, seen, value, (other, digest))
 
-    def _judge_answer(self, number: int, answer: Answer) -> None:
+    def _judge_answer(self, number: int, value: Description, answer: Answer) -> None:
         for rule in self._of_answer:
             if not rule.predicate(answer):
-                why = rule.explain(c=answer)
-                violation = Violation(rule, number, "hash", "", "", why)
-                self.by_kind.setdefault((rule.id, ""), violation)
+                why, kind = rule.explain(c=answer), refused_part(value)
+                violation = Violation(rule, number, "hash", "", "", why, kind)
+                self.by_kind.setdefault((rule.id, kind), violation)
 
     def _judge(
         self,

@@ -5,7 +5,7 @@ off the two values alone, whoever made them: a generator, a shrinker, a user.
 """
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from cacheproof.differential.media.descriptions import Description
@@ -16,6 +16,8 @@ ONE_ENCODING = "types over the same bytes"
 ONE_IMAGE_ID = "image id over the same bytes"
 NOTHING = "kinds of nothing"
 ARGUMENTS = "names of arguments"
+REFUSED_TYPE = "tensor of bfloat16"
+NO_AXIS = "array without an axis"
 _ASPECTS = {
     "image": {"mode": "mode", "size": "size", "hex": "pixels", "palette": "palette",
               "transparency": "transparency"},
@@ -27,6 +29,16 @@ _ASPECTS = {
 def kind_of(first: Description, second: Description) -> str:
     """What tells two calls apart, in words; of two builds of one call, what it holds."""
     return " + ".join(sorted(parts_of(first, second)))
+
+
+def refused_part(value: Description) -> str:
+    """The part of a call that hashers of some releases refuse, in words; "" where it has none."""
+    leaves = list(_all_leaves(value))
+    if any(one["is"] == "tensor" and one["dtype"] == "bfloat16" for one in leaves):
+        return REFUSED_TYPE
+    if any(one["is"] in ("array", "tensor") and not one["shape"] for one in leaves):
+        return NO_AXIS
+    return ""
 
 
 def parts(kind: str) -> Parts:
@@ -150,7 +162,16 @@ def _builds(one: Description, two: Description) -> Parts:
 
 
 def _leaves(value: Description) -> Parts:
-    return _union(map(_leaves, _children(value))) or frozenset({_class(value)})
+    return frozenset(map(_class, _all_leaves(value)))
+
+
+def _all_leaves(value: Description) -> Iterator[Description]:
+    """The values in a call that hold no others."""
+    children = _children(value)
+    for child in children:
+        yield from _all_leaves(child)
+    if not children:
+        yield value
 
 
 def _children(value: Description) -> list[Description]:

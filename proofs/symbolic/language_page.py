@@ -23,7 +23,7 @@ from cacheproof.proofs.symbolic.language import (
     OPERATORS,
     STATEMENTS,
 )
-from cacheproof.proofs.symbolic.plain import RULES
+from cacheproof.proofs.symbolic.plain import RULES, bind_self
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "language.md"
 _HEAD = """# The language that proofs read
@@ -40,8 +40,11 @@ refused where it is read, before anything is proved. [A suite of texts](../proof
 each line against CPython."""
 _REQUESTS = """Requests are asked for `request_id`, `mm_features[i].identifier`, `mm_hashes[i]`,
 `get_num_encoder_embeds(i)` and `get_num_encoder_tokens(i)`, in the releases whose requests have
-them. A call of a method of the class gives
-every parameter that the method has, by place or by name."""
+them. A call of a method of the class gives every parameter that has no constant as its default,
+by place or by name. An attribute of which nothing is proved may be set, but not read. A number may
+be added to it where it begins as one. A loop that has moved to a helper is read there. What
+attributes are called that nobody else looks at does not matter, as long as they are annotated as
+in 0.33.0."""
 OF_MODULE = (gate_module.of_module, gate_module.uses_of_class)
 OF_CLASS: tuple[Callable[..., Any], ...] = (
     gate_module.definition,
@@ -71,7 +74,7 @@ def _lines() -> Iterator[str]:
     yield from _table("Builtins", "name", [(f"`{name}`", said) for name, said in BUILTINS.items()])
     yield from _REQUESTS.splitlines()
     yield ""
-    yield from _list("Read in other words", (_said(one) for one in RULES))
+    yield from _list("Read in other words", [*map(_said, RULES), _said(bind_self)])
     yield from _list("What may alias", MAY_ALIAS)
     yield from _list("Refused in a method", (_said(one) for one in CHECKS))
     yield from _list("Refused of a module", (_said(one) for one in OF_MODULE))

@@ -67,7 +67,7 @@ def in_plain_words(source: Source) -> Source:
 def _plain(method: ast.FunctionDef, loggers: Collection[str]) -> ast.FunctionDef:
     bound = {name for one in ast.walk(method) if (name := _bound(one)) is not None}
     changed = copy.deepcopy(method)
-    _bind_self(changed)
+    bind_self(changed)
     changed.body = _block(changed.body, About(changed, frozenset(loggers) - bound))
     if ast.dump(changed) == ast.dump(method):
         return method
@@ -102,8 +102,8 @@ def _placed(said: Sequence[ast.stmt], where: ast.stmt) -> Sequence[ast.stmt]:
     return said
 
 
-def _bind_self(method: ast.FunctionDef) -> None:
-    """A static method, which is called by `self`: it is read as one that does not use it."""
+def bind_self(method: ast.FunctionDef) -> None:
+    """A static method that is called by `self`: a method that does not use it."""
     is_static = [ast.unparse(one) for one in method.decorator_list] == ["staticmethod"]
     named = any(_name_of(one) == "self" for one in ast.walk(method))
     if is_static and not named and not method.args.posonlyargs:

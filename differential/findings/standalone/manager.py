@@ -149,9 +149,8 @@ class ManagerTest:
         elif self._finding.contract in TELLS:
             entry = self._case.entry_of(call.request or "", call.input or 0)
             size = self._case.shared_before.size.get(entry)
-            is_number = size is not None and type(call.answer) is not int
-            yield f"assert {expression} {'==' if size is not None else 'is'} {size}"
-            if is_number:
+            yield f"assert {expression} {'is' if size is None else '=='} {size}"
+            if isinstance(call.answer, bool):  # which is equal to a number
                 yield f"assert type({expression}) is int"
         elif parting is not None and parting.field == "answer":
             answer = f"sorted({expression})" if call.operation == "inputs" else expression

@@ -11,13 +11,16 @@ from cacheproof.differential.judges.media_hash import MediaHashJudge, pair_of
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.media.descriptions import Description, call
+from cacheproof.differential.media.differences import refused_part
 from cacheproof.differential.media.values import (
     integer,
     mapping,
     none,
     real,
+    tensor,
     text,
 )
+from cacheproof.differential.search.fault_folders import load
 from cacheproof.differential.targets.host.media_hash_faults import MEDIA_HASH_FAULTS
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.media_hash import Hash
@@ -152,3 +155,23 @@ def test_every_call_is_held_against_every_other() -> None:
     first, second, third = (call(x=integer(number)) for number in range(3))
     found = judged((first, {"digest": "d"}), (second, {"digest": "e"}), (third, {"digest": "d"}))
     assert "beside event 1" in found["MH-3"]
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (call(x=tensor(b"\x00\x00", "bfloat16", (1,))), "tensor of bfloat16"),
+        (call(x=tensor(b"\x00\x00\x00\x00", "float32", ())), "array without an axis"),
+        (call(x=tensor(b"\x00\x00\x00\x00", "float32", (1,))), ""),
+    ],
+)
+def test_a_refusal_is_told_by_what_is_refused(value: Description, kind: str) -> None:
+    """What is listed of one says nothing of another."""
+    assert refused_part(value) == kind
+    listed = [
+        symptom
+        for fault in load()
+        for symptom in fault.symptom
+        if symptom.covers("MH-6", kind, "0.8.5", None, None)
+    ]
+    assert bool(listed) == (kind == "tensor of bfloat16")
