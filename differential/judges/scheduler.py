@@ -243,6 +243,7 @@ class SchedulerJudge(ManagerJudge):
         finished = outcome["finished"] if outcome else ()
         ended_last = _NOBODY if self._kv is None else self._kv.ended_last
         claiming = at.ghost.claimed_end
+        at.follow_rejected(outcome, event.steps)
         for step in at.in_flight[: event.steps]:
             for name in [name for name in step if claiming.get(name) or name in finished]:
                 if name in ended_last:

@@ -41,6 +41,7 @@ class SchedulerPosition(ManagerPosition):
         withheld: request -> the items that its worker was not sent.
         present: who has been added and has not ended.
         ran: who ran when the last event had ended, in order.
+        drafted: how many drafts each step had of its requests whose output is outstanding.
     """
 
     arrivals: Arrivals = field(default_factory=Arrivals)
@@ -57,6 +58,7 @@ class SchedulerPosition(ManagerPosition):
     withheld: dict[str, frozenset[int]] = field(default_factory=dict)
     present: set[str] = field(default_factory=set)
     ran: list[str] = field(default_factory=list)
+    drafted: list[Mapping[str, int]] = field(default_factory=list)
 
     def forget(self, name: str) -> None:
         """Forget a request that no step in flight has."""
@@ -85,7 +87,18 @@ class SchedulerPosition(ManagerPosition):
         if len(step) < len(computed):
             raise LookupError("a request is computed that is not scheduled")
         self.in_flight.append(step)
+        self.drafted.append(outcome["drafts"])
         return Advance(step, windows, unfinished)
+
+    def follow_rejected(self, outcome: Mapping[str, Any] | None, steps: int) -> None:
+        """Follow the output of the first steps: what was computed for drafts that it rejects is not
+        computed."""
+        sampled = outcome["sampled"] if outcome else {}
+        for drafts in self.drafted[:steps]:
+            for name, number in drafts.items():
+                if name in self.requests and name in sampled:
+                    self.requests[name].computed -= max(0, number + 1 - sampled[name])
+        del self.drafted[:steps]
 
     def follow_withheld(self, outcome: Mapping[str, Any]) -> bool:
         """Follow what workers were not sent; whether there is anything of it."""

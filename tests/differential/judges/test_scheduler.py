@@ -11,6 +11,7 @@ from cacheproof.differential.generators.scheduler import scheduler_trace
 from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.judges.scheduler_kv import KVMirror
+from cacheproof.differential.judges.scheduler_position import SchedulerPosition
 from cacheproof.differential.judges.violation import Violation
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.base import Adapter, Item
@@ -529,3 +530,23 @@ def test_a_rejected_request_is_not_expected_to_go_on() -> None:
 @pytest.mark.full
 def test_the_ideal_scheduler_breaks_nothing() -> None:
     assert [seed for seed in range(300) if broken(scheduler_trace(seed))] == []
+
+
+def test_what_a_rejected_draft_computed_is_no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A drafter has not read past the item of a prompt's last token while its draft is rejected."""
+    padded = trace(
+        Add("b", 1, max_tokens=2),
+        Schedule(),
+        Add("a", 1, (Item("x", 0, 1),), max_tokens=2),
+        Add("c", 1, (Item("y", 0, 1),)),
+        Update(),
+        Schedule(),
+        Update(),
+        **DRAFTER,
+    )
+    target = ReferenceTarget(Semantics.of_vllm("0.31.0"), release="0.31.0")
+    result = target.run([padded])[0]
+    assert result.records[5][0]["drafts"]["a"] == 1
+    assert "CP-5" not in examine(padded, result, target).violations
+    monkeypatch.setattr(SchedulerPosition, "follow_rejected", lambda *_: None)
+    assert "CP-5" in examine(padded, result, target).violations
