@@ -3,18 +3,21 @@
     .venv/bin/python benchmarks/refactorings.py
 
 prints a row for each change in benchmarks/refactorings.toml: whether all that was proved of the
-release is proved of the changed text, with all witnesses, or why not. Exits with 1 where less than
-PROVED_MIN are.
+release is proved of the changed text, with all witnesses, or why not, and in how many seconds of
+processor time where what is known of the release is kept. With `--paired` each is proved without
+that as well. Exits with 1 where less than PROVED_MIN are proved, or what is kept makes another row.
 """
 
 import argparse
 import ast
 import platform
 import re
+import tempfile
 import time
 import tomllib
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -22,6 +25,7 @@ import msgspec
 
 from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.edits import Edit, edited
+from cacheproof.kept_proofs import KeptProofs
 from cacheproof.proof_targets import MANAGERS
 from cacheproof.proofs.symbolic.evidence import Text, prove_texts
 from cacheproof.proofs.symbolic.source import source_in
@@ -110,10 +114,37 @@ def refactorings() -> list[Refactoring]:
     return [msgspec.convert(row, Refactoring) for row in rows]
 
 
-def proved(one: Refactoring, module: str, version: str) -> list[Evidence]:
-    """What is proved of the manager after a change of its module."""
-    source = source_in(one.of(module), CLASS, Path(MANAGERS).name)
-    return prove_texts([Text(CLASS, (str(one),), source, version)])
+@dataclass(frozen=True)
+class Proving:
+    """What is proved of a text: its rows, and the processor time that they took, in seconds."""
+
+    rows: list[Evidence]
+    seconds: float
+
+    def is_alike(self, other: "Proving") -> bool:
+        """Whether two say the same, whatever time and work they took."""
+        mine, its = (
+            [replace(row, seconds=0, work_max=0) for row in one.rows] for one in (self, other)
+        )
+        return mine == its
+
+
+def proved(name: str, module: str, version: str, folder: Path | None = None) -> Proving:
+    """What is proved of the manager in a module, with what is kept in a folder."""
+    begun = time.process_time()
+    source = source_in(module, CLASS, Path(MANAGERS).name)
+    answers = None if folder is None else KeptProofs(folder, print).answers()
+    rows = prove_texts([Text(CLASS, (name,), source, version)], store=answers)
+    return Proving(rows, time.process_time() - begun)
+
+
+def proved_in_both_ways(
+    one: Refactoring, module: str, version: str, folder: Path, *, is_paired: bool
+) -> tuple[Proving, Proving | None]:
+    """With what is kept of the release; and, if they are to be `paired`, afresh."""
+    changed = one.of(module)
+    kept = proved(str(one), changed, version, folder)
+    return kept, proved(str(one), changed, version) if is_paired else None
 
 
 def failing(rows: Sequence[Evidence]) -> list[Evidence]:
@@ -126,22 +157,41 @@ def main() -> None:
     parser.add_argument("--target", default=NEWEST, help="the release")
     parser.add_argument("--jobs", type=int, help="processes; as many as processors by default")
     parser.add_argument("--only", default="", help="those whose name has this text")
+    parser.add_argument("--paired", action="store_true", help="prove each afresh as well")
     options = parser.parse_args()
     several = [one for one in refactorings() if options.only in str(one)]
     module = (releases.install(options.target, report=print).tree / MANAGERS).read_text()
     begun = time.monotonic()
-    whole = 0
-    print("| change | proved | what is said else |\n|---|--:|---|")
-    with ProcessPoolExecutor(options.jobs) as pool:
-        prove = partial(proved, module=module, version=options.target)
-        for one, rows in zip(several, pool.map(prove, several), strict=True):
-            left = failing(rows)
+    whole, unlike = 0, 0
+    with tempfile.TemporaryDirectory() as name, ProcessPoolExecutor(options.jobs) as pool:
+        first = proved(options.target, module, options.target, Path(name))
+        print(f"vllm@{options.target} itself, with nothing kept: {first.seconds:.0f} s\n")
+        print("| change | proved | seconds | afresh | what is said else |\n|---|--:|--:|--:|---|")
+        prove = partial(
+            proved_in_both_ways,
+            module=module,
+            version=options.target,
+            folder=Path(name),
+            is_paired=options.paired,
+        )
+        for one, (kept, afresh) in zip(several, pool.map(prove, several), strict=True):
+            left = failing(kept.rows)
             whole += not left
             said = f"{left[0].contract} {left[0].outcome}: {left[0].note}" if left else ""
-            print(f"| {one} | {len(rows) - len(left)} of {len(rows)} | {said} |", flush=True)
+            if afresh is not None and not kept.is_alike(afresh):
+                unlike += 1
+                said = f"afresh it is said otherwise; {said}"
+            cells = (
+                str(one),
+                f"{len(kept.rows) - len(left)} of {len(kept.rows)}",
+                f"{kept.seconds:.0f}",
+                "" if afresh is None else f"{afresh.seconds:.0f}",
+                said,
+            )
+            print(f"| {' | '.join(cells)} |", flush=True)
     seconds, python = time.monotonic() - begun, platform.python_version()
     print(f"\n{whole} of {len(several)} are proved whole, in {seconds:.0f} s (Python {python})")
-    if whole < PROVED_MIN * len(several):
+    if whole < PROVED_MIN * len(several) or unlike:
         raise SystemExit(1)
 
 

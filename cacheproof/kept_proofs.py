@@ -5,6 +5,9 @@ found by the digest of the text, of the code that proves and of the libraries th
 what it says is sealed with a key of this cache, so that rows that were changed, cut short or copied
 from elsewhere are seen and proved anew. Whoever can read that key can forge a seal: what is handed
 to others is to be proved afresh.
+
+Beside them lie the answers of single questions, each sealed alike: of a text in which one method
+was changed they tell what is known of the others.
 """
 
 import contextlib
@@ -14,6 +17,7 @@ import os
 import platform
 import secrets
 import shutil
+import sqlite3
 import tempfile
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -37,6 +41,9 @@ ENGINES_MAX = 4
 """So many versions of the prover have their proofs kept."""
 KEY_BYTES = 32
 KEY_FILE = "seal.key"
+ANSWERS_FILE = "answers.sqlite"
+SECONDS_TO_WAIT = 10
+"""For another process that writes an answer."""
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -103,6 +110,15 @@ class KeptProofs:
         except OSError as refusal:
             self.say(f"{path}: cannot be kept ({refusal.strerror}); it will be proved again")
 
+    def answers(self, *, reads: bool = True) -> "KeptAnswers | None":
+        """The answers of single questions; without `reads` they are kept, and none is told. None
+        where the folder takes none."""
+        try:
+            (self.folder / self._engine).mkdir(parents=True, exist_ok=True)
+            return KeptAnswers(self.folder / self._engine / ANSWERS_FILE, self._key(), reads=reads)
+        except (OSError, sqlite3.Error):
+            return None
+
     def _path(self, digest: str) -> Path:
         return self.folder / self._engine / f"{digest}.json"
 
@@ -123,6 +139,52 @@ class KeptProofs:
         for old in engines[ENGINES_MAX:]:
             if old.name != self._engine:
                 shutil.rmtree(old, ignore_errors=True)
+
+
+class KeptAnswers:
+    """Answers of single questions, by their digests. One that was changed is none, and neither is
+    one that cannot be read now; one that cannot be kept is asked for again next time.
+
+    Raises:
+        sqlite3.Error: the file is none of answers.
+    """
+
+    def __init__(self, path: Path, key: bytes, *, reads: bool = True) -> None:
+        self._key = key
+        self._reads = reads
+        self._file = sqlite3.connect(path, timeout=SECONDS_TO_WAIT, isolation_level=None)
+        self._file.execute("PRAGMA journal_mode = WAL")
+        self._file.execute("PRAGMA synchronous = NORMAL")
+        self._file.execute(
+            "CREATE TABLE IF NOT EXISTS answers"
+            " (digest TEXT PRIMARY KEY, seal BLOB, answer BLOB) WITHOUT ROWID"
+        )
+
+    def read(self, digest: str) -> bytes | None:
+        if not self._reads:
+            return None
+        try:
+            found = self._file.execute(
+                "SELECT seal, answer FROM answers WHERE digest = ?", (digest,)
+            ).fetchone()
+        except sqlite3.Error:
+            return None
+        match found:
+            case (bytes() as seal, bytes() as answer) if hmac.compare_digest(
+                seal, self._seal(digest, answer)
+            ):
+                return answer
+        return None
+
+    def write(self, digest: str, answer: bytes) -> None:
+        with contextlib.suppress(sqlite3.Error):
+            self._file.execute(
+                "INSERT OR REPLACE INTO answers VALUES (?, ?, ?)",
+                (digest, self._seal(digest, answer), answer),
+            )
+
+    def _seal(self, digest: str, answer: bytes) -> bytes:
+        return hmac.digest(self._key, digest.encode() + answer, "sha256")
 
 
 def _write(path: Path, data: bytes, *, instead: bool = True) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.resolve import resolve
-from cacheproof.kept_proofs import code_digest, digest_of
+from cacheproof.kept_proofs import KeptProofs, code_digest, digest_of
 from cacheproof.proof_targets import Tree, silent, sources
 from cacheproof.reference.semantics import Semantics
 from cacheproof.spec.evidence import Evidence
@@ -76,18 +76,19 @@ class Job:
             yield piece, [row for row in evidence if first in (None, row.target)]
 
 
-def jobs_for(wanted: Sequence[Tree | None], seed: int) -> Iterator[Job]:
-    """The work, in the order in which it is told."""
+def jobs_for(wanted: Sequence[Tree | None], seed: int, *, fresh: bool = False) -> Iterator[Job]:
+    """The work, in the order in which it is told; `fresh` uses no answer that is kept."""
     from cacheproof.proofs.crosshair import text
     from cacheproof.proofs.keys.prove import KEYED_RELEASES
-    from cacheproof.proofs.symbolic.evidence import SUBJECTS, families, prove_texts, texts_of
+    from cacheproof.proofs.symbolic.evidence import SUBJECTS, families, texts_of
 
     for name in SUBJECTS:
         texts = texts_of(name, sources(name, wanted))
         for family in families(one for one in texts if one.release is not None or None in wanted):
             pieces = tuple(Piece(_digest(one, seed), one) for one in family)
             about = f"{name} of {_few([one.targets[0] for one in family])}"
-            yield Job(about, SECONDS_OF_TEXT[name], partial(prove_texts, seed=seed), pieces)
+            prove = partial(_prove_texts, seed, fresh)
+            yield Job(about, SECONDS_OF_TEXT[name], prove, pieces)
     if None in wanted:
         piece = Piece(digest_of("keys", str(seed)))
         yield Job("keys of the reference", 22, partial(_prove_keys, seed), (piece,))
@@ -113,6 +114,13 @@ def _digest(text: "Text", seed: int) -> str:
     source = text.source
     parts = source.name, source.text, source.module, ast.unparse(source.tree)
     return digest_of(text.kind, *parts, text.release or "", str(seed))
+
+
+def _prove_texts(seed: int, fresh: bool, texts: Sequence["Text"]) -> list[Evidence]:
+    from cacheproof.proofs.symbolic.evidence import prove_texts
+
+    kept = KeptProofs.locate(silent)
+    return prove_texts(texts, seed, kept.answers(reads=not fresh))
 
 
 def _prove_keys(seed: int, _texts: Sequence["Text"]) -> list[Evidence]:

@@ -55,7 +55,7 @@ def prove(
     refuse_all_changed(wanted, output)
     trees = {one.name: one for one in wanted if one is not None}
     names = {REFERENCE, *trees} if None in wanted else {*trees}
-    jobs = list(jobs_for(wanted, seed))
+    jobs = list(jobs_for(wanted, seed, fresh=fresh))
     kept = KeptProofs.locate(output.say)
     found = {} if fresh else proved_before(jobs, kept)
     before = sum(len(rows) for rows in found.values())

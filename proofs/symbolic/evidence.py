@@ -16,12 +16,14 @@ from cacheproof.proofs.symbolic import (
     encoder_decoder_cache,
     entry_table,
 )
+from cacheproof.proofs.symbolic.answers import Answers, Store
 from cacheproof.proofs.symbolic.bindings import named_beside
 from cacheproof.proofs.symbolic.calls import Assumption, identifier_fixes_size, items_differ
 from cacheproof.proofs.symbolic.gate import refuse_subject
 from cacheproof.proofs.symbolic.language import NotTranslated
 from cacheproof.proofs.symbolic.prove import Library, prove
 from cacheproof.proofs.symbolic.prove import Outcome as OfRule
+from cacheproof.proofs.symbolic.prover import Unkept
 from cacheproof.proofs.symbolic.source import Source
 from cacheproof.proofs.symbolic.subject import Subject
 from cacheproof.proofs.symbolic.twins import red_twins, twins_of_operations
@@ -130,7 +132,7 @@ def families(texts: Iterable[Text]) -> list[list[Text]]:
     return list(found.values())
 
 
-def prove_texts(texts: Sequence[Text], seed: int = 0) -> list[Evidence]:
+def prove_texts(texts: Sequence[Text], seed: int = 0, store: Store | None = None) -> list[Evidence]:
     """Every contract of managers, under the fewest promises that it is proved under; one row for
     each target that has a text. Refuted is what the class itself was seen to break; of a text that
     has a construct without a reading all is unknown.
@@ -138,11 +140,15 @@ def prove_texts(texts: Sequence[Text], seed: int = 0) -> list[Evidence]:
     Args:
         texts: of one family.
         seed: of the solver.
+        store: keeps what is found of each operation, and tells it again; None: nothing is kept.
 
     """
     promises = _PROMISES_OF.get(texts[0].kind, PROMISES)
     validator = _exploring(texts[0].kind)(_subject(texts[0], ())).validator
-    tools = [(Library(seed), validator()) for _ in promises]
+    tools = [
+        (Library(seed, Answers(store, texts[0].kind, promise, str(seed))), validator())
+        for promise, _ in promises
+    ]
     noticed: dict[str, tuple[str, str]] = {}
     rows: list[Evidence] = []
     for text in texts:
@@ -186,16 +192,27 @@ def _proved(
     for (promise, assumptions), (library, validator) in promises:
         started = time.monotonic()
         subject = _subject(text, assumptions)
-        outcomes = prove(subject, library, settled)
+        while True:
+            try:
+                outcomes = prove(subject, library, settled)
+                new = [
+                    one
+                    for one, outcome in outcomes.items()
+                    if one in _CONTRACTS and outcome.word == "proved"
+                ]
+                fallen = [one for one in outcomes if outcomes[one].word != "proved"]
+                twins = red_twins(subject, new, fallen, library)
+                validation, of_operations = [], []
+                if new:
+                    of_operations = _operation_twins(subject, fallen, library)
+                    validation = [
+                        _validation(validator, subject, library, exploring, assumptions, fallen)
+                    ]
+                break
+            except Unkept as unkept:
+                library.prove_anew(unkept)
         known |= outcomes
-        new = [one for one in outcomes if one in _CONTRACTS and outcomes[one].word == "proved"]
-        fallen = [one for one in outcomes if outcomes[one].word != "proved"]
         settled |= outcomes.keys() - set(fallen)
-        twins = red_twins(subject, new, fallen, library)
-        validation, of_operations = [], []
-        if new:
-            of_operations = _operation_twins(subject, fallen, library)
-            validation = [_validation(validator, subject, library, exploring, assumptions, fallen)]
         seconds = time.monotonic() - started
         for one in new:
             change = twins.get(one)

@@ -15,6 +15,7 @@ from typing import Any
 import z3
 
 from cacheproof.proofs.logic import Formula, negated
+from cacheproof.proofs.symbolic.joins import Joins
 from cacheproof.proofs.symbolic.language import NotTranslated
 from cacheproof.proofs.symbolic.solver import Possible
 from cacheproof.proofs.symbolic.source import Source, without_docstring
@@ -35,6 +36,7 @@ class Execution(ABC):
         objects: elements that are objects -> the owner of their attributes, each of them a map.
         variables: of owner, method and name, the types of variables that start as an empty list.
         unrolls: whether a for loop is run turn by turn, as it can be among a few elements.
+        may_join: whether paths may be joined; `joins` are those that were.
     """
 
     universe: Universe
@@ -46,6 +48,8 @@ class Execution(ABC):
     objects: Mapping[Leaf, str] = field(default_factory=dict)
     variables: Mapping[tuple[str, str, str], Type] = field(default_factory=dict)
     unrolls: bool = False
+    may_join: bool = False
+    joins: Joins = field(default_factory=Joins)
     obligations: list[Obligation] = field(default_factory=list)
     _cells: Iterator[int] = field(default_factory=itertools.count)
     _possible: Possible = field(default_factory=Possible)

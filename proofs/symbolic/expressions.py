@@ -1,7 +1,7 @@
 """Evaluates the expressions of a method on symbolic values, and assigns to its targets."""
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,6 +27,17 @@ from cacheproof.proofs.symbolic.state import (
     truth_of,
 )
 from cacheproof.proofs.symbolic.values import DEBIT, MapOf, Value
+
+_OF_ANY: Mapping[tuple[type[ast.cmpop], int], bool] = {
+    (ast.Eq, 0): False, (ast.NotEq, 0): True, (ast.Gt, 0): True, (ast.LtE, 0): False,
+    (ast.GtE, 1): True, (ast.Lt, 1): False,
+}  # fmt: skip
+"""Of a number of keys, which comparisons with which number say that there are some, or none."""
+_ANY_OF: Mapping[tuple[int, type[ast.cmpop]], bool] = {
+    (0, ast.Eq): False, (0, ast.NotEq): True, (0, ast.Lt): True, (0, ast.GtE): False,
+    (1, ast.LtE): True, (1, ast.Gt): False,
+}  # fmt: skip
+"""The same from the other side."""
 
 
 class Expressions(BuiltinCalls):
@@ -241,7 +252,20 @@ class Expressions(BuiltinCalls):
         if isinstance(operator, ast.In | ast.NotIn):
             found = self._contains(node, right, self._key(left), state)
             return negated(found) if isinstance(operator, ast.NotIn) else found
-        return compared(operator, left, right, state)
+        is_empty = self._emptiness(operator, left, right)
+        return compared(operator, left, right, state) if is_empty is None else is_empty
+
+    def _emptiness(self, operator: ast.cmpop, left: Any, right: Any) -> Formula | None:
+        """What a comparison of how many keys there are says, if it is whether there are any."""
+        if (container := self.words.measured_by(left)) is not None:
+            asked = _OF_ANY.get((type(operator), right)) if type(right) is int else None
+        elif (container := self.words.measured_by(right)) is not None:
+            asked = _ANY_OF.get((left, type(operator))) if type(left) is int else None
+        else:
+            return None
+        if asked is None:
+            return None
+        return negated(container.is_empty) if asked else container.is_empty
 
     def _contains(self, node: ast.AST, among: Any, key: Any, state: State) -> Formula:
         if isinstance(among, tuple):

@@ -11,6 +11,7 @@ from typing import Any
 import z3
 
 from cacheproof.proofs.symbolic.containers import refuse_empty, refuse_kept
+from cacheproof.proofs.symbolic.joins import joined
 from cacheproof.proofs.symbolic.loops import Loops
 from cacheproof.proofs.symbolic.source import defaults_of
 from cacheproof.proofs.symbolic.state import (
@@ -23,6 +24,9 @@ from cacheproof.proofs.symbolic.state import (
     truth_of,
 )
 from cacheproof.proofs.symbolic.values import Leaf, Value
+
+PATHS_MAX = 8
+"""So many paths go on from a statement before those are joined that can be."""
 
 
 class Machine(Loops):
@@ -151,7 +155,14 @@ class Machine(Loops):
                     [(before, done, answer)] if done else self._statement(statement, before)
                 )
             ]
+            if self.may_join and len(ends) > PATHS_MAX:
+                ends = self._joined(ends)
         return ends
+
+    def _joined(self, ends: Sequence[Ended]) -> list[Ended]:
+        """With the paths joined that go on and can be; what returns is left as it is."""
+        left = joined(self.universe, [state for state, done, _ in ends if not done], self.joins)
+        return [one for one in ends if one[1]] + [(state, False, None) for state in left]
 
     def _statement(self, node: ast.stmt, state: State) -> list[Ended]:
         with self.reading(node, state):

@@ -1,7 +1,6 @@
 """Calls of managers for the translator to be held against: of each kind that the exploration made
 one; and calls from states that a solver found."""
 
-import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +17,7 @@ from cacheproof.proofs.symbolic.values import IDENTIFIER, INPUT, REQUEST, Univer
 from cacheproof.proofs.witness.calls import Made, attributes_of
 from cacheproof.proofs.witness.exploration import Exploration, Transition
 from cacheproof.proofs.witness.limits import Endless, limited
-from cacheproof.proofs.witness.recorded import Found
+from cacheproof.proofs.witness.recorded import Found, mark_of
 from cacheproof.spec.records import number_of
 
 ANSWERED = ("check", "can")
@@ -46,7 +45,7 @@ class ManagerCall:
     @property
     def mark(self) -> bytes:
         """Tells it from all others."""
-        return pickle.dumps((self.made, self.capacity, self.inputs, self.before, self.after))
+        return mark_of(self.made, self.capacity, self.inputs, self.before, self.after)
 
     def __str__(self) -> str:
         changed = {

@@ -40,9 +40,12 @@ class Condition:
 
 class Play:
     """One operation of a subject, run in one language: its `ends`, the elements that stand for
-    what the call is given, and what else it is `given`, by name."""
+    what the call is given, and what else it is `given`, by name. Whoever looks at single paths has
+    none of them joined."""
 
-    def __init__(self, subject: Subject, operation: Operation, language: Language) -> None:
+    def __init__(
+        self, subject: Subject, operation: Operation, language: Language, *, joins: bool = True
+    ) -> None:
         self.subject = subject
         self.operation = operation
         self.universe = universe = language.universe
@@ -58,6 +61,7 @@ class Play:
             subject.objects,
             subject.variables,
             subject.unrolls and universe.elements is not None,
+            joins,
         )
         self._named: dict[tuple[int, int], tuple[State | Snapshot, dict[str, Any]]] = {}
         self._made: dict[tuple[Any, ...], tuple[tuple[Any, ...], Any]] = {}

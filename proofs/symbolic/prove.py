@@ -10,8 +10,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
+from cacheproof.proofs.symbolic.answers import Answers
 from cacheproof.proofs.symbolic.play import Play
-from cacheproof.proofs.symbolic.prover import Prover
+from cacheproof.proofs.symbolic.prover import Prover, Unkept
 from cacheproof.proofs.symbolic.readings import Language
 from cacheproof.proofs.symbolic.refuter import Counterexample, Findings, Refuter
 from cacheproof.proofs.symbolic.solver import ALL_BUT_THE_GREATEST, SOON, Verdict
@@ -44,21 +45,37 @@ class Outcome:
 class Library:
     """Provers of operations, each for all subjects of one kind in which its text reads alike: what
     is proved of it there is proved of each, and a counterexample is one of each. `twins` are of
-    operations, by all that makes two of them the same."""
+    operations, by all that makes two of them the same; `answers` are what other processes found."""
 
-    def __init__(self, seed: int = 0) -> None:
+    def __init__(self, seed: int = 0, answers: Answers | None = None) -> None:
+        self.answers = answers or Answers()
         self.few = [Language(Universe(size)) for size in (2, 3)]
         self._language = Language(Universe())
         self._seed = seed
         self._provers: dict[tuple[Any, ...], Prover] = {}
-        self._found = Findings()
+        self._found = Findings(answers=self.answers)
+        self._anew: set[str] = set()
         self.twins: dict[tuple[Any, ...], Any] = {}
 
     def prover(self, subject: Subject, operation: Operation) -> Prover:
         key = subject.reading_of(operation)
         if key not in self._provers:
-            self._provers[key] = Prover(self.play(subject, operation), self._seed)
+            reading = subject.digest_of(operation)
+            self._provers[key] = Prover(
+                lambda: self.play(subject, operation),
+                self._seed,
+                self.answers,
+                reading,
+                is_anew=reading in self._anew,
+            )
         return self._provers[key]
+
+    def prove_anew(self, unkept: Unkept) -> None:
+        """From here on nothing that was kept is told of the conditions of an operation."""
+        self._anew.add(unkept.reading)
+        self._provers = {
+            key: one for key, one in self._provers.items() if one.reading != unkept.reading
+        }
 
     def refuter(self, subject: Subject) -> Refuter:
         return Refuter(subject, self.few, self._found)
@@ -75,19 +92,22 @@ def prove(
     subject: Subject, library: Library | None = None, settled: Collection[str] = ()
 ) -> dict[str, Outcome]:
     """What holds of a subject, by the id of the rule; but for rules that are `settled`: they hold,
-    and lean on each other only. A library is for subjects that differ in their texts alone."""
+    and lean on each other only. A library is for subjects that differ in their texts alone.
+
+    Raises:
+        Unkept: answers that were kept do not do; the library is to prove the operation anew.
+    """
     library = library or Library()
     refuter = library.refuter(subject)
     conditions = [
         (operation, prover, number)
         for operation in subject.operations
         for prover in (library.prover(subject, operation),)
-        for number, one in enumerate(prover.conditions)
-        if one.rule not in settled
+        for number, rule in enumerate(prover.rules)
+        if rule not in settled
     ]
     outcomes = {
-        rule: Outcome(rule)
-        for rule in (prover.conditions[number].rule for _, prover, number in conditions)
+        rule: Outcome(rule) for rule in (prover.rules[number] for _, prover, number in conditions)
     }
     out: set[str] = set()
     proved: dict[tuple[str, int], tuple[str, Verdict]] = {}
@@ -95,11 +115,12 @@ def prove(
     while changed:
         changed = False
         for operation, prover, number in conditions:
-            rule = prover.conditions[number].rule
+            rule = prover.rules[number]
             place = operation.name, number
             if rule in out or (place in proved and proved[place][1].rules.isdisjoint(out)):
                 continue
-            verdict = _decided(prover, refuter, operation, number, out)
+            soon = ALL_BUT_THE_GREATEST if subject.unrolls else SOON
+            verdict = _decided(prover, refuter, operation, number, out, soon)
             if isinstance(verdict, Verdict) and verdict.word == "proved":
                 proved[place] = rule, verdict
                 continue
@@ -109,7 +130,7 @@ def prove(
                 outcome.counterexample = verdict.sentence
             else:
                 outcome.word = "unknown"
-                one = Prover(library.play(subject, operation)).conditions[number]
+                one = list(library.play(subject, operation).conditions())[number]
                 outcome.failing = f"{one.operation}: {one.name}"
             out.add(rule)
             changed = True
@@ -122,16 +143,20 @@ def prove(
 
 
 def _decided(
-    prover: Prover, refuter: Refuter, operation: Operation, number: int, out: Collection[str]
+    prover: Prover,
+    refuter: Refuter,
+    operation: Operation,
+    number: int,
+    out: Collection[str],
+    soon: int,
 ) -> Verdict | Counterexample:
     """A proof, or a counterexample; or a verdict that says that neither was found.
 
     What no two elements refute is tried with all effort before more of them are looked at: among
     three the search for what is not there costs more than any proof. Where loops are run turn by
-    turn, it does among two.
+    turn, it does among two. So many efforts are made `soon`.
     """
-    rule = prover.conditions[number].rule
-    soon = ALL_BUT_THE_GREATEST if prover.play.subject.unrolls else SOON
+    rule = prover.rules[number]
     verdict = prover.verdict(number, out, slice(soon))
     if verdict.word == "proved":
         return verdict

@@ -1,27 +1,102 @@
 """Proves conditions, each with as much effort as it takes."""
 
 import itertools
-from collections.abc import Collection, Iterator, Sequence
+import secrets
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import z3
 
 from cacheproof.proofs.logic import Formula
+from cacheproof.proofs.symbolic.answers import Answers, Question
 from cacheproof.proofs.symbolic.play import Condition, Play
 from cacheproof.proofs.symbolic.solver import RLIMIT, Among, Effort, Premises, Verdict, efforts_for
 from cacheproof.proofs.symbolic.state import Fact, State
 
 
-class Prover:
-    """Decides the conditions of a play. What told last time of a rule is tried first."""
+@dataclass(frozen=True)
+class _Kept:
+    """The rules of conditions, in their order, and a name of the run that put them in it."""
 
-    def __init__(self, play: Play, seed: int = 0) -> None:
-        self.play = play
-        self.conditions = list(play.conditions())
+    name: str
+    rules: list[str]
+
+
+class Unkept(Exception):
+    """Of an operation of which answers were kept something was asked that they do not tell. What
+    was told of its conditions, by their numbers, is not to be mixed with what is found now.
+
+    Attributes:
+        reading: of the operation.
+    """
+
+    def __init__(self, reading: str) -> None:
+        super().__init__(reading)
+        self.reading = reading
+
+
+class Prover:
+    """Decides the conditions of a play. What told last time of a rule is tried first.
+
+    Args:
+        make: runs the operation.
+        answers: what was asked before.
+        reading: tells the operation from all others.
+        is_anew: nothing of what was decided before is told.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], Play],
+        seed: int = 0,
+        answers: Answers | None = None,
+        reading: str = "",
+        *,
+        is_anew: bool = False,
+    ) -> None:
+        self._make = make
+        self.answers = answers or Answers()
+        self.reading = reading
+        known = None if is_anew else self.answers.known(self._asked("rules"), _Kept)
+        self._kept: _Kept | None = None if known is None else known[0]
         self._proved: dict[int, list[Verdict]] = {}
         self._premises = Premises(seed)
         self._sums: dict[int, tuple[State, list[Fact]]] = {}
         self._told: dict[str, Effort] = {}
         self._first: dict[int, Effort | None] = {}
+
+    @cached_property
+    def play(self) -> Play:
+        """The operation as it is run.
+
+        Raises:
+            Unkept: something was told of it that was kept.
+        """
+        if self._kept is not None:
+            raise Unkept(self.reading)
+        return self._make()
+
+    @cached_property
+    def conditions(self) -> list[Condition]:
+        return list(self.play.conditions())
+
+    @cached_property
+    def rules(self) -> list[str]:
+        """The rule of each condition."""
+        return self._here.rules
+
+    @cached_property
+    def _here(self) -> "_Kept":
+        """The conditions by their rules, under a name that no other run gave them."""
+        if self._kept is not None:
+            return self._kept
+        here = _Kept(secrets.token_hex(8), [one.rule for one in self.conditions])
+        self.answers.keep(self._asked("rules"), here)
+        return here
+
+    def _asked(self, *question: object) -> Question:
+        return (self.reading, *question)
 
     def verdict(self, number: int, without: Collection[str], tries: slice) -> Verdict:
         """Whether a condition holds, `without` some rules, by some of its efforts; what was proved
@@ -30,14 +105,29 @@ class Prover:
         for known in proved:
             if known.rules.isdisjoint(without):
                 return known
+        effort = [tries.start, tries.stop]
+        asked = self._asked("verdict", self._here.name, number, sorted(without), effort)
+        of_all = self._asked("proved", self._here.name, number)
+        for question in (of_all, asked):
+            kept = self.answers.known(question, Verdict) if self._kept is not None else None
+            if kept is not None and kept[0].rules.isdisjoint(without):
+                if kept[0].word == "proved":
+                    proved.append(kept[0])
+                found: Verdict = kept[0]
+                return found
+        verdict = self._decided(number, without, tries)
+        self.answers.keep(asked, verdict)
+        if verdict.word == "proved":
+            self.answers.keep(of_all, verdict)
+            proved.append(verdict)
+        return verdict
+
+    def _decided(self, number: int, without: Collection[str], tries: slice) -> Verdict:
         condition = self.conditions[number]
         first = self._first.setdefault(number, self._told.get(condition.rule))
         efforts = _with_first(first, efforts_for(condition.claimed))
         tried = [*itertools.islice(efforts, tries.start, tries.stop)]
-        verdict = self.decided(condition, without, tried)
-        if verdict.word == "proved":
-            proved.append(verdict)
-        return verdict
+        return self.decided(condition, without, tried)
 
     def knows_sums(self, state: State) -> bool:
         """Whether a condition was tried there with what is known of sums."""

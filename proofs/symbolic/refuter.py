@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cacheproof.proofs.logic import negated
+from cacheproof.proofs.symbolic.answers import Answers, Question
 from cacheproof.proofs.symbolic.counterexample import Model, terms_of
 from cacheproof.proofs.symbolic.play import Play
 from cacheproof.proofs.symbolic.readings import Language
@@ -30,10 +31,11 @@ class Counterexample:
 @dataclass(frozen=True)
 class Findings:
     """What was asked -> the counterexample that was found, if any; and whether one was there among
-    the fewest elements."""
+    the fewest elements. `answers` are what other processes found."""
 
     counterexamples: dict[tuple[Any, ...], Counterexample | None] = field(default_factory=dict)
     soon: dict[tuple[Any, ...], bool] = field(default_factory=dict)
+    answers: Answers = field(default_factory=Answers)
 
 
 class Refuter:
@@ -52,6 +54,7 @@ class Refuter:
         self._languages = languages
         self._found = found or Findings()
         self._readings: dict[str, tuple[Any, ...]] = {}
+        self._digests: dict[str, str] = {}
         self._contracts = {rule.id for rule in contracts()}
         self._plays: dict[tuple[str, int], Play] = {}
 
@@ -63,15 +66,30 @@ class Refuter:
         asked = self._asked(operation, rule, without)
         known = self._found.counterexamples
         if asked not in known:
-            known[asked] = self._search(operation, rule, without)
+            known[asked] = self._found.answers.once(
+                ("counterexample", *self._kept_by(operation, rule, without)),
+                Counterexample | None,
+                lambda: self._search(operation, rule, without),
+            )
         return known[asked]
 
     def _asked(self, operation: Operation, rule: str, without: Collection[str]) -> tuple[Any, ...]:
         if operation.name not in self._readings:
             self._readings[operation.name] = self._subject.reading_of(operation)
+        return self._readings[operation.name], *self._how, rule, frozenset(without)
+
+    @property
+    def _how(self) -> tuple[bool, tuple[int | None, ...]]:
+        """Whether counterexamples are run again, and among how many elements they are sought."""
         is_replayed = self._subject.replay is not None
-        sizes = tuple(one.universe.elements for one in self._languages)
-        return self._readings[operation.name], is_replayed, sizes, rule, frozenset(without)
+        return is_replayed, tuple(one.universe.elements for one in self._languages)
+
+    def _kept_by(self, operation: Operation, rule: str, without: Collection[str]) -> Question:
+        if not self._found.answers.are_kept:
+            return ()
+        if operation.name not in self._digests:
+            self._digests[operation.name] = self._subject.digest_of(operation)
+        return self._digests[operation.name], *self._how, rule, sorted(without)
 
     def _search(
         self, operation: Operation, rule: str, without: Collection[str]
@@ -107,11 +125,18 @@ class Refuter:
         """Whether a counterexample is there among the fewest elements."""
         asked = self._asked(operation, rule, without)
         if asked not in self._found.soon:
-            self._found.soon[asked] = any(
-                is_possible([*one.known(without), Fact(negated(one.claimed))])
-                for one in self._play(operation, 0).conditions(rule)
+            self._found.soon[asked] = self._found.answers.once(
+                ("soon", *self._kept_by(operation, rule, without)),
+                bool,
+                lambda: self._is_possible(operation, rule, without),
             )
         return self._found.soon[asked]
+
+    def _is_possible(self, operation: Operation, rule: str, without: Collection[str]) -> bool:
+        return any(
+            is_possible([*one.known(without), Fact(negated(one.claimed))])
+            for one in self._play(operation, 0).conditions(rule)
+        )
 
     def rules(self, operation: Operation) -> list[str]:
         """All that an operation must keep: contracts, invariants, and what its loops carry."""

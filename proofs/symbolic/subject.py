@@ -1,5 +1,6 @@
 """What is proved: a class by its text, the rules that it must keep, and calls as they are made."""
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -130,3 +131,12 @@ class Subject:
             tuple(self.invariants),
             tuple(self.transitions.get(operation.name, ())),
         )
+
+    def digest_of(self, operation: Operation) -> str:
+        """The same of subjects of one kind, in every process of one version of the code: rules and
+        operations by their names."""
+        _, texts, types, constants, invariants, transitions = self.reading_of(operation)
+        judged = [[one.id for one in rules] for rules in (invariants, transitions)]
+        return hashlib.sha256(
+            repr((operation.name, self.unrolls, texts, types, constants, judged)).encode()
+        ).hexdigest()

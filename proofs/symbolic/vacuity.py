@@ -5,7 +5,7 @@ tried with them, with less work than the hardest proofs may take. None found is 
 """
 
 import ast
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterator
 
 from cacheproof.proofs.symbolic.play import Condition
 from cacheproof.proofs.symbolic.prover import Prover
@@ -23,16 +23,16 @@ def contradicted(
 ) -> frozenset[Place]:
     """Of places that a call can go through, those at which a proof knows a contradiction, on every
     path through them; `without` what some rules say."""
-    states = {id(one): one for one in _states(prover)}
-    told = frozenset(place for one in states.values() for place in one.ran)
+    states = dict(enumerate(_states(prover)))
+    told = frozenset(place for one, _ in states.values() for place in one.ran)
     left = told & frozenset(places)
     while left:
-        most = max(states.values(), key=lambda one: len(one.ran & left), default=None)
-        if most is None or not most.ran & left:
+        number = max(states, key=lambda one: len(states[one][0].ran & left), default=None)
+        if number is None or not states[number][0].ran & left:
             return left
-        del states[id(most)]
-        if not _is_contradiction(prover, most, without):
-            left -= most.ran
+        state, end = states.pop(number)
+        if not _is_contradiction(prover, state, end, without):
+            left -= state.ran
     return frozenset()
 
 
@@ -41,22 +41,27 @@ def unseen(prover: Prover, seen: Collection[Place], without: Collection[str]) ->
     through, since what is known on every path there contradicts itself; `without` what some rules
     say."""
     found: set[Place] = set()
-    for state in {id(one): one for one in _states(prover)}.values():
+    for state, end in _states(prover):
         new = state.ran - found - frozenset(seen)
-        if new and not _is_contradiction(prover, state, without):
+        if new and not _is_contradiction(prover, state, end, without):
             found |= new
     return frozenset(found)
 
 
-def _states(prover: Prover) -> Iterable[State]:
-    """Where the paths of an operation end, and where loops begin anew."""
-    yield from (end.after for end in prover.play.ends)
-    yield from (one.state for one in prover.conditions)
+def _states(prover: Prover) -> Iterator[tuple[State, State]]:
+    """Where the paths of an operation end, and where loops begin anew; of paths that were joined
+    each, beside the state that they lead to."""
+    play = prover.play
+    ends = (*(end.after for end in play.ends), *(one.state for one in prover.conditions))
+    for state in {id(one): one for one in ends}.values():
+        yield state, state
+        for one in play.machine.joins.apart(state):
+            yield one, state
 
 
-def _is_contradiction(prover: Prover, state: State, without: Collection[str]) -> bool:
+def _is_contradiction(prover: Prover, state: State, end: State, without: Collection[str]) -> bool:
     nothing = Condition(prover.play.operation.name, "", "", state, False)
-    efforts = [PLAIN, SUMS] if prover.knows_sums(state) else [PLAIN]
+    efforts = [PLAIN, SUMS] if prover.knows_sums(end) else [PLAIN]
     return prover.decided(nothing, without, efforts).word == "proved"
 
 

@@ -10,9 +10,11 @@ import ast
 import random
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Protocol
 
 from cacheproof.proofs.logic import Formula
+from cacheproof.proofs.symbolic.answers import Answer, Answers
 from cacheproof.proofs.symbolic.counterexample import Model
 from cacheproof.proofs.symbolic.language import NotTranslated
 from cacheproof.proofs.symbolic.play import Play
@@ -90,8 +92,7 @@ class Validator:
     def __init__(self, universe: Universe, running: Running | None = None) -> None:
         self._language = Language(universe)
         self._running = running
-        self._paths: dict[tuple[Any, ...], Paths] = {}
-        self._said: dict[tuple[Any, ...], tuple[frozenset[Place], bool] | Refused] = {}
+        self._readings: dict[tuple[Any, ...], _Reading] = {}
         self._places: dict[tuple[Any, ...], frozenset[Place]] = {}
 
     def witness(
@@ -104,7 +105,7 @@ class Validator:
         """What calls of each operation say of all that a library proves of it, where some rules
         have fallen."""
         shown = {
-            one: self.shown(subject, one, calls.get(one.name, ()), fallen)
+            one: self.shown(subject, one, calls.get(one.name, ()), fallen, library.answers)
             for one in subject.operations
         }
         made = sum(one.calls for one in shown.values())
@@ -138,62 +139,43 @@ class Validator:
         operation: Operation,
         calls: Sequence[Call],
         fallen: Collection[str] = (),
+        answers: Answers | None = None,
     ) -> Shown:
-        """What the calls of an operation show."""
+        """What the calls of an operation show; `answers` are what other processes found."""
         shown = Shown()
+        answers = Answers() if answers is None else answers
         try:
-            readings = [self._turned(subject, operation)]
+            readings = [self._turned(subject, operation, answers)]
             if _has_loop(subject, operation):
-                readings.append(self._read(replace(subject, unrolls=False), operation))
+                readings.append(self._read(replace(subject, unrolls=False), operation, answers))
+            for one in readings:
+                one.refuse_unread()
         except NotTranslated as refusal:
             shown.unread = str(refusal)
             return shown
         for call in calls:
             if not shown.against:
-                self._hold(subject, readings, call, fallen, shown)
+                _hold(readings, call, fallen, shown)
         if shown.calls and not shown.against:
             self._go_elsewhere(subject, readings, fallen, shown)
         return shown
 
-    def _hold(
-        self,
-        subject: Subject,
-        readings: Sequence[Paths],
-        call: Call,
-        fallen: Collection[str],
-        shown: Shown,
-    ) -> None:
-        """Hold each reading against a call."""
-        for number, paths in enumerate(readings):
-            asked = id(paths), frozenset(fallen), call.mark
-            if asked not in self._said:
-                self._said[asked] = _said(subject, paths, call, fallen)
-            said = self._said[asked]
-            if said is Refused.UNDECIDED:
-                shown.undecided = f"{call}: no solver can tell whether a path admits it"
-                return
-            if isinstance(said, Refused):
-                shown.against = f"{call}, which no path admits"
-                return
-            if number == 0:
-                ran, refused = said
-                shown.ran |= ran
-                shown.refused += refused
-        shown.calls += 1
-
     def _go_elsewhere(
         self,
         subject: Subject,
-        readings: Sequence[Paths],
+        readings: Sequence["_Reading"],
         fallen: Collection[str],
         shown: Shown,
     ) -> None:
         """Run the class through places that no call went through, from states in which all holds
         that is taken to hold."""
-        play = readings[0].play
-        places = places_of(play.ends) - shown.ran
+        first = readings[0]
+        places = first.places - shown.ran
+        if not places or first.cannot_go_through(places, fallen):
+            return
+        play = first.paths.play
         left: set[Place] = set()
-        for end, model in readings[0].models(fallen, places):
+        for end, model in first.paths.models(fallen, places):
             new = end.after.ran - shown.ran
             if not new or shown.against:
                 continue
@@ -204,7 +186,7 @@ class Validator:
             if isinstance(call, str):
                 shown.against = call
             else:
-                self._hold(subject, readings, call, fallen, shown)
+                _hold(readings, call, fallen, shown)
         shown.elsewhere = left
 
     def _vacuous(
@@ -217,7 +199,7 @@ class Validator:
     ) -> Iterator[str]:
         """Where what is taken to be known of an operation contradicts itself."""
         if not shown.calls:
-            if next(self._turned(subject, operation).models(fallen), None) is None:
+            if not self._turned(subject, operation, library.answers).can_be_called(fallen):
                 yield operation.name
             return
         prover = library.prover(subject, operation)
@@ -256,31 +238,126 @@ class Validator:
         """What a look at a prover's paths finds, beside the places that calls went through."""
         asked = look, id(prover), frozenset(shown.ran), frozenset(fallen)
         if asked not in self._places:
-            self._places[asked] = look(prover, shown.ran, fallen)
+            self._places[asked] = prover.answers.once(
+                (look.__name__, prover.reading, sorted(shown.ran), sorted(fallen)),
+                frozenset[Place],
+                lambda: look(prover, shown.ran, fallen),
+            )
         return self._places[asked]
 
-    def _turned(self, subject: Subject, operation: Operation) -> Paths:
-        return self._read(replace(subject, unrolls=True), operation)
+    def _turned(self, subject: Subject, operation: Operation, answers: Answers) -> "_Reading":
+        return self._read(replace(subject, unrolls=True), operation, answers)
 
-    def _read(self, subject: Subject, operation: Operation) -> Paths:
+    def _read(self, subject: Subject, operation: Operation, answers: Answers) -> "_Reading":
         reading = subject.unrolls, subject.reading_of(operation)
-        if reading not in self._paths:
-            self._paths[reading] = Paths(Play(subject, operation, self._language))
-        return self._paths[reading]
+        if reading not in self._readings:
+            self._readings[reading] = _Reading(subject, operation, self._language, answers)
+        return self._readings[reading]
 
 
-def _said(
-    subject: Subject, paths: Paths, call: Call, fallen: Collection[str]
-) -> tuple[frozenset[Place], bool] | Refused:
-    """The places that a path went through which admits a call, and whether none admits a state
-    after with one thing changed; or what the call is that no path was seen to admit."""
-    changed = with_a_change(call.after, subject.types, random.Random(call.mark))
-    given = call.given(paths.play)
-    afters = [call.after, changed]
-    end, of_changed = paths.admitting(call.before, given, afters, call.answered, fallen)
-    if isinstance(end, Refused):
-        return end
-    return places_of([end]), of_changed is Refused.BY_ALL
+@dataclass(frozen=True)
+class _Said:
+    """What a reading says of a call.
+
+    Attributes:
+        ran: the places that a path went through which admits it.
+        refuses_another: whether no path admits a state after with one thing changed.
+        refused: what it is, if no path was seen to admit it.
+    """
+
+    ran: frozenset[Place] = frozenset()
+    refuses_another: bool = False
+    refused: Refused | None = None
+
+
+class _Reading:
+    """An operation as it is read, held against calls; `answers` are what other processes found."""
+
+    def __init__(
+        self, subject: Subject, operation: Operation, language: Language, answers: Answers
+    ) -> None:
+        self._subject = subject
+        self._operation = operation
+        self._language = language
+        self._answers = answers
+        self._said: dict[tuple[Any, ...], _Said] = {}
+
+    @cached_property
+    def paths(self) -> Paths:
+        return Paths(Play(self._subject, self._operation, self._language, joins=False))
+
+    @cached_property
+    def places(self) -> frozenset[Place]:
+        """All places of the text that its paths go through."""
+        return self._once("places", frozenset[Place], lambda: places_of(self.paths.play.ends))
+
+    def refuse_unread(self) -> None:
+        """Raise what the reading of it raises.
+
+        Raises:
+            NotTranslated: it has no reading.
+        """
+        self._once("is read", bool, lambda: bool(self.paths))
+
+    def can_be_called(self, fallen: Collection[str]) -> bool:
+        """Whether there is any state from which a path can be gone."""
+        return self._once(
+            "can be called",
+            bool,
+            lambda: next(self.paths.models(fallen), None) is not None,
+            sorted(fallen),
+        )
+
+    def cannot_go_through(self, places: Collection[Place], fallen: Collection[str]) -> bool:
+        """Whether no path can be gone through any of these places."""
+        return self._once(
+            "cannot go through",
+            bool,
+            lambda: next(self.paths.models(fallen, places), None) is None,
+            sorted(fallen),
+            sorted(places),
+        )
+
+    def said(self, call: Call, fallen: Collection[str]) -> _Said:
+        """What it says of a call, where some rules have fallen."""
+        asked = frozenset(fallen), call.mark
+        if asked not in self._said:
+            self._said[asked] = self._once(
+                "says", _Said, lambda: self._say(call, fallen), sorted(fallen), call.mark.hex()
+            )
+        return self._said[asked]
+
+    def _say(self, call: Call, fallen: Collection[str]) -> _Said:
+        changed = with_a_change(call.after, self._subject.types, random.Random(call.mark))
+        given = call.given(self.paths.play)
+        afters = [call.after, changed]
+        end, of_changed = self.paths.admitting(call.before, given, afters, call.answered, fallen)
+        if isinstance(end, Refused):
+            return _Said(refused=end)
+        return _Said(places_of([end]), of_changed is Refused.BY_ALL)
+
+    def _once(self, what: str, kind: Any, ask: Callable[[], Answer], *given: Any) -> Answer:
+        return self._answers.once((what, self._digest, *given), kind, ask)
+
+    @cached_property
+    def _digest(self) -> str:
+        return self._subject.digest_of(self._operation)
+
+
+def _hold(readings: Sequence[_Reading], call: Call, fallen: Collection[str], shown: Shown) -> None:
+    """Hold each reading against a call."""
+    for number, reading in enumerate(readings):
+        said = reading.said(call, fallen)
+        if said.refused is Refused.UNDECIDED:
+            shown.undecided = f"{call}: no solver can tell whether a path admits it"
+            return
+        if said.refused is not None:
+            shown.against = f"{call}, which no path admits"
+            return
+        if number == 0:
+            shown.ran |= said.ran
+            shown.refused += said.refuses_another
+    shown.calls += 1
 
 
 def _has_loop(subject: Subject, operation: Operation) -> bool:

@@ -29,6 +29,7 @@ class Words:
         self._universe = universe
         self._facts: list[Formula] = []
         self._measured: list[Value] = []
+        self._measures: dict[int, tuple[z3.ArithRef, Value]] = {}
 
     def taken(self) -> list[Formula]:
         """What defines the results of words since it was last asked."""
@@ -60,7 +61,14 @@ class Words:
         if self._universe.elements is None:
             self._facts += [_of_subsets(container, other, self.count) for other in self._measured]
             self._measured.append(container)
-        return self.number(container)
+        number = self.number(container)
+        self._measures[number.get_id()] = number, container
+        return number
+
+    def measured_by(self, number: object) -> Value | None:
+        """The container of which a number is how many keys there are, if it is such a one."""
+        known = self._measures.get(number.get_id()) if isinstance(number, z3.ArithRef) else None
+        return None if known is None else known[1]
 
     def number(self, container: Value) -> z3.ArithRef:
         """How many keys there are, when it is not compared with how many another has."""

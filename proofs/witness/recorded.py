@@ -1,6 +1,6 @@
 """What is recorded of the calls of a class that was explored in small settings."""
 
-import pickle
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -59,10 +59,27 @@ class RecordedCall(Generic[SettingT, CallT]):
     @property
     def mark(self) -> bytes:
         """Tells it from all others."""
-        return pickle.dumps((self.made.asked, self.made.setting, self.before, self.after))
+        return mark_of(self.made.asked, self.made.setting, self.before, self.after)
 
     def __str__(self) -> str:
         return f"{self.made.asked} from {self.before} to {self.after}"
+
+
+def mark_of(*parts: object) -> bytes:
+    """A digest that tells calls apart, and is the same in every process."""
+    return hashlib.sha256(repr(_in_order(parts)).encode()).digest()
+
+
+def _in_order(one: object) -> object:
+    """A value whose members stand in an order, whatever order a process has them in."""
+    match one:
+        case set() | frozenset():
+            return set, sorted(map(repr, map(_in_order, one)))
+        case Mapping():
+            return dict, [(_in_order(key), _in_order(value)) for key, value in one.items()]
+        case list() | tuple():
+            return [_in_order(each) for each in one]
+    return one
 
 
 @dataclass

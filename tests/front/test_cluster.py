@@ -214,7 +214,7 @@ def test_an_exploration_is_the_same_on_a_cluster(
 def test_proofs_are_the_same_on_a_cluster(
     run: Run, cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def lemmas(wanted: object, seed: int) -> Iterator[proof_jobs.Job]:
+    def lemmas(wanted: object, seed: int, *, fresh: bool) -> Iterator[proof_jobs.Job]:
         pieces = (proof_jobs.Piece(digest_of("lemmas", str(seed))),)
         yield proof_jobs.Job("lemmas", 1, partial(proof_jobs._prove_lemmas, seed), pieces)
 

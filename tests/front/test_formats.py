@@ -567,7 +567,7 @@ def test_the_main_job_writes_a_run_with_a_category_of_its_own_for_each_release(
 def test_a_proof_writes_what_is_proved(
     run: Any, files: Formats, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(proving, "jobs_for", lambda wanted, seed: iter(()))
+    monkeypatch.setattr(proving, "jobs_for", lambda wanted, seed, *, fresh: iter(()))
     asked = "--target", "reference", "--junit", files.junit, "--sarif", files.sarif
     assert run("prove", *asked).code == 3
     names, invocation = read_back(files)

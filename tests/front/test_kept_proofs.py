@@ -161,7 +161,7 @@ def test_a_second_run_tells_what_the_first_one_proved(
     monkeypatch.setenv("CACHEPROOF_HOME", str(tmp_path / "home"))
     pieces = (proof_jobs.Piece(digest_of("lemmas", "0")),)
     work = proof_jobs.Job("lemmas", 1, partial(proof_jobs._prove_lemmas, 0), pieces)
-    monkeypatch.setattr(proving, "jobs_for", lambda wanted, seed: iter([work]))
+    monkeypatch.setattr(proving, "jobs_for", lambda wanted, seed, *, fresh: iter([work]))
 
     def run(name: str, *, fresh: bool = False) -> dict[str, object]:
         path = tmp_path / f"{name}.json"
