@@ -17,7 +17,7 @@ FOLDER = Path(__file__).resolve().parents[1] / "symbolic"
 PACKAGE = "cacheproof.proofs.symbolic"
 MODULES = (
     "execution", "containers", "comprehensions", "builtin_calls", "expressions", "operands",
-    "loops", "machine", "state", "gate",
+    "loops", "machine", "state", "gate", "plain",
 )  # fmt: skip
 
 
