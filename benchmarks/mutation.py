@@ -26,10 +26,10 @@ from cacheproof.differential.search.campaign import search
 from cacheproof.differential.targets.reference import ReferenceTarget, protocol_of
 from cacheproof.differential.targets.reference_manager import MANAGERS
 from cacheproof.differential.targets.resolve import resolve
-from cacheproof.proofs.symbolic import encoder_cache, encoder_decoder_cache
-from cacheproof.proofs.symbolic.language import NotTranslated
-from cacheproof.proofs.symbolic.mutants import EVERY, Mutant, mutants
-from cacheproof.proofs.symbolic.twins import first_broken
+from cacheproof.proofs.symbolic.checking.mutants import EVERY, Mutant, mutants
+from cacheproof.proofs.symbolic.checking.twins import first_broken
+from cacheproof.proofs.symbolic.subjects import encoder_cache, encoder_decoder_cache
+from cacheproof.proofs.symbolic.values.language import NotTranslated
 from cacheproof.reference import encoder_cache as cache_module
 from cacheproof.reference import encoder_decoder_cache as decoder_module
 from cacheproof.reference.releases import SEARCHED

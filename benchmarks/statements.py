@@ -13,7 +13,7 @@ from branches import REFUSED
 from cacheproof.differential.targets import texts
 from cacheproof.differential.targets.changed import Reading
 from cacheproof.differential.targets.modelled import COMPONENTS
-from cacheproof.proofs.symbolic.mutants import BY_KIND, Change
+from cacheproof.proofs.symbolic.checking.mutants import BY_KIND, Change
 from cacheproof.reference.releases import NEWEST
 
 RELEASE = NEWEST

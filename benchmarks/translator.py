@@ -23,7 +23,7 @@ import msgspec
 
 from cacheproof.proofs.conformance.claims import Claim, claims
 from cacheproof.proofs.conformance.noticing import Noticing, parts
-from cacheproof.proofs.conformance.undone import FOLDER, MODULES, Undone, undone
+from cacheproof.proofs.conformance.undone import FOLDER, MODULES, Undone, path_of, undone
 
 ROOT = Path(__file__).parent.parent
 OUTCOMES = ROOT / "benchmarks" / "translator.json"
@@ -72,7 +72,7 @@ class Kept(msgspec.Struct):
     @classmethod
     def of(cls, path: Path) -> "Kept":
         digest = hashlib.sha256()
-        for one in sorted([*FOLDER.glob("*.py"), *CONFORMANCE.glob("*.py")]):
+        for one in sorted([*FOLDER.rglob("*.py"), *CONFORMANCE.glob("*.py")]):
             digest.update(one.read_bytes())
         if path.exists():
             kept = msgspec.json.decode(path.read_bytes(), type=cls)
@@ -113,7 +113,7 @@ def learn(wanted: Sequence[str], path: Path) -> None:
     Raises:
         SystemExit: a claim is complained of, though nothing is changed.
     """
-    found = coverage.Coverage(data_file=None, include=[str(FOLDER / "*")])
+    found = coverage.Coverage(data_file=None, include=[str(FOLDER / "**" / "*.py")])
     found.start()
     from cacheproof.proofs.conformance.cpython import OfCPython
     from cacheproof.proofs.conformance.judges import OfTranslator, complaints
@@ -135,7 +135,7 @@ def learn(wanted: Sequence[str], path: Path) -> None:
     found.stop()
     lines: dict[str, dict[str, list[int]]] = {name: {} for name in wanted}
     for module in MODULES:
-        at = found.get_data().contexts_by_lineno(str(FOLDER / f"{module}.py"))
+        at = found.get_data().contexts_by_lineno(str(path_of(module)))
         for line, names in at.items():
             for name in names:
                 if name in lines:

@@ -146,7 +146,7 @@ def _prove_keys_of(release: str, seed: int, _texts: Sequence["Text"]) -> list[Ev
 
 
 def _prove_lemmas(seed: int, _texts: Sequence["Text"]) -> list[Evidence]:
-    from cacheproof.proofs.symbolic.lemmas import prove_lemmas
+    from cacheproof.proofs.symbolic.deciding.lemmas import prove_lemmas
 
     return prove_lemmas(seed)
 

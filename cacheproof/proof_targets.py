@@ -173,7 +173,7 @@ def sources(name: str, wanted: Sequence[Tree | None]) -> Iterator["Read"]:
             imports something else in its place.
     """
     from cacheproof.proofs.symbolic.evidence import Read
-    from cacheproof.proofs.symbolic.source import source_of
+    from cacheproof.proofs.symbolic.reading.source import source_of
 
     for one in reversed(wanted):
         place = None if one is None else one.place_of(name)

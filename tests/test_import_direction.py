@@ -32,6 +32,17 @@ ROOMS = {
 }
 """The folders of differential/, each with those that it may import; beside them errors and files,
 which all may."""
+OF_PROOFS = {
+    "values": set(),
+    "reading": {"values"},
+    "rules": {"values"},
+    "deciding": {"reading", "rules", "values"},
+    "gate": {"deciding", "reading", "values"},
+    "subjects": {"deciding", "reading", "rules", "values"},
+    "checking": {"deciding", "reading", "rules", "subjects", "values"},
+}
+"""The folders of proofs/symbolic/ likewise; `evidence` beside them imports all, and none it."""
+SYMBOLIC = "proofs/symbolic/"
 FOR_ALL_ROOMS = {"depths", "errors", "files"}
 """`depths` names modules of all rooms, and imports them when it is asked for one."""
 TARGETS = "differential/targets/"
@@ -119,6 +130,8 @@ def complaint(path: str, module: str) -> str | None:
             return f"{home} may import {sorted(MAY_IMPORT[home]) or 'nothing of ours'}"
         if owner == home == "differential":
             return complaint_of_room(path, rest)
+        if path.startswith(SYMBOLIC) and rest.startswith("proofs.symbolic"):
+            return complaint_of_proofs(path, rest)
     return None
 
 
@@ -148,6 +161,14 @@ def complaint_of_room(path: str, rest: str) -> str | None:
     if imported in {room, *FOR_ALL_ROOMS, *ROOMS[room]}:
         return None
     return f"{room} may import {sorted(ROOMS[room]) or 'no other room'}"
+
+
+def complaint_of_proofs(path: str, rest: str) -> str | None:
+    """Why a module of proofs/symbolic/ may not import cacheproof.`rest`, or None if it may."""
+    room, imported = Path(path).parts[2], [*rest.split("."), ""][2]
+    if room not in OF_PROOFS or imported in {room, *OF_PROOFS[room]}:
+        return None
+    return f"{room} may import {sorted(OF_PROOFS[room]) or 'no other room'}"
 
 
 def violations(path: str, source: str) -> list[str]:
@@ -191,6 +212,9 @@ def test_imports_point_one_way(path: str) -> None:
         ("differential/recording/engine.py", "from cacheproof.differential.targets import pip"),
         ("differential/recording/engine.py", "import rich"),
         ("proofs/goals.py", "from cacheproof.gpu_runner import store"),
+        ("proofs/symbolic/values/state.py", "from cacheproof.proofs.symbolic.rules import rules"),
+        ("proofs/symbolic/gate/gate.py", "from cacheproof.proofs.symbolic.checking import twins"),
+        ("proofs/symbolic/checking/twins.py", "import cacheproof.proofs.symbolic.evidence"),
         ("proofs/goals.py", "from cacheproof import cli"),
         ("proofs/goals.py", "from cacheproof.differential.judges import manager"),
         ("proofs/goals.py", "def f():\n    from cacheproof.differential.targets import resolve"),
@@ -228,6 +252,8 @@ def test_a_forbidden_import_is_flagged(path: str, statement: str) -> None:
         ("reference/request.py", "from cacheproof.spec import records"),
         ("differential/judges/manager.py", "from cacheproof.reference import request"),
         ("proofs/goals.py", "from cacheproof.spec.evidence import Evidence"),
+        ("proofs/symbolic/rules/rules.py", "from cacheproof.proofs.symbolic.values import state"),
+        ("proofs/symbolic/evidence.py", "from cacheproof.proofs.symbolic.checking import twins"),
         ("differential/search/explore/job.py", "from cacheproof.spec.evidence import Evidence"),
         ("differential/search/explore/job.py", "from cacheproof.differential.search import canary"),
         ("differential/targets/spec.py", "from cacheproof.differential.targets import process"),
@@ -263,6 +289,13 @@ def test_the_page_of_the_architecture_has_every_folder_and_what_it_may_import() 
     assert shown == ROOMS
     folders = {path.parent.name for path in (ROOT / "differential").glob("*/__init__.py")}
     assert folders == ROOMS.keys()
+
+
+def test_the_page_of_the_architecture_has_every_room_of_proofs() -> None:
+    rows = re.findall(r"^\| `proofs/symbolic/(\w+)/` \| .* \| ?([\w ,]*) ?\|$", PAGE, re.MULTILINE)
+    shown = {room: {one.strip() for one in cell.split(",") if one.strip()} for room, cell in rows}
+    assert shown == OF_PROOFS
+    assert {path.parent.name for path in (ROOT / SYMBOLIC).glob("*/*.py")} == OF_PROOFS.keys()
 
 
 def test_tests_of_differential_lie_in_a_folder_of_the_same_name() -> None:

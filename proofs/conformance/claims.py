@@ -12,7 +12,7 @@ from functools import cache, cached_property
 from inspect import getfile
 from pathlib import Path
 
-from cacheproof.proofs.symbolic.source import Source, source_in
+from cacheproof.proofs.symbolic.reading.source import Source, source_in
 from cacheproof.reference.encoder_cache import EncoderCacheManager
 
 CLASS = EncoderCacheManager.__name__

@@ -10,7 +10,7 @@ from typing import Any
 
 from cacheproof.proofs.conformance.claims import METHOD, Claim
 from cacheproof.proofs.crosshair.states import Request
-from cacheproof.proofs.symbolic.source import Source
+from cacheproof.proofs.symbolic.reading.source import Source
 from cacheproof.proofs.witness.classes import class_of
 from cacheproof.proofs.witness.exploration import SCOPES
 from cacheproof.proofs.witness.limits import Endless, limited

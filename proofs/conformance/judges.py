@@ -11,16 +11,16 @@ import z3
 from cacheproof.proofs.conformance.claims import METHOD, OPERATION, Claim, Stated
 from cacheproof.proofs.conformance.cpython import OfCPython, unlike_cpython
 from cacheproof.proofs.logic import conjunction, disjunction
-from cacheproof.proofs.symbolic.encoder_cache import SAFETY, of_reference
-from cacheproof.proofs.symbolic.gate import refuse_unread
-from cacheproof.proofs.symbolic.language import NotTranslated
-from cacheproof.proofs.symbolic.plain import in_plain_words
-from cacheproof.proofs.symbolic.play import Play
-from cacheproof.proofs.symbolic.prove import Library
-from cacheproof.proofs.symbolic.solver import SOON
-from cacheproof.proofs.symbolic.source import Source
-from cacheproof.proofs.symbolic.state import Around, Loop, Ref, State, truth_of
-from cacheproof.proofs.symbolic.subject import Subject
+from cacheproof.proofs.symbolic.deciding.play import Play
+from cacheproof.proofs.symbolic.deciding.prove import Library
+from cacheproof.proofs.symbolic.deciding.subject import Subject
+from cacheproof.proofs.symbolic.gate.gate import refuse_unread
+from cacheproof.proofs.symbolic.reading.plain import in_plain_words
+from cacheproof.proofs.symbolic.reading.source import Source
+from cacheproof.proofs.symbolic.subjects.encoder_cache import SAFETY, of_reference
+from cacheproof.proofs.symbolic.values.language import NotTranslated
+from cacheproof.proofs.symbolic.values.solver import SOON
+from cacheproof.proofs.symbolic.values.state import Around, Loop, Ref, State, truth_of
 
 STATED = "stated"
 """The rule that what a claim states of a loop is so."""

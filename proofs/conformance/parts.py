@@ -12,17 +12,17 @@ from itertools import product
 
 import z3
 
-from cacheproof.proofs.symbolic import encoder_decoder_cache
-from cacheproof.proofs.symbolic.encoder_cache import of_reference
-from cacheproof.proofs.symbolic.gate import refuse_subject
-from cacheproof.proofs.symbolic.language import NotTranslated
-from cacheproof.proofs.symbolic.readings import Language
-from cacheproof.proofs.symbolic.refuter import Refuter
-from cacheproof.proofs.symbolic.solver import RLIMIT, Premises
-from cacheproof.proofs.symbolic.source import source_in
-from cacheproof.proofs.symbolic.state import Fact
-from cacheproof.proofs.symbolic.subject import Subject
-from cacheproof.proofs.symbolic.values import IDENTIFIER, INT, REQUEST, MapOf, Universe
+from cacheproof.proofs.symbolic.deciding.refuter import Refuter
+from cacheproof.proofs.symbolic.deciding.subject import Subject
+from cacheproof.proofs.symbolic.gate.gate import refuse_subject
+from cacheproof.proofs.symbolic.reading.source import source_in
+from cacheproof.proofs.symbolic.rules.readings import Language
+from cacheproof.proofs.symbolic.subjects import encoder_decoder_cache
+from cacheproof.proofs.symbolic.subjects.encoder_cache import of_reference
+from cacheproof.proofs.symbolic.values.language import NotTranslated
+from cacheproof.proofs.symbolic.values.solver import RLIMIT, Premises
+from cacheproof.proofs.symbolic.values.state import Fact
+from cacheproof.proofs.symbolic.values.values import IDENTIFIER, INT, REQUEST, MapOf, Universe
 
 Check = Callable[[], Iterator[str]]
 CHECKS: dict[str, Check] = {}

@@ -11,7 +11,7 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 
-from cacheproof.proofs.symbolic.mutants import put_in_place
+from cacheproof.proofs.symbolic.checking.mutants import put_in_place
 
 FOLDER = Path(__file__).resolve().parents[1] / "symbolic"
 PACKAGE = "cacheproof.proofs.symbolic"
@@ -50,7 +50,17 @@ class Undone:
 
 
 def _tree(module: str) -> ast.Module:
-    return ast.parse((FOLDER / f"{module}.py").read_text())
+    return ast.parse(path_of(module).read_text())
+
+
+def path_of(module: str) -> Path:
+    """The file of a module of the translator, in whichever of its rooms it is."""
+    (found,) = FOLDER.rglob(f"{module}.py")
+    return found
+
+
+def _name_of(module: str) -> str:
+    return f"{PACKAGE}.{path_of(module).parent.name}.{module}"
 
 
 def undone(module: str) -> Iterator[Undone]:
@@ -194,9 +204,9 @@ class _Finder(MetaPathFinder, Loader):
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if name != f"{PACKAGE}.{self._change.module}":
+        if name != _name_of(self._change.module):
             return None
-        return ModuleSpec(name, self, origin=f"{FOLDER / self._change.module}.py")
+        return ModuleSpec(name, self, origin=str(path_of(self._change.module)))
 
     def exec_module(self, module: ModuleType) -> None:
         code = compile(self._change.tree, f"{self._change.module}.py", "exec")
@@ -209,7 +219,7 @@ def undo(change: Undone) -> None:
     Raises:
         RuntimeError: the module stands there already.
     """
-    name = f"{PACKAGE}.{change.module}"
+    name = _name_of(change.module)
     if name in sys.modules:
         raise RuntimeError(f"{name} is imported already, unchanged")
     sys.meta_path.insert(0, _Finder(change))

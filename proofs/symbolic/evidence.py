@@ -10,30 +10,34 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from cacheproof.proofs.symbolic import (
-    block_pool,
-    encoder_cache,
-    encoder_decoder_cache,
-    entry_table,
-)
-from cacheproof.proofs.symbolic.answers import Answers, Store
-from cacheproof.proofs.symbolic.bindings import named_beside
-from cacheproof.proofs.symbolic.calls import Assumption, identifier_fixes_size, items_differ
-from cacheproof.proofs.symbolic.gate import refuse_subject
-from cacheproof.proofs.symbolic.language import NotTranslated
-from cacheproof.proofs.symbolic.prove import Library, prove
-from cacheproof.proofs.symbolic.prove import Outcome as OfRule
-from cacheproof.proofs.symbolic.prover import Unkept
-from cacheproof.proofs.symbolic.source import Source
-from cacheproof.proofs.symbolic.subject import Subject
-from cacheproof.proofs.symbolic.twins import red_twins, twins_of_operations
-from cacheproof.proofs.symbolic.validator import Validator
-from cacheproof.proofs.symbolic.witnesses import (
+from cacheproof.proofs.symbolic.checking.twins import red_twins, twins_of_operations
+from cacheproof.proofs.symbolic.checking.validator import Validator
+from cacheproof.proofs.symbolic.checking.witnesses import (
     Exploring,
     ManagerExploring,
     PoolExploring,
     TableExploring,
 )
+from cacheproof.proofs.symbolic.deciding.answers import Answers, Store
+from cacheproof.proofs.symbolic.deciding.prove import Library, prove
+from cacheproof.proofs.symbolic.deciding.prove import Outcome as OfRule
+from cacheproof.proofs.symbolic.deciding.prover import Unkept
+from cacheproof.proofs.symbolic.deciding.subject import Subject
+from cacheproof.proofs.symbolic.gate.gate import refuse_subject
+from cacheproof.proofs.symbolic.reading.bindings import named_beside
+from cacheproof.proofs.symbolic.reading.source import Source
+from cacheproof.proofs.symbolic.subjects import (
+    block_pool,
+    encoder_cache,
+    encoder_decoder_cache,
+    entry_table,
+)
+from cacheproof.proofs.symbolic.subjects.calls import (
+    Assumption,
+    identifier_fixes_size,
+    items_differ,
+)
+from cacheproof.proofs.symbolic.values.language import NotTranslated
 from cacheproof.proofs.witness.exploration import Unexplorable
 from cacheproof.spec.evidence import Evidence, Outcome, RedTwin, Witness, digest_of, witnessed
 from cacheproof.spec.registry import contracts as all_contracts

@@ -6,11 +6,11 @@ import pytest
 
 from cacheproof.differential.targets import releases
 from cacheproof.proof_targets import MANAGERS
-from cacheproof.proofs.symbolic import encoder_cache
-from cacheproof.proofs.symbolic.gate import refuse_subject
-from cacheproof.proofs.symbolic.language import NotTranslated
-from cacheproof.proofs.symbolic.prove import Library
-from cacheproof.proofs.symbolic.source import source_in
+from cacheproof.proofs.symbolic.deciding.prove import Library
+from cacheproof.proofs.symbolic.gate.gate import refuse_subject
+from cacheproof.proofs.symbolic.reading.source import source_in
+from cacheproof.proofs.symbolic.subjects import encoder_cache
+from cacheproof.proofs.symbolic.values.language import NotTranslated
 from cacheproof.reference.releases import NEWEST
 
 REFUSED = {"containers: extend by one"}

@@ -148,7 +148,7 @@ def test_the_digest_of_what_proves_covers_all_that_it_imports() -> None:
         "from cacheproof.proofs.crosshair import __main__, text, witness\n"
         "from cacheproof.proofs.keys.prove import prove_keys\n"
         "from cacheproof.proofs.symbolic.evidence import prove_texts\n"
-        "from cacheproof.proofs.symbolic.lemmas import prove_lemmas\n"
+        "from cacheproof.proofs.symbolic.deciding.lemmas import prove_lemmas\n"
         "print(*{one.split('.')[1] for one in sys.modules if one.startswith('cacheproof.')})\n"
     )
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)

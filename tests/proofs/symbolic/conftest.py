@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from cacheproof.proofs.symbolic.prove import Outcome
+from cacheproof.proofs.symbolic.deciding.prove import Outcome
 
 PROVE = """
 import pickle, sys
-from cacheproof.proofs.symbolic import {component}
-from cacheproof.proofs.symbolic.prove import prove
+from cacheproof.proofs.symbolic.subjects import {component}
+from cacheproof.proofs.symbolic.deciding.prove import prove
 sys.stdout.buffer.write(pickle.dumps(prove({component}.of_reference())))
 """
 

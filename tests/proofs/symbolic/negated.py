@@ -3,12 +3,12 @@
 import ast
 from dataclasses import replace
 
-from cacheproof.proofs.symbolic.readings import Language
-from cacheproof.proofs.symbolic.refuter import Refuter
-from cacheproof.proofs.symbolic.rules import Predicate
-from cacheproof.proofs.symbolic.subject import Subject
-from cacheproof.proofs.symbolic.twins import SIZE
-from cacheproof.proofs.symbolic.values import Universe
+from cacheproof.proofs.symbolic.checking.twins import SIZE
+from cacheproof.proofs.symbolic.deciding.refuter import Refuter
+from cacheproof.proofs.symbolic.deciding.subject import Subject
+from cacheproof.proofs.symbolic.rules.readings import Language
+from cacheproof.proofs.symbolic.rules.rules import Predicate
+from cacheproof.proofs.symbolic.values.values import Universe
 
 
 def is_refuted_negated(subject: Subject, contract: str) -> bool:

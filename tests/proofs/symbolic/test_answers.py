@@ -11,14 +11,14 @@ import pytest
 
 from cacheproof.kept_proofs import KeptAnswers, KeptProofs
 from cacheproof.proofs.symbolic import evidence
-from cacheproof.proofs.symbolic import subject as subjects
-from cacheproof.proofs.symbolic.answers import Answers
-from cacheproof.proofs.symbolic.calls import Assumption
-from cacheproof.proofs.symbolic.entry_table import CLASS, of_reference
+from cacheproof.proofs.symbolic.deciding import subject as subjects
+from cacheproof.proofs.symbolic.deciding.answers import Answers
+from cacheproof.proofs.symbolic.deciding.play import Play
+from cacheproof.proofs.symbolic.deciding.subject import Operation, Subject
 from cacheproof.proofs.symbolic.evidence import Text, prove_texts
-from cacheproof.proofs.symbolic.play import Play
-from cacheproof.proofs.symbolic.source import Source
-from cacheproof.proofs.symbolic.subject import Operation, Subject
+from cacheproof.proofs.symbolic.reading.source import Source
+from cacheproof.proofs.symbolic.subjects.calls import Assumption
+from cacheproof.proofs.symbolic.subjects.entry_table import CLASS, of_reference
 from cacheproof.spec.evidence import Evidence, Outcome
 
 TABLE = of_reference().sources["m"]

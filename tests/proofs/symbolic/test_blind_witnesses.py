@@ -6,9 +6,10 @@ import pytest
 import z3
 
 from cacheproof.proofs.crosshair.episode import Episode
-from cacheproof.proofs.symbolic import block_pool, encoder_decoder_cache, validation
-from cacheproof.proofs.symbolic.prove import Library
-from cacheproof.proofs.symbolic.witnesses import Exploring, ManagerExploring, PoolExploring
+from cacheproof.proofs.symbolic.checking import validation
+from cacheproof.proofs.symbolic.checking.witnesses import Exploring, ManagerExploring, PoolExploring
+from cacheproof.proofs.symbolic.deciding.prove import Library
+from cacheproof.proofs.symbolic.subjects import block_pool, encoder_decoder_cache
 from cacheproof.proofs.witness import pool
 from cacheproof.spec.evidence import Evidence, Outcome, RedTwin, Witness, witnessed
 
@@ -27,8 +28,8 @@ def word(witness: Witness) -> Outcome:
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Explorations, of changes too, of a few calls each."""
-    monkeypatch.setattr("cacheproof.proofs.symbolic.witnesses.CALLS", 300)
-    monkeypatch.setattr("cacheproof.proofs.symbolic.witnesses.CALLS_OF_TWIN", (40, 60))
+    monkeypatch.setattr("cacheproof.proofs.symbolic.checking.witnesses.CALLS", 300)
+    monkeypatch.setattr("cacheproof.proofs.symbolic.checking.witnesses.CALLS_OF_TWIN", (40, 60))
 
 
 @pytest.mark.full
@@ -80,7 +81,9 @@ def test_a_validation_without_calls_is_proved_alone(
 def test_a_contradiction_that_is_found_everywhere_is_vacuous(
     monkeypatch: pytest.MonkeyPatch, exploring: ManagerExploring
 ) -> None:
-    monkeypatch.setattr("cacheproof.proofs.symbolic.vacuity._is_contradiction", lambda *_: True)
+    monkeypatch.setattr(
+        "cacheproof.proofs.symbolic.checking.vacuity._is_contradiction", lambda *_: True
+    )
     assert word(validated(exploring)) is Outcome.VACUOUS
 
 

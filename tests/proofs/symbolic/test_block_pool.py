@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from cacheproof.proofs.symbolic.block_pool import PROVED, of_reference
-from cacheproof.proofs.symbolic.mutants import Mutant
-from cacheproof.proofs.symbolic.prove import Outcome
-from cacheproof.proofs.symbolic.subject import Subject
-from cacheproof.proofs.symbolic.twins import refuted_of
+from cacheproof.proofs.symbolic.checking.mutants import Mutant
+from cacheproof.proofs.symbolic.checking.twins import refuted_of
+from cacheproof.proofs.symbolic.deciding.prove import Outcome
+from cacheproof.proofs.symbolic.deciding.subject import Subject
+from cacheproof.proofs.symbolic.subjects.block_pool import PROVED, of_reference
 from tests.proofs.symbolic.negated import is_refuted_negated
 
 SUBJECT = of_reference()

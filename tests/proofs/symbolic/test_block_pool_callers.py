@@ -31,7 +31,7 @@ def promise(kept: bool, what: str) -> None:
 
 
 class PromisedPool(BlockPool):
-    """Holds its callers to their promises, as `proofs/symbolic/block_pool.py` says them."""
+    """Holds its callers to what they promise, by `proofs/symbolic/subjects/block_pool.py`."""
 
     calls: ClassVar[Counter[str]] = Counter()
 

@@ -5,9 +5,9 @@ from functools import cache
 
 import pytest
 
-from cacheproof.proofs.symbolic.block_pool import PROVED, of_reference
-from cacheproof.proofs.symbolic.block_pool_validation import PoolCall, calls_of, universe
-from cacheproof.proofs.symbolic.validator import Shown, Validator
+from cacheproof.proofs.symbolic.checking.block_pool_validation import PoolCall, calls_of, universe
+from cacheproof.proofs.symbolic.checking.validator import Shown, Validator
+from cacheproof.proofs.symbolic.subjects.block_pool import PROVED, of_reference
 from cacheproof.proofs.witness.pool import SETTINGS, explore
 from cacheproof.reference.block_pool import BlockPool, KVCacheBlock
 

@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from cacheproof.proofs.symbolic.encoder_cache import CLASS, of_reference
-from cacheproof.proofs.symbolic.gate import refuse_subject
-from cacheproof.proofs.symbolic.language import NotTranslated
-from cacheproof.proofs.symbolic.readings import Language
-from cacheproof.proofs.symbolic.refuter import Refuter
-from cacheproof.proofs.symbolic.source import Source, source_in
-from cacheproof.proofs.symbolic.subject import Subject
-from cacheproof.proofs.symbolic.values import Universe
-from cacheproof.proofs.symbolic.witnesses import CALLS_OF_TWIN, ManagerExploring
+from cacheproof.proofs.symbolic.checking.witnesses import CALLS_OF_TWIN, ManagerExploring
+from cacheproof.proofs.symbolic.deciding.refuter import Refuter
+from cacheproof.proofs.symbolic.deciding.subject import Subject
+from cacheproof.proofs.symbolic.gate.gate import refuse_subject
+from cacheproof.proofs.symbolic.reading.source import Source, source_in
+from cacheproof.proofs.symbolic.rules.readings import Language
+from cacheproof.proofs.symbolic.subjects.encoder_cache import CLASS, of_reference
+from cacheproof.proofs.symbolic.values.language import NotTranslated
+from cacheproof.proofs.symbolic.values.values import Universe
 from cacheproof.proofs.witness.exploration import SCOPES
 
 SUBJECT = of_reference()

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from cacheproof.proofs.symbolic import encoder_cache, encoder_decoder_cache
-from cacheproof.proofs.symbolic.language import NotTranslated
-from cacheproof.proofs.symbolic.mutants import EVERY, Mutant, mutants
-from cacheproof.proofs.symbolic.twins import first_broken
+from cacheproof.proofs.symbolic.checking.mutants import EVERY, Mutant, mutants
+from cacheproof.proofs.symbolic.checking.twins import first_broken
+from cacheproof.proofs.symbolic.subjects import encoder_cache, encoder_decoder_cache
+from cacheproof.proofs.symbolic.values.language import NotTranslated
 from cacheproof.spec.registry import contracts
 
 LEFT_TO_THE_SEARCH = {

@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from cacheproof.proofs.symbolic.encoder_cache import of_reference
-from cacheproof.proofs.symbolic.mutants import Mutant, mutants
-from cacheproof.proofs.symbolic.prove import Outcome
-from cacheproof.proofs.symbolic.readings import Language
-from cacheproof.proofs.symbolic.refuter import Refuter
-from cacheproof.proofs.symbolic.twins import refuted_of
-from cacheproof.proofs.symbolic.values import Universe
+from cacheproof.proofs.symbolic.checking.mutants import Mutant, mutants
+from cacheproof.proofs.symbolic.checking.twins import refuted_of
+from cacheproof.proofs.symbolic.deciding.prove import Outcome
+from cacheproof.proofs.symbolic.deciding.refuter import Refuter
+from cacheproof.proofs.symbolic.rules.readings import Language
+from cacheproof.proofs.symbolic.subjects.encoder_cache import of_reference
+from cacheproof.proofs.symbolic.values.values import Universe
 from cacheproof.spec.encoder_cache import COMPONENT
 from cacheproof.spec.registry import contracts
 from tests.proofs.symbolic.negated import is_refuted_negated

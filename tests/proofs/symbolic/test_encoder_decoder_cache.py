@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from cacheproof.proofs.symbolic.bindings import named_beside
-from cacheproof.proofs.symbolic.encoder_decoder_cache import CLASS, of_reference
+from cacheproof.proofs.symbolic.deciding.prove import prove
 from cacheproof.proofs.symbolic.evidence import SUBJECTS, Read, prove_texts, texts_of
-from cacheproof.proofs.symbolic.prove import prove
-from cacheproof.proofs.symbolic.source import source_of
+from cacheproof.proofs.symbolic.reading.bindings import named_beside
+from cacheproof.proofs.symbolic.reading.source import source_of
+from cacheproof.proofs.symbolic.subjects.encoder_decoder_cache import CLASS, of_reference
 from cacheproof.reference.encoder_decoder_cache import EncoderDecoderCacheManager
 from cacheproof.spec.encoder_decoder_cache import COMPONENT
 from cacheproof.spec.evidence import Outcome

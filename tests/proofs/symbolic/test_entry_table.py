@@ -10,17 +10,21 @@ import pytest
 from cacheproof.differential.search.explore.table_job import VARIANTS
 from cacheproof.differential.variants.entry_table import TABLES, RemovedIsForgotten
 from cacheproof.proofs.logic import Formula
-from cacheproof.proofs.symbolic import entry_table
-from cacheproof.proofs.symbolic.entry_table import OF_BEGIN, SAFETY, STATE, of_reference
-from cacheproof.proofs.symbolic.entry_table_validation import TableCallMade, calls_of, universe
+from cacheproof.proofs.symbolic.checking.entry_table_validation import (
+    TableCallMade,
+    calls_of,
+    universe,
+)
+from cacheproof.proofs.symbolic.checking.twins import refuted_of
+from cacheproof.proofs.symbolic.checking.validator import Shown, Validator
+from cacheproof.proofs.symbolic.deciding.prove import Outcome
+from cacheproof.proofs.symbolic.deciding.refuter import Refuter
+from cacheproof.proofs.symbolic.deciding.subject import Operation
 from cacheproof.proofs.symbolic.evidence import prove_texts, texts_of
-from cacheproof.proofs.symbolic.prove import Outcome
-from cacheproof.proofs.symbolic.readings import Language
-from cacheproof.proofs.symbolic.refuter import Refuter
-from cacheproof.proofs.symbolic.subject import Operation
-from cacheproof.proofs.symbolic.twins import refuted_of
-from cacheproof.proofs.symbolic.validator import Shown, Validator
-from cacheproof.proofs.symbolic.values import Universe
+from cacheproof.proofs.symbolic.rules.readings import Language
+from cacheproof.proofs.symbolic.subjects import entry_table
+from cacheproof.proofs.symbolic.subjects.entry_table import OF_BEGIN, SAFETY, STATE, of_reference
+from cacheproof.proofs.symbolic.values.values import Universe
 from cacheproof.proofs.witness.entry_table import SETTINGS, explore
 from cacheproof.reference.encoder_connector.entry_table import EntryTable
 from cacheproof.spec import evidence

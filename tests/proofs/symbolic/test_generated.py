@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cacheproof.proofs.symbolic.expressions import Expressions
+from cacheproof.proofs.symbolic.reading.expressions import Expressions
 from tests.proofs.symbolic.generator import Judge, generated, text_of
 
 SEEDS = 6

@@ -10,13 +10,13 @@ import pytest
 from cacheproof.proofs.conformance.claims import Claim, claims
 from cacheproof.proofs.conformance.cpython import OfCPython
 from cacheproof.proofs.conformance.judges import OfTranslator, complaints
-from cacheproof.proofs.symbolic import joins, machine
-from cacheproof.proofs.symbolic.encoder_cache import of_reference
-from cacheproof.proofs.symbolic.machine import PATHS_MAX
-from cacheproof.proofs.symbolic.prove import Library, prove
-from cacheproof.proofs.symbolic.state import Fact
-from cacheproof.proofs.symbolic.subject import Subject
-from cacheproof.proofs.symbolic.values import Universe
+from cacheproof.proofs.symbolic.deciding.prove import Library, prove
+from cacheproof.proofs.symbolic.deciding.subject import Subject
+from cacheproof.proofs.symbolic.reading import joins, machine
+from cacheproof.proofs.symbolic.reading.machine import PATHS_MAX
+from cacheproof.proofs.symbolic.subjects.encoder_cache import of_reference
+from cacheproof.proofs.symbolic.values.state import Fact
+from cacheproof.proofs.symbolic.values.values import Universe
 
 ALL = tuple(claims())
 WRONG = ("truth values: of a number of slots", "evaluation order: a key with effects")

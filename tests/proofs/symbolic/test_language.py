@@ -5,23 +5,23 @@ from typing import Any
 
 import pytest
 
-from cacheproof.proofs.symbolic import block_pool, encoder_cache, encoder_decoder_cache
-from cacheproof.proofs.symbolic.calls import TOLD
-from cacheproof.proofs.symbolic.gate import CHECKS, refuse_subject
-from cacheproof.proofs.symbolic.language import METHODS, NotTranslated
-from cacheproof.proofs.symbolic.language_page import PAGE, page
-from cacheproof.proofs.symbolic.machine import Machine
-from cacheproof.proofs.symbolic.play import Play
-from cacheproof.proofs.symbolic.readings import Language
-from cacheproof.proofs.symbolic.source import source_in
-from cacheproof.proofs.symbolic.subject import Subject
-from cacheproof.proofs.symbolic.values import Universe
+from cacheproof.proofs.symbolic.deciding.play import Play
+from cacheproof.proofs.symbolic.deciding.subject import Subject
+from cacheproof.proofs.symbolic.gate.gate import CHECKS, refuse_subject
+from cacheproof.proofs.symbolic.gate.language_page import PAGE, page
+from cacheproof.proofs.symbolic.reading.machine import Machine
+from cacheproof.proofs.symbolic.reading.source import source_in
+from cacheproof.proofs.symbolic.rules.readings import Language
+from cacheproof.proofs.symbolic.subjects import block_pool, encoder_cache, encoder_decoder_cache
+from cacheproof.proofs.symbolic.subjects.calls import TOLD
+from cacheproof.proofs.symbolic.values.language import METHODS, NotTranslated
+from cacheproof.proofs.symbolic.values.values import Universe
 
 REFERENCES = [one.of_reference() for one in (encoder_cache, encoder_decoder_cache, block_pool)]
 
 
 def test_the_page_is_that_of_the_tables() -> None:
-    assert PAGE.read_text() == page(), "run python -m cacheproof.proofs.symbolic.language_page"
+    assert PAGE.read_text() == page(), "run python -m cacheproof.proofs.symbolic.gate.language_page"
 
 
 def test_the_page_has_a_line_for_every_check() -> None:

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 import z3
 
-from cacheproof.proofs.symbolic import lemmas
-from cacheproof.proofs.symbolic.lemmas import LEMMAS, N, prove_lemmas
+from cacheproof.proofs.symbolic.deciding import lemmas
+from cacheproof.proofs.symbolic.deciding.lemmas import LEMMAS, N, prove_lemmas
 from cacheproof.proofs.witness.sums import meaning
 from cacheproof.spec.evidence import Outcome
 

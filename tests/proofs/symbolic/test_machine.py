@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from cacheproof.proofs.symbolic.encoder_cache import of_reference
-from cacheproof.proofs.symbolic.language import NotTranslated
-from cacheproof.proofs.symbolic.play import Play
-from cacheproof.proofs.symbolic.readings import Language
-from cacheproof.proofs.symbolic.values import Universe
+from cacheproof.proofs.symbolic.deciding.play import Play
+from cacheproof.proofs.symbolic.rules.readings import Language
+from cacheproof.proofs.symbolic.subjects.encoder_cache import of_reference
+from cacheproof.proofs.symbolic.values.language import NotTranslated
+from cacheproof.proofs.symbolic.values.values import Universe
 
 SUBJECT = of_reference()
 

@@ -7,11 +7,11 @@ from types import ModuleType
 
 import pytest
 
-from cacheproof.proofs.symbolic import block_pool, encoder_cache, encoder_decoder_cache
-from cacheproof.proofs.symbolic.readings import Language
-from cacheproof.proofs.symbolic.refuter import Refuter
-from cacheproof.proofs.symbolic.values import Universe
-from cacheproof.proofs.symbolic.witnesses import PoolExploring
+from cacheproof.proofs.symbolic.checking.witnesses import PoolExploring
+from cacheproof.proofs.symbolic.deciding.refuter import Refuter
+from cacheproof.proofs.symbolic.rules.readings import Language
+from cacheproof.proofs.symbolic.subjects import block_pool, encoder_cache, encoder_decoder_cache
+from cacheproof.proofs.symbolic.values.values import Universe
 from cacheproof.proofs.witness.pool import SETTINGS, explore
 from cacheproof.reference.block_pool import BlockPool, KVCacheBlock
 from cacheproof.spec import registry

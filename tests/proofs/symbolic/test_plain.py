@@ -9,13 +9,13 @@ from typing import Any, cast
 import pytest
 import z3
 
-from cacheproof.proofs.symbolic import encoder_cache
-from cacheproof.proofs.symbolic.gate import refuse_subject
-from cacheproof.proofs.symbolic.language import NotTranslated
-from cacheproof.proofs.symbolic.plain import in_plain_words
-from cacheproof.proofs.symbolic.prove import Library
-from cacheproof.proofs.symbolic.source import Source, source_in
-from cacheproof.proofs.symbolic.state import State
+from cacheproof.proofs.symbolic.deciding.prove import Library
+from cacheproof.proofs.symbolic.gate.gate import refuse_subject
+from cacheproof.proofs.symbolic.reading.plain import in_plain_words
+from cacheproof.proofs.symbolic.reading.source import Source, source_in
+from cacheproof.proofs.symbolic.subjects import encoder_cache
+from cacheproof.proofs.symbolic.values.language import NotTranslated
+from cacheproof.proofs.symbolic.values.state import State
 from cacheproof.proofs.witness.classes import class_of
 from cacheproof.reference.releases import NEWEST
 

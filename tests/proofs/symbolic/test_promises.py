@@ -11,11 +11,11 @@ from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.targets.host.faults import FAULTS
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.proofs.symbolic import calls, encoder_cache, encoder_decoder_cache
-from cacheproof.proofs.symbolic.readings import Language
-from cacheproof.proofs.symbolic.refuter import Refuter
-from cacheproof.proofs.symbolic.subject import Subject
-from cacheproof.proofs.symbolic.values import Universe
+from cacheproof.proofs.symbolic.deciding.refuter import Refuter
+from cacheproof.proofs.symbolic.deciding.subject import Subject
+from cacheproof.proofs.symbolic.rules.readings import Language
+from cacheproof.proofs.symbolic.subjects import calls, encoder_cache, encoder_decoder_cache
+from cacheproof.proofs.symbolic.values.values import Universe
 from cacheproof.reference.scheduler import update
 from cacheproof.reference.scheduler.encoder_inputs import Foresight
 from cacheproof.reference.semantics import Semantics

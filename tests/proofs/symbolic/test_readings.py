@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import z3
 
-from cacheproof.proofs.symbolic import block_pool, encoder_cache, encoder_decoder_cache
-from cacheproof.proofs.symbolic.play import Play
-from cacheproof.proofs.symbolic.predicates import Reader
-from cacheproof.proofs.symbolic.readings import Language
-from cacheproof.proofs.symbolic.records import Record
-from cacheproof.proofs.symbolic.values import Universe
+from cacheproof.proofs.symbolic.deciding.play import Play
+from cacheproof.proofs.symbolic.rules.predicates import Reader
+from cacheproof.proofs.symbolic.rules.readings import Language
+from cacheproof.proofs.symbolic.subjects import block_pool, encoder_cache, encoder_decoder_cache
+from cacheproof.proofs.symbolic.values.records import Record
+from cacheproof.proofs.symbolic.values.values import Universe
 
 
 @pytest.mark.sample(3)

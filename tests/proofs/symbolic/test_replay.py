@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from cacheproof.proofs.symbolic import encoder_cache, encoder_decoder_cache
-from cacheproof.proofs.symbolic.mutants import EVERY, mutants
-from cacheproof.proofs.symbolic.readings import Language
-from cacheproof.proofs.symbolic.refuter import Counterexample, Refuter
-from cacheproof.proofs.symbolic.replay import Replay
-from cacheproof.proofs.symbolic.source import Source
-from cacheproof.proofs.symbolic.subject import Subject
-from cacheproof.proofs.symbolic.values import Universe
+from cacheproof.proofs.symbolic.checking.mutants import EVERY, mutants
+from cacheproof.proofs.symbolic.deciding.refuter import Counterexample, Refuter
+from cacheproof.proofs.symbolic.deciding.replay import Replay
+from cacheproof.proofs.symbolic.deciding.subject import Subject
+from cacheproof.proofs.symbolic.reading.source import Source
+from cacheproof.proofs.symbolic.rules.readings import Language
+from cacheproof.proofs.symbolic.subjects import encoder_cache, encoder_decoder_cache
+from cacheproof.proofs.symbolic.values.values import Universe
 
 BROKEN = [
     (encoder_cache, "check", "check_and_update_cache() ", "'not not holders'", "EC-2"),

@@ -3,8 +3,8 @@
 import pytest
 import z3
 
-from cacheproof.proofs.symbolic.solver import RLIMIT, Possible, Premises, Verdict
-from cacheproof.proofs.symbolic.state import Fact
+from cacheproof.proofs.symbolic.values.solver import RLIMIT, Possible, Premises, Verdict
+from cacheproof.proofs.symbolic.values.state import Fact
 
 A, B, C = z3.Ints("a b c")
 BELOW = Fact(A < B, frozenset({"EC-1"}))

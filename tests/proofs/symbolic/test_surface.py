@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 import pytest
 
-from cacheproof.proofs.symbolic import encoder_cache, encoder_decoder_cache
-from cacheproof.proofs.symbolic.gate import _assigned, refuse_subject
-from cacheproof.proofs.symbolic.gate_module import unbound
-from cacheproof.proofs.symbolic.language import NotTranslated
-from cacheproof.proofs.symbolic.prove import prove
-from cacheproof.proofs.symbolic.source import source_in, source_of
-from cacheproof.proofs.symbolic.witnesses import ManagerExploring
+from cacheproof.proofs.symbolic.checking.witnesses import ManagerExploring
+from cacheproof.proofs.symbolic.deciding.prove import prove
+from cacheproof.proofs.symbolic.gate.gate import _assigned, refuse_subject
+from cacheproof.proofs.symbolic.gate.gate_module import unbound
+from cacheproof.proofs.symbolic.reading.source import source_in, source_of
+from cacheproof.proofs.symbolic.subjects import encoder_cache, encoder_decoder_cache
+from cacheproof.proofs.symbolic.values.language import NotTranslated
 from cacheproof.proofs.witness.classes import class_of
 from cacheproof.proofs.witness.exploration import SCOPES
 

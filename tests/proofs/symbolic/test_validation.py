@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from cacheproof.proofs.symbolic import encoder_cache, encoder_decoder_cache
-from cacheproof.proofs.symbolic.prove import Library
-from cacheproof.proofs.symbolic.source import source_in
-from cacheproof.proofs.symbolic.subject import Operation, Subject
-from cacheproof.proofs.symbolic.validator import Call, Shown
-from cacheproof.proofs.symbolic.witnesses import ManagerExploring
+from cacheproof.proofs.symbolic.checking.validator import Call, Shown
+from cacheproof.proofs.symbolic.checking.witnesses import ManagerExploring
+from cacheproof.proofs.symbolic.deciding.prove import Library
+from cacheproof.proofs.symbolic.deciding.subject import Operation, Subject
+from cacheproof.proofs.symbolic.reading.source import source_in
+from cacheproof.proofs.symbolic.subjects import encoder_cache, encoder_decoder_cache
 
 REFERENCE = encoder_cache.of_reference()
 ABOUT = {"encoder cache": encoder_cache, "encoder-decoder cache": encoder_decoder_cache}

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from cacheproof.proofs.symbolic.encoder_cache import CLASS, of_reference
+from cacheproof.proofs.symbolic.checking.mutants import Mutant
+from cacheproof.proofs.symbolic.checking.twins import red_twins
+from cacheproof.proofs.symbolic.checking.witnesses import ManagerExploring
+from cacheproof.proofs.symbolic.deciding.prove import Library, prove
 from cacheproof.proofs.symbolic.evidence import Text, prove_texts
-from cacheproof.proofs.symbolic.expressions import Expressions
-from cacheproof.proofs.symbolic.language import NotTranslated
-from cacheproof.proofs.symbolic.mutants import Mutant
-from cacheproof.proofs.symbolic.prove import Library, prove
-from cacheproof.proofs.symbolic.source import source_in
-from cacheproof.proofs.symbolic.twins import red_twins
-from cacheproof.proofs.symbolic.witnesses import ManagerExploring
+from cacheproof.proofs.symbolic.reading.expressions import Expressions
+from cacheproof.proofs.symbolic.reading.source import source_in
+from cacheproof.proofs.symbolic.subjects.encoder_cache import CLASS, of_reference
+from cacheproof.proofs.symbolic.values.language import NotTranslated
 from cacheproof.spec.encoder_cache import COMPONENT
 from cacheproof.spec.evidence import Outcome
 from cacheproof.spec.registry import contracts
@@ -108,7 +108,9 @@ def test_what_no_small_state_goes_through_is_proved_alone(
         assert witness.against == ""
         assert (f"reset at {where}" in witness.unreached) == is_named
         assert bool(witness.unreached) == is_named
-    monkeypatch.setattr("cacheproof.proofs.symbolic.validator.unseen", lambda *_: frozenset())
+    monkeypatch.setattr(
+        "cacheproof.proofs.symbolic.checking.validator.unseen", lambda *_: frozenset()
+    )
     assert not exploring.validator().witness(subject, Library(), calls, ()).unreached
 
 

@@ -1,0 +1,370 @@
+"""A text as the translator reads it, held against calls that CPython made of the class.
+
+Loops are read in both ways: turn by turn, which says exactly what happens, and as a proof reads
+them, by what is known of any turn. Where a path that can be gone goes through a place of the text
+that none of the calls went through, a solver says from which state, and the class is run from there
+where it can be.
+"""
+
+import ast
+import random
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Protocol
+
+from cacheproof.proofs.logic import Formula
+from cacheproof.proofs.symbolic.checking.vacuity import contradicted, unseen, words_of
+from cacheproof.proofs.symbolic.checking.validation import Paths, Refused, places_of, with_a_change
+from cacheproof.proofs.symbolic.deciding.answers import Answer, Answers
+from cacheproof.proofs.symbolic.deciding.counterexample import Model
+from cacheproof.proofs.symbolic.deciding.play import Play
+from cacheproof.proofs.symbolic.deciding.prove import Library
+from cacheproof.proofs.symbolic.deciding.prover import Prover
+from cacheproof.proofs.symbolic.deciding.subject import End, Operation, Subject
+from cacheproof.proofs.symbolic.reading.source import reached_from
+from cacheproof.proofs.symbolic.rules.readings import Language
+from cacheproof.proofs.symbolic.values.language import NotTranslated
+from cacheproof.proofs.symbolic.values.state import Place
+from cacheproof.proofs.symbolic.values.values import Universe
+from cacheproof.proofs.witness.recorded import Found
+from cacheproof.spec.evidence import RedTwin, Witness
+
+
+class Call(Protocol):
+    """A call that CPython made: all attributes before it and after it."""
+
+    @property
+    def before(self) -> Found: ...
+
+    @property
+    def after(self) -> Found: ...
+
+    @property
+    def mark(self) -> bytes:
+        """Tells it from all others."""
+
+    def given(self, play: Play) -> Iterator[Formula]:
+        """What it is given."""
+
+    def answered(self, end: End) -> Formula:
+        """That its answer is what a path says, where contracts look at it."""
+
+
+class Running(Protocol):
+    """Runs a class in the call of a play that a model describes, from the state that the path to
+    an end began in; tells in words why it cannot be so where it raises."""
+
+    def __call__(self, subject: Subject, play: Play, end: End, found: Model) -> Call | str: ...
+
+
+@dataclass
+class Shown:
+    """What calls showed of an operation.
+
+    Attributes:
+        calls: how many were admitted.
+        refused: of how many of them a state after with one thing changed was refused.
+        ran: the places of the text that the paths which admit them went through.
+        against: a call that no path admits, in words; or "".
+        undecided: a call of which no solver can tell whether a path admits it; or "".
+        unread: why its loops cannot be gone through turn by turn; or "".
+        elsewhere: places that can be gone through, and no call was seen to.
+    """
+
+    calls: int = 0
+    refused: int = 0
+    ran: set[Place] = field(default_factory=set)
+    against: str = ""
+    undecided: str = ""
+    unread: str = ""
+    elsewhere: Collection[Place] = ()
+
+
+class Validator:
+    """Holds the texts of a family against CPython; of what reads alike the paths are made once.
+
+    Args:
+        universe: of a few elements.
+        running: runs a class from a state that a solver found; None: it cannot be.
+    """
+
+    def __init__(self, universe: Universe, running: Running | None = None) -> None:
+        self._language = Language(universe)
+        self._running = running
+        self._readings: dict[tuple[Any, ...], _Reading] = {}
+        self._places: dict[tuple[Any, ...], frozenset[Place]] = {}
+
+    def witness(
+        self,
+        subject: Subject,
+        library: Library,
+        calls: Mapping[str, Sequence[Call]],
+        fallen: Collection[str],
+    ) -> Witness:
+        """What calls of each operation say of all that a library proves of it, where some rules
+        have fallen."""
+        shown = {
+            one: self.shown(subject, one, calls.get(one.name, ()), fallen, library.answers)
+            for one in subject.operations
+        }
+        made = sum(one.calls for one in shown.values())
+        refused = sum(one.refused for one in shown.values())
+        against = [one.against for one in shown.values() if one.against]
+        vacuous = [
+            why
+            for one, of in shown.items()
+            if not of.unread
+            for why in self._vacuous(subject, one, of, library, fallen)
+        ]
+        return Witness(
+            "validation",
+            f"{made:,} calls",
+            "" if vacuous or not against else against[0],
+            RedTwin(
+                f"{made - refused} of {made} states after with one thing changed",
+                refuted=all(one.refused for one in shown.values() if one.calls),
+            ),
+            vacuous="; ".join(vacuous),
+            unreached="; ".join(
+                why
+                for one, of in shown.items()
+                for why in self._unreached(subject, one, of, library, fallen)
+            ),
+        )
+
+    def shown(
+        self,
+        subject: Subject,
+        operation: Operation,
+        calls: Sequence[Call],
+        fallen: Collection[str] = (),
+        answers: Answers | None = None,
+    ) -> Shown:
+        """What the calls of an operation show; `answers` are what other processes found."""
+        shown = Shown()
+        answers = Answers() if answers is None else answers
+        try:
+            readings = [self._turned(subject, operation, answers)]
+            if _has_loop(subject, operation):
+                readings.append(self._read(replace(subject, unrolls=False), operation, answers))
+            for one in readings:
+                one.refuse_unread()
+        except NotTranslated as refusal:
+            shown.unread = str(refusal)
+            return shown
+        for call in calls:
+            if not shown.against:
+                _hold(readings, call, fallen, shown)
+        if shown.calls and not shown.against:
+            self._go_elsewhere(subject, readings, fallen, shown)
+        return shown
+
+    def _go_elsewhere(
+        self,
+        subject: Subject,
+        readings: Sequence["_Reading"],
+        fallen: Collection[str],
+        shown: Shown,
+    ) -> None:
+        """Run the class through places that no call went through, from states in which all holds
+        that is taken to hold."""
+        first = readings[0]
+        places = first.places - shown.ran
+        if not places or first.cannot_go_through(places, fallen):
+            return
+        play = first.paths.play
+        left: set[Place] = set()
+        for end, model in first.paths.models(fallen, places):
+            new = end.after.ran - shown.ran
+            if not new or shown.against:
+                continue
+            if self._running is None:
+                left |= new
+                continue
+            call = self._running(subject, play, end, Model(play.universe, play.words, model))
+            if isinstance(call, str):
+                shown.against = call
+            else:
+                _hold(readings, call, fallen, shown)
+        shown.elsewhere = left
+
+    def _vacuous(
+        self,
+        subject: Subject,
+        operation: Operation,
+        shown: Shown,
+        library: Library,
+        fallen: Collection[str],
+    ) -> Iterator[str]:
+        """Where what is taken to be known of an operation contradicts itself."""
+        if not shown.calls:
+            if not self._turned(subject, operation, library.answers).can_be_called(fallen):
+                yield operation.name
+            return
+        prover = library.prover(subject, operation)
+        for place in sorted(self._looked_for(contradicted, prover, shown, fallen)):
+            yield f"{operation.name} at {words_of(subject, place)}"
+
+    def _unreached(
+        self,
+        subject: Subject,
+        operation: Operation,
+        shown: Shown,
+        library: Library,
+        fallen: Collection[str],
+    ) -> Iterator[str]:
+        """What calls did not show of an operation: where larger states alone go, or no call did."""
+        places = set(shown.elsewhere)
+        if shown.unread:
+            yield f"{operation.name}: {shown.unread}"
+        elif shown.undecided:
+            yield shown.undecided
+        elif shown.calls:
+            prover = library.prover(subject, operation)
+            places |= self._looked_for(unseen, prover, shown, fallen)
+        elif not shown.against:
+            yield operation.name
+        for place in sorted(places):
+            yield f"{operation.name} at {words_of(subject, place)}"
+
+    def _looked_for(
+        self,
+        look: Callable[[Prover, Collection[Place], Collection[str]], frozenset[Place]],
+        prover: Prover,
+        shown: Shown,
+        fallen: Collection[str],
+    ) -> frozenset[Place]:
+        """What a look at a prover's paths finds, beside the places that calls went through."""
+        asked = look, id(prover), frozenset(shown.ran), frozenset(fallen)
+        if asked not in self._places:
+            self._places[asked] = prover.answers.once(
+                (look.__name__, prover.reading, sorted(shown.ran), sorted(fallen)),
+                frozenset[Place],
+                lambda: look(prover, shown.ran, fallen),
+            )
+        return self._places[asked]
+
+    def _turned(self, subject: Subject, operation: Operation, answers: Answers) -> "_Reading":
+        return self._read(replace(subject, unrolls=True), operation, answers)
+
+    def _read(self, subject: Subject, operation: Operation, answers: Answers) -> "_Reading":
+        reading = subject.unrolls, subject.reading_of(operation)
+        if reading not in self._readings:
+            self._readings[reading] = _Reading(subject, operation, self._language, answers)
+        return self._readings[reading]
+
+
+@dataclass(frozen=True)
+class _Said:
+    """What a reading says of a call.
+
+    Attributes:
+        ran: the places that a path went through which admits it.
+        refuses_another: whether no path admits a state after with one thing changed.
+        refused: what it is, if no path was seen to admit it.
+    """
+
+    ran: frozenset[Place] = frozenset()
+    refuses_another: bool = False
+    refused: Refused | None = None
+
+
+class _Reading:
+    """An operation as it is read, held against calls; `answers` are what other processes found."""
+
+    def __init__(
+        self, subject: Subject, operation: Operation, language: Language, answers: Answers
+    ) -> None:
+        self._subject = subject
+        self._operation = operation
+        self._language = language
+        self._answers = answers
+        self._said: dict[tuple[Any, ...], _Said] = {}
+
+    @cached_property
+    def paths(self) -> Paths:
+        return Paths(Play(self._subject, self._operation, self._language, joins=False))
+
+    @cached_property
+    def places(self) -> frozenset[Place]:
+        """All places of the text that its paths go through."""
+        return self._once("places", frozenset[Place], lambda: places_of(self.paths.play.ends))
+
+    def refuse_unread(self) -> None:
+        """Raise what the reading of it raises.
+
+        Raises:
+            NotTranslated: it has no reading.
+        """
+        self._once("is read", bool, lambda: bool(self.paths))
+
+    def can_be_called(self, fallen: Collection[str]) -> bool:
+        """Whether there is any state from which a path can be gone."""
+        return self._once(
+            "can be called",
+            bool,
+            lambda: next(self.paths.models(fallen), None) is not None,
+            sorted(fallen),
+        )
+
+    def cannot_go_through(self, places: Collection[Place], fallen: Collection[str]) -> bool:
+        """Whether no path can be gone through any of these places."""
+        return self._once(
+            "cannot go through",
+            bool,
+            lambda: next(self.paths.models(fallen, places), None) is None,
+            sorted(fallen),
+            sorted(places),
+        )
+
+    def said(self, call: Call, fallen: Collection[str]) -> _Said:
+        """What it says of a call, where some rules have fallen."""
+        asked = frozenset(fallen), call.mark
+        if asked not in self._said:
+            self._said[asked] = self._once(
+                "says", _Said, lambda: self._say(call, fallen), sorted(fallen), call.mark.hex()
+            )
+        return self._said[asked]
+
+    def _say(self, call: Call, fallen: Collection[str]) -> _Said:
+        changed = with_a_change(call.after, self._subject.types, random.Random(call.mark))
+        given = call.given(self.paths.play)
+        afters = [call.after, changed]
+        end, of_changed = self.paths.admitting(call.before, given, afters, call.answered, fallen)
+        if isinstance(end, Refused):
+            return _Said(refused=end)
+        return _Said(places_of([end]), of_changed is Refused.BY_ALL)
+
+    def _once(self, what: str, kind: Any, ask: Callable[[], Answer], *given: Any) -> Answer:
+        return self._answers.once((what, self._digest, *given), kind, ask)
+
+    @cached_property
+    def _digest(self) -> str:
+        return self._subject.digest_of(self._operation)
+
+
+def _hold(readings: Sequence[_Reading], call: Call, fallen: Collection[str], shown: Shown) -> None:
+    """Hold each reading against a call."""
+    for number, reading in enumerate(readings):
+        said = reading.said(call, fallen)
+        if said.refused is Refused.UNDECIDED:
+            shown.undecided = f"{call}: no solver can tell whether a path admits it"
+            return
+        if said.refused is not None:
+            shown.against = f"{call}, which no path admits"
+            return
+        if number == 0:
+            shown.ran |= said.ran
+            shown.refused += said.refuses_another
+    shown.calls += 1
+
+
+def _has_loop(subject: Subject, operation: Operation) -> bool:
+    reached = reached_from(operation.method, subject.sources.values())
+    return not operation.method or any(
+        isinstance(node, ast.For | ast.While)
+        for source in subject.sources.values()
+        for name in reached & source.methods.keys()
+        for node in ast.walk(source.methods[name])
+    )

@@ -1,0 +1,169 @@
+"""Decides which rules hold of a class, from its source text.
+
+Of every method that a scheduler calls: started where the invariants hold, and where what the
+method asks of its caller holds, it ends where the invariants hold, keeps every contract of such a
+call, and raises nothing. What is not kept by all methods is no invariant, and nothing may lean on
+it: it is taken out, and what leaned on it is asked again.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from cacheproof.proofs.symbolic.deciding.answers import Answers
+from cacheproof.proofs.symbolic.deciding.play import Play
+from cacheproof.proofs.symbolic.deciding.prover import Prover, Unkept
+from cacheproof.proofs.symbolic.deciding.refuter import Counterexample, Findings, Refuter
+from cacheproof.proofs.symbolic.deciding.subject import Operation, Subject
+from cacheproof.proofs.symbolic.rules.readings import Language
+from cacheproof.proofs.symbolic.values.solver import ALL_BUT_THE_GREATEST, SOON, Verdict
+from cacheproof.proofs.symbolic.values.values import Universe
+
+
+@dataclass
+class Outcome:
+    """What became of one rule.
+
+    Attributes:
+        word: proved, refuted, or unknown.
+        failing: of an unknown rule, the first condition that was not proved.
+        counterexample: of a refuted rule, in words; `replayed` as it says.
+        conditions: how many were proved. `work_max`: what the hardest took, as a share of RLIMIT.
+        rests_on: the rules that its proofs lean on.
+    """
+
+    rule: str
+    word: str = "proved"
+    failing: str = ""
+    counterexample: str = ""
+    replayed: bool = False
+    conditions: int = 0
+    work_max: float = 0.0
+    rests_on: frozenset[str] = frozenset()
+
+
+class Library:
+    """Provers of operations, each for all subjects of one kind in which its text reads alike: what
+    is proved of it there is proved of each, and a counterexample is one of each. `twins` are of
+    operations, by all that makes two of them the same; `answers` are what other processes found."""
+
+    def __init__(self, seed: int = 0, answers: Answers | None = None) -> None:
+        self.answers = answers or Answers()
+        self.few = [Language(Universe(size)) for size in (2, 3)]
+        self._language = Language(Universe())
+        self._seed = seed
+        self._provers: dict[tuple[Any, ...], Prover] = {}
+        self._found = Findings(answers=self.answers)
+        self._anew: set[str] = set()
+        self.twins: dict[tuple[Any, ...], Any] = {}
+
+    def prover(self, subject: Subject, operation: Operation) -> Prover:
+        key = subject.reading_of(operation)
+        if key not in self._provers:
+            reading = subject.digest_of(operation)
+            self._provers[key] = Prover(
+                lambda: self.play(subject, operation),
+                self._seed,
+                self.answers,
+                reading,
+                is_anew=reading in self._anew,
+            )
+        return self._provers[key]
+
+    def prove_anew(self, unkept: Unkept) -> None:
+        """From here on nothing that was kept is told of the conditions of an operation."""
+        self._anew.add(unkept.reading)
+        self._provers = {
+            key: one for key, one in self._provers.items() if one.reading != unkept.reading
+        }
+
+    def refuter(self, subject: Subject) -> Refuter:
+        return Refuter(subject, self.few, self._found)
+
+    def refuter_of_change(self, subject: Subject) -> Refuter:
+        """Of a class that is broken on purpose, where fewer elements do."""
+        return Refuter(subject, self.few[:1], self._found)
+
+    def play(self, subject: Subject, operation: Operation) -> Play:
+        return Play(subject, operation, self._language)
+
+
+def prove(
+    subject: Subject, library: Library | None = None, settled: Collection[str] = ()
+) -> dict[str, Outcome]:
+    """What holds of a subject, by the id of the rule; but for rules that are `settled`: they hold,
+    and lean on each other only. A library is for subjects that differ in their texts alone.
+
+    Raises:
+        Unkept: answers that were kept do not do; the library is to prove the operation anew.
+    """
+    library = library or Library()
+    refuter = library.refuter(subject)
+    conditions = [
+        (operation, prover, number)
+        for operation in subject.operations
+        for prover in (library.prover(subject, operation),)
+        for number, rule in enumerate(prover.rules)
+        if rule not in settled
+    ]
+    outcomes = {
+        rule: Outcome(rule) for rule in (prover.rules[number] for _, prover, number in conditions)
+    }
+    out: set[str] = set()
+    proved: dict[tuple[str, int], tuple[str, Verdict]] = {}
+    changed = True
+    while changed:
+        changed = False
+        for operation, prover, number in conditions:
+            rule = prover.rules[number]
+            place = operation.name, number
+            if rule in out or (place in proved and proved[place][1].rules.isdisjoint(out)):
+                continue
+            soon = ALL_BUT_THE_GREATEST if subject.unrolls else SOON
+            verdict = _decided(prover, refuter, operation, number, out, soon)
+            if isinstance(verdict, Verdict) and verdict.word == "proved":
+                proved[place] = rule, verdict
+                continue
+            outcome = outcomes[rule]
+            if isinstance(verdict, Counterexample):
+                outcome.word, outcome.replayed = "refuted", verdict.replayed
+                outcome.counterexample = verdict.sentence
+            else:
+                outcome.word = "unknown"
+                one = list(library.play(subject, operation).conditions())[number]
+                outcome.failing = f"{one.operation}: {one.name}"
+            out.add(rule)
+            changed = True
+    for rule, verdict in proved.values():
+        outcome = outcomes[rule]
+        outcome.conditions += 1
+        outcome.work_max = max(outcome.work_max, verdict.work)
+        outcome.rests_on |= verdict.rules
+    return outcomes
+
+
+def _decided(
+    prover: Prover,
+    refuter: Refuter,
+    operation: Operation,
+    number: int,
+    out: Collection[str],
+    soon: int,
+) -> Verdict | Counterexample:
+    """A proof, or a counterexample; or a verdict that says that neither was found.
+
+    What no two elements refute is tried with all effort before more of them are looked at: among
+    three the search for what is not there costs more than any proof. Where loops are run turn by
+    turn, it does among two. So many efforts are made `soon`.
+    """
+    rule = prover.rules[number]
+    verdict = prover.verdict(number, out, slice(soon))
+    if verdict.word == "proved":
+        return verdict
+    is_refuted = refuter.is_soon_refuted(operation, rule, out)
+    if not is_refuted:
+        verdict = prover.verdict(number, out, slice(soon, None))
+        if verdict.word == "proved":
+            return verdict
+    found = refuter.counterexample(operation, rule, out)
+    return found or (prover.verdict(number, out, slice(soon, None)) if is_refuted else verdict)
