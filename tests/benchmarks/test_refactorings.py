@@ -1,6 +1,7 @@
 """Changes that change nothing are read; those of them that change something are not proved."""
 
 import ast
+from pathlib import Path
 
 import pytest
 
@@ -58,17 +59,25 @@ def test_all_but_those_that_are_named_are_read(script, module: str) -> None:
     assert refused == REFUSED
 
 
+@pytest.fixture(scope="module")
+def kept(script, module: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What is known of the release as it stands."""
+    folder: Path = tmp_path_factory.mktemp("kept")
+    assert script.failing(script.proved(NEWEST, module, NEWEST, folder).rows) == []
+    return folder
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("name", [name for name, _ in HARMFUL])
-def test_what_is_a_refactoring_is_proved(script, module: str, name: str) -> None:
+def test_what_is_a_refactoring_is_proved(script, module: str, kept: Path, name: str) -> None:
     (one,) = [one for one in script.refactorings() if str(one) == name]
-    assert script.failing(script.proved(one, module, NEWEST)) == []
+    assert script.failing(script.proved(name, one.of(module), NEWEST, kept).rows) == []
 
 
 @pytest.mark.full
 @pytest.mark.parametrize(("name", "line"), HARMFUL)
-def test_what_is_none_is_not(script, module: str, name: str, line: str) -> None:
+def test_what_is_none_is_not(script, module: str, kept: Path, name: str, line: str) -> None:
     (one,) = [one for one in script.refactorings() if str(one) == name]
     assert one.added.count(line) == 1
     without = script.Refactoring(one.kind, one.name, one.edits, added=one.added.replace(line, ""))
-    assert script.failing(script.proved(without, module, NEWEST))
+    assert script.failing(script.proved(name, without.of(module), NEWEST, kept).rows)
