@@ -68,7 +68,7 @@ def _join(universe: Universe, several: Sequence[State], joins: Joins) -> State |
     container was another one on the way."""
     first = several[0]
     known = min(shared_by(first.path, one.path) for one in several)
-    seen = min(_shared(first.snapshots, one.snapshots) for one in several)
+    seen = min(shared_by(first.snapshots, one.snapshots) for one in several)
     apart = [one.path[known:] for one in several]
     if any(fact.mark for facts in apart for fact in facts):
         return None
@@ -126,11 +126,6 @@ def _of(operand: Any) -> Hashable:
 
 def _of_term(term: Any) -> Hashable:
     return z3.ExprRef, term.get_id()
-
-
-def _shared(one: Sequence[Snapshot], other: Sequence[Snapshot]) -> int:
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((number for number, (a, b) in pairs if a is not b), min(len(one), len(other)))
 
 
 def _is_plain(one: Snapshot, state: State) -> bool:

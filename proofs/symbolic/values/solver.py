@@ -92,8 +92,8 @@ class Verdict:
     work: float = 0.0
 
 
-def shared_by(one: Sequence[Fact], other: Sequence[Fact]) -> int:
-    """How many facts two paths begin with that are the same."""
+def shared_by(one: Sequence[object], other: Sequence[object]) -> int:
+    """How many objects two sequences begin with that are the same, such as facts of two paths."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((number for number, (a, b) in pairs if a is not b), min(len(one), len(other)))
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
+from cacheproof.proofs.conformance.cpython import OfCPython
+from cacheproof.proofs.conformance.judges import OfTranslator
 from cacheproof.proofs.symbolic.deciding.prove import Outcome
 
 PROVE = """
@@ -30,3 +32,13 @@ def prove_alone() -> Callable[[str], Mapping[str, Outcome]]:
         return found
 
     return alone
+
+
+@pytest.fixture(scope="module")
+def cpython() -> OfCPython:
+    return OfCPython()
+
+
+@pytest.fixture(scope="module")
+def translator() -> OfTranslator:
+    return OfTranslator()

@@ -13,16 +13,6 @@ from cacheproof.proofs.conformance.judges import OfTranslator, complaints
 ALL = tuple(claims())
 
 
-@pytest.fixture(scope="module")
-def cpython() -> OfCPython:
-    return OfCPython()
-
-
-@pytest.fixture(scope="module")
-def translator() -> OfTranslator:
-    return OfTranslator()
-
-
 def test_there_are_texts_of_every_table_and_no_two_alike() -> None:
     assert len({str(one) for one in ALL}) == len(ALL)
     texts = len(ALL) + sum(one.claimed is not None for one in ALL)

@@ -32,16 +32,6 @@ def _joined(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "PATHS_MAX", 1)
 
 
-@pytest.fixture(scope="module")
-def cpython() -> OfCPython:
-    return OfCPython()
-
-
-@pytest.fixture(scope="module")
-def translator() -> OfTranslator:
-    return OfTranslator()
-
-
 @pytest.mark.usefixtures("_joined")
 @pytest.mark.sample(20)
 @pytest.mark.parametrize("claim", ALL, ids=str)
