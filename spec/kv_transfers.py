@@ -30,6 +30,15 @@ class Reading(NamedTuple):
     right: Mapping[int, int]
 
 
+class Sending(NamedTuple):
+    """A request whose KV is sent elsewhere: the blocks that are told, as many of its own from the
+    first, and how many hold its prompt."""
+
+    told: tuple[int, ...]
+    own: tuple[int, ...]
+    prompt: int
+
+
 class Delivery(NamedTuple):
     """The output of a step: tokens by request, and requests whose KV was wrong in that step."""
 
@@ -78,3 +87,16 @@ def reads_what_is_right(w: Reading) -> bool:
 )
 def delivers_nothing_misread(c: Delivery) -> bool:
     return all(r not in c.misread or c.tokens[r] == 0 for r in c.tokens)
+
+
+@contract(
+    "KT-4",
+    "The KV that is sent is the request's own, from its first token on, its prompt whole",
+    kind="trace",
+    harm="safety",
+    component=COMPONENT,
+    applies_to=_JUDGED_WITH,
+    source="vLLM Scheduler._connector_finished: whoever has that prompt reads what was sent for it",
+)
+def sends_its_own(w: Sending) -> bool:
+    return w.told == w.own and len(w.told) >= w.prompt

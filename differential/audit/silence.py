@@ -18,7 +18,7 @@ NOT_JUDGED = {
 """By what `recording.settings` says of an engine."""
 _TEXTS = frozenset({"SC-14", "SC-15", "SC-16", "SC-17"})
 """They ask what stands in KV blocks, which the text of prompts decides: no record has it."""
-_TRANSFERS = frozenset({"KT-1", "KT-2", "KT-3"})
+_TRANSFERS = frozenset({"KT-1", "KT-2", "KT-3", "KT-4"})
 """They follow a KV connector's loads: when those arrive, no record says."""
 _SIZES = frozenset({"SC-21"})
 """It compares with what was asked for: a record has the size that came of it."""

@@ -14,7 +14,7 @@ from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.traces.manager import Add
 from cacheproof.differential.traces.scheduler import SchedulerConfig
 from cacheproof.reference.kv_cache_specs import ceil_div
-from cacheproof.spec.kv_transfers import Delivery, Reading, Writing
+from cacheproof.spec.kv_transfers import Delivery, Reading, Sending, Writing
 
 
 class _Block(NamedTuple):
@@ -95,12 +95,15 @@ class KVTransferMirror:
         if request in self._loads:
             self._reach.meet("ended while loading")
 
-    def schedule(self, outcome: Mapping[str, Any]) -> Iterator[Writing | Reading]:
+    def schedule(self, outcome: Mapping[str, Any]) -> Iterator[Writing | Reading | Sending]:
         """A step is decided on."""
         self._note_caching(outcome)
         for name, block_ids in outcome["kv_sends"]:
             self._sends[name] = set(block_ids)
             self._reach.meet("KV sent")
+            own = self._tables.get(name, [])[: len(block_ids)]
+            prompt = ceil_div(self._added(name).prompt, self._block_size)
+            yield Sending(tuple(block_ids), tuple(own), prompt)
         yield from self._begin_loads(outcome)
         computed = outcome["computed"]
         windows = {name: (at, at + outcome["scheduled"][name]) for name, at in computed.items()}

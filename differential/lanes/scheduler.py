@@ -7,7 +7,7 @@ from cacheproof.differential.generators.scheduler import scheduler_trace
 from cacheproof.differential.lanes.encoder_cache import ANOTHER_SIZE, UNDER_PRESSURE
 from cacheproof.differential.lanes.lane import Lane
 
-KV_TRANSFERS = frozenset({"KT-1", "KT-2", "KT-3"})
+KV_TRANSFERS = frozenset({"KT-1", "KT-2", "KT-3", "KT-4"})
 """Broken only where there is a connector that loads KV."""
 KV_BLOCKS = frozenset({"SC-14", "SC-15", "SC-16", "SC-17"})
 """Not followed over several groups, nor where KV comes from elsewhere."""

@@ -213,6 +213,7 @@ VARIANTS: tuple[Variant, ...] = (
     scheduler_with(scheduler_faults.hands_out_what_is_loaded, KV_LOADS),
     scheduler_with(scheduler_faults.reads_what_nobody_wrote, KV_LOADS),
     scheduler_with(scheduler_faults.overlooks_failed_loads, KV_LOADS),
+    scheduler_with(scheduler_faults.sends_from_the_second, KV_LOADS),
     scheduler_with(faults.frees_nothing),
     scheduler_without(
         "scheduler-credits-decoders-again",

@@ -327,6 +327,16 @@ def hands_out_what_is_loaded(scheduler: Any) -> None:
     _after_schedule(scheduler, share)
 
 
+def sends_from_the_second(scheduler: Any) -> None:
+    """Of the KV blocks that are sent the first is not told."""
+
+    def leave_out(output: Any) -> None:
+        for _, block_ids in output.kv_connector_metadata["kv_sends"]:
+            del block_ids[:1]
+
+    _after_schedule(scheduler, leave_out)
+
+
 def begins_before_the_first(scheduler: Any) -> None:
     """A new request that begins at its first token is said to begin at the one before."""
 
@@ -405,6 +415,7 @@ SCHEDULER_FAULTS: dict[str, SchedulerFault] = by_name(
     begins_before_the_first,
     reads_what_nobody_wrote,
     overlooks_failed_loads,
+    sends_from_the_second,
     has_a_slot_too_many,
     *MANAGER_CALL_FAULTS.values(),
 )
