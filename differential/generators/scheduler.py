@@ -109,6 +109,7 @@ class _SchedulerTrace:
     ) -> None:
         self._semantics = semantics
         self._extras = Random(f"{VERSION}/extras/{seed}")
+        self._again = Random(f"{VERSION}/again/{seed}")
         self._streaming = Random(f"{VERSION}/streaming/{seed}")
         self._resizing = Random(f"{VERSION}/resizing/{seed}") if resized else None
         self._runs_out = Random(f"{VERSION}/end/{seed}").random() < 0.05
@@ -209,6 +210,9 @@ class _SchedulerTrace:
             if random.random() < 0.02:
                 running = self._restarts and self._extras.random() < 0.7
                 self._events.append(ResetPrefix(running=running))
+                if running and in_flight == 1 < limit and self._again.random() < 0.5:
+                    self._events += (Schedule(), ResetPrefix(running=True))
+                    in_flight += 1
             if self._pauses and self._extras.random() < 0.2:
                 self._events.append(Pause(self._extras.choice(("new", "all", "none", "none"))))
         if self._runs_out:
