@@ -7,10 +7,13 @@ here that the scheduler decides.
 """
 
 import itertools
+import traceback
 import zlib
 from collections import deque
 from collections.abc import Callable
 from inspect import signature
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from .executed import Executed, Worker, said_of
@@ -18,6 +21,7 @@ from .kv_transfers import KVWorker, Report
 from .protocol import Event, HostError, Illegal
 from .scheduler_told import resumed, told
 
+_DRIVER = Path(__file__).parent
 FIRST_TEXT_TOKEN_ID = 10
 EOS_TOKEN_ID = 2
 STOP_TOKEN_ID = 4
@@ -189,8 +193,11 @@ class SchedulerSession:
     def _arrive(self, event: Event) -> None:
         try:
             request = self._kit.make_request(event, float(self._arrivals + 1))
-        except (LookupError, AssertionError, ArithmeticError) as error:
-            self._release_error = error  # any other is a driver's that does not know the release
+        except (Illegal, HostError):
+            raise
+        except Exception as error:
+            if is_raised_by_release(error):
+                self._release_error = error
             raise
         self._arrivals += 1
         self._ask(self._scheduler.add_request, request)
@@ -475,3 +482,12 @@ _TEXT = list(map(_text, range(1000)))
 def _of_sessions(continued: list[list[Any]]) -> dict[str, list[list[Any]]]:
     """What an outcome says of sessions that went on; nothing where none did."""
     return {"continued": continued} if continued else {}
+
+
+def is_raised_by_release(error: Exception) -> bool:
+    """Whether what was raised while a request was made was raised in a text that is not this
+    driver's, and for no want of what the driver's stand-ins have not."""
+    if isinstance(error, AttributeError) and isinstance(error.obj, SimpleNamespace):
+        return False
+    *_, last = traceback.extract_tb(error.__traceback__)
+    return Path(last.filename).parent != _DRIVER
