@@ -9,6 +9,7 @@ from cacheproof.spec.records import Call, EncoderCacheState, Step
 from cacheproof.spec.registry import (
     ADMISSION,
     ANY_CALL,
+    HELD,
     LOOK_AT,
     LOOK_UP,
     RELEASE,
@@ -297,4 +298,21 @@ def hits_what_is_resident(pre: EncoderCacheState, c: Call) -> bool:
 def tells_what_is_resident(pre: EncoderCacheState, c: Call) -> bool:
     return c.tells == (c.identifier in pre.size) and (
         not c.tells or c.answered == pre.size[c.identifier]
+    )
+
+
+@contract(
+    "EC-18",
+    "Who asks what a request may release is told what it holds, and nothing of what is absent",
+    kind="transition",
+    harm="liveness",
+    component=COMPONENT,
+    source="vLLM Scheduler._free_encoder_inputs: what is not named is held until the request ends",
+    calls=HELD,
+    versions=KEYED_BY_IDENTIFIER,
+    also_unchanged=True,
+)
+def tells_what_is_held(pre: EncoderCacheState, c: Call) -> bool:
+    return all(h in pre.size for h in c.told) and all(
+        c.request not in pre.holders[h] or h in c.told for h in pre.holders
     )

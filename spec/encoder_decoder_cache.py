@@ -2,7 +2,7 @@
 
 from cacheproof.spec.ghost import Ghost
 from cacheproof.spec.records import Call, DecoderCacheState, Step
-from cacheproof.spec.registry import ADMISSION, RELEASE, WHOLE_EVENT, contract
+from cacheproof.spec.registry import ADMISSION, HELD, RELEASE, WHOLE_EVENT, contract
 from cacheproof.spec.vocabulary import total
 
 COMPONENT = "encoder_decoder_cache"
@@ -92,3 +92,18 @@ def decoder_capacity_conserved(s: DecoderCacheState, g: Ghost) -> bool:
 )
 def decoder_admits_what_fits(pre: DecoderCacheState, c: Call) -> bool:
     return c.granted == (c.need <= c.budget and c.need + c.pending <= pre.free_slots)
+
+
+@contract(
+    "ED-7",
+    "Who asks what a request may release is told all that it was debited",
+    kind="transition",
+    harm="liveness",
+    component=COMPONENT,
+    source="vLLM Scheduler._free_encoder_inputs: what is not named is held until the request ends",
+    calls=HELD,
+    versions=SINCE,
+    also_unchanged=True,
+)
+def decoder_tells_what_is_debited(pre: DecoderCacheState, c: Call) -> bool:
+    return not c.leaves_out

@@ -4,7 +4,7 @@ A record is a named tuple so that a predicate reads like the rule and costs litt
 mappings inside are never written to after the record is made.
 """
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import NamedTuple
 
 
@@ -40,7 +40,9 @@ class Call(NamedTuple):
     are what the caller passed to an admission, 0 for other calls. `granted` is the answer as a
     truth value, `debited` the ghost's word for whether the request has been debited the item and
     has not released it. Of who asks for a size, `tells` is whether there is an answer but None, and
-    `answered` the answer: see `number_of`.
+    `answered` the answer: see `number_of`. Of who asks what a request may release, `told` are the
+    identifiers of the inputs in the answer, see `inputs_in` and `named_by`, and `leaves_out` is
+    whether it has been debited an input that is not in it.
     """
 
     operation: str
@@ -56,12 +58,30 @@ class Call(NamedTuple):
     raised: str
     tells: bool = False
     answered: int = 0
+    told: Set[str] = frozenset()
+    leaves_out: bool = False
 
 
 def number_of(answer: object) -> int:
     """An answer as contracts look at it: a whole number, and 0 for anything else, also for a truth
     value: no entry is of that size."""
     return answer if type(answer) is int else 0
+
+
+def inputs_in(answer: object) -> Set[int]:
+    """An answer of inputs as contracts look at it: the whole numbers of a set or a list."""
+    inputs = answer if isinstance(answer, set | frozenset | list | tuple) else ()
+    return frozenset(one for one in inputs if type(one) is int)
+
+
+def named_by(inputs: Set[int], identifiers: Sequence[str]) -> Set[str]:
+    """The identifiers of inputs of a request that has these."""
+    return frozenset(one for number, one in enumerate(identifiers) if number in inputs)
+
+
+def leaves_out(debits: Iterable[tuple[str, int]], request: str, inputs: Set[int]) -> bool:
+    """Whether a request has been debited an input that is not among these."""
+    return any(owner == request and number not in inputs for owner, number in debits)
 
 
 class Making(NamedTuple):

@@ -22,6 +22,9 @@ from cacheproof.spec.records import (
     DecoderCacheState,
     EncoderCacheState,
     Step,
+    inputs_in,
+    leaves_out,
+    named_by,
     number_of,
 )
 
@@ -32,7 +35,8 @@ _SCHEDULER = "scheduler"
 
 class Given(NamedTuple):
     """A call that is about to be made, as far as a manager looks at it. Without a request or an
-    input `request` is empty or `input_id` -1."""
+    input `request` is empty or `input_id` -1; `identifiers` are those of all inputs of a request
+    that is asked about as a whole."""
 
     operation: str
     request: str = ""
@@ -41,6 +45,7 @@ class Given(NamedTuple):
     size: int = 0
     budget: int = 0
     pending: int = 0
+    identifiers: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         told = [self.request] if self.request else []
@@ -95,9 +100,14 @@ class LiveManager:
         return self._of(snapshot) == self._state
 
     def is_another(self, call: Given) -> bool:
-        """Whether the call's input was another item when the request claimed it last."""
-        known = self._inputs.get((call.request, call.input_id))
-        return known not in (None, call.identifier)
+        """Whether an input of the call was another item when the request claimed it last."""
+        shown = (
+            enumerate(call.identifiers) if call.identifiers else ((call.input_id, call.identifier),)
+        )
+        return any(
+            self._inputs.get((call.request, number)) not in (None, identifier)
+            for number, identifier in shown
+        )
 
     def promises(self, call: Given) -> Violation | None:
         """What the caller breaks with a call that it is about to make."""
@@ -125,6 +135,12 @@ class LiveManager:
         judged = self._call(call)._replace(granted=answer is True)
         if operation == "embeds":
             judged = judged._replace(tells=answer is not None, answered=number_of(answer))
+        elif operation == "inputs":
+            inputs = inputs_in(answer)
+            judged = judged._replace(
+                told=named_by(inputs, call.identifiers),
+                leaves_out=leaves_out(ghost.debits, call.request, inputs),
+            )
         self._tell_before(call)
         post = self._of(snapshot)
         post = self._state = pre if post == pre else post
@@ -154,7 +170,7 @@ class LiveManager:
         self.spoke.update(rule.id for rule in rules)
 
     def _call(self, call: Given) -> Call:
-        operation, request, number, identifier, size, budget, pending = call
+        operation, request, number, identifier, size, budget, pending, _ = call
         debited = (request, number) in self._ghost.debits
         return Call(
             operation, request, number, identifier, size, 0, budget, pending, False, debited, ""

@@ -5,7 +5,7 @@ Contracts of steps are judged only when a step did something with entries, or th
 one that the last step left.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -39,6 +39,9 @@ from cacheproof.spec.records import (
     DecoderCacheState,
     EncoderCacheState,
     Step,
+    inputs_in,
+    leaves_out,
+    named_by,
     number_of,
 )
 
@@ -46,8 +49,8 @@ CREDITS = frozenset({"release", "free"})
 _made: Callable[[tuple[Any, ...]], Call] = partial(tuple.__new__, Call)
 _state: Callable[[tuple[Any, ...]], EncoderCacheState] = partial(tuple.__new__, EncoderCacheState)
 """A call and a state of these fields, in order, without a call of Python: there are many."""
-_NO_NUMBER = (False, 0)
-"""What a call tells that is not asked for a size."""
+_NOTHING: tuple[bool, int, Set[str], bool] = (False, 0, frozenset(), False)
+"""What a call tells that is asked for neither a size nor inputs."""
 _NOTED = frozenset({"can", "allocate", "check", "release"})
 AS_DEBITED = "as an item is debited"
 """The kind in which an encoder-decoder's ledger is wrong at once; releases credit too much."""
@@ -315,7 +318,7 @@ class ManagerJudge:
         call = None
         if rules.promised[operation]:
             asked = (operation, name, number, identifier, size, end, 0, 0, False, debited, "")
-            call = _made((*asked, *_NO_NUMBER))
+            call = _made((*asked, *_NOTHING))
             evaluator.promises(at.state, ghost, at.encoded, call)
         if operation == "allocate":
             ghost.encode(request_id, input_id, identifier, size)
@@ -335,7 +338,7 @@ class ManagerJudge:
             changed = {*changed, identifier}
         if call is None or granted or budget or pending:
             item, offered = (identifier, size, end), (budget or 0, pending or 0)
-            told = (answer is not None, number_of(answer)) if operation == "embeds" else _NO_NUMBER
+            told = self._told(operation, name, answer)
             said = (granted, debited, "", *told)
             call = _made((operation, name, number, *item, *offered, *said))
         if delta is not None or rules.unchanged[operation]:
@@ -355,6 +358,16 @@ class ManagerJudge:
             self._note(record, size, pre, post)
         if operation == "allocate":
             at.encoded[identifier] = size
+
+    def _told(self, operation: str, request: str, answer: Any) -> tuple[bool, int, Set[str], bool]:
+        """What an answer says that is more than yes or no."""
+        if operation == "embeds":
+            return answer is not None, number_of(answer), frozenset(), False
+        if operation == "inputs":
+            inputs, at = inputs_in(answer), self._at
+            named = named_by(inputs, at.requests[request].identifiers)
+            return False, 0, named, leaves_out(at.ghost.debits, request, inputs)
+        return _NOTHING
 
     def _note(self, call: CallRecord, size: int, pre: Any, post: Any) -> None:
         """Note what an admission evicted, who is allocated, and which rare states are met."""
@@ -379,7 +392,7 @@ class ManagerJudge:
             return
         at = self._at
         if name is None or number is None:
-            call = _made((operation, name or "", -1, "", 0, 0, 0, 0, False, False, "", *_NO_NUMBER))
+            call = _made((operation, name or "", -1, "", 0, 0, 0, 0, False, False, "", *_NOTHING))
         else:
             request = at.requests[name]
             item = request.identifiers[number], request.sizes[number], request.ends[number]

@@ -139,11 +139,14 @@ def _given(operation: str, args: Sequence[Any]) -> Given:
     request, *numbers = args
     if not isinstance(request.request_id, str):
         raise TypeError(f"request id {request.request_id!r}")
+    features = getattr(request, "mm_features", None)
     if not numbers:
-        return Given(operation, request.request_id)
+        if operation != "inputs":
+            return Given(operation, request.request_id)
+        shown = request.mm_hashes if features is None else [one.identifier for one in features]
+        return Given(operation, request.request_id, identifiers=tuple(shown))
     if len(numbers) not in (1, 3) or not all(isinstance(one, Real) for one in numbers):
         raise TypeError(f"{operation}{tuple(numbers)}")
-    features = getattr(request, "mm_features", None)
     number = numbers[0]
     identifier = request.mm_hashes[number] if features is None else features[number].identifier
     size_of = getattr(request, "get_num_encoder_embeds", None) or request.get_num_encoder_tokens

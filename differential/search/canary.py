@@ -42,6 +42,7 @@ _FAULT_OF: dict[str, Mapping[str, str | Mapping[str, str]]] = {
         "EC-15": "grants_without_room",
         "EC-16": "misses_what_is_resident",
         "EC-17": "tells_a_size_of_the_absent",
+        "EC-18": "leaves_an_input_out",
         "WM-1": "reports_what_is_resident",
         "WM-2": "hits_what_is_absent",
         "WM-3": "loses_notices",
@@ -59,6 +60,7 @@ _FAULT_OF: dict[str, Mapping[str, str | Mapping[str, str]]] = {
         "ED-4": "raises_now_and_then",
         "ED-5": {"as an item is debited": "leaks_a_slot"},
         "ED-6": "refuses_now_and_then",
+        "ED-7": "leaves_an_input_out",
         "WM-3": "loses_notices",
         "WM-4": "reports_what_it_just_encoded",
         "CP-6": "allocates_again",
@@ -114,6 +116,7 @@ _FAULT_OF: dict[str, Mapping[str, str | Mapping[str, str]]] = {
         "KT-1": "hands_out_what_is_loaded",
         "KT-2": "reads_what_nobody_wrote",
         "KT-3": "overlooks_failed_loads",
+        "KT-4": "sends_from_the_second",
     },
     "engine": {
         "EQ-1": "reads_the_row_before",

@@ -119,3 +119,10 @@ class DecoderIgnoresComputeBudget(EncoderDecoderCacheManager):
         self, request: Request, input_id: int, encoder_compute_budget: int, pending: int
     ) -> bool:
         return super().can_allocate(request, input_id, self.cache_size, pending)
+
+
+class DecoderLastInputIsNotTold(EncoderDecoderCacheManager):
+    """Of the inputs that an encoder-decoder request may release the last is not told."""
+
+    def get_cached_input_ids(self, request: Request) -> set[int]:
+        return set(sorted(super().get_cached_input_ids(request))[:-1])

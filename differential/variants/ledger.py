@@ -113,3 +113,10 @@ class AbsentIsOfNoSize(EncoderCacheManager):
 
     def get_cached_num_encoder_embeds(self, request: Request, input_id: int) -> int | None:
         return super().get_cached_num_encoder_embeds(request, input_id) or 0
+
+
+class LastInputIsNotTold(EncoderCacheManager):
+    """Of the inputs that a request may release the last is not told."""
+
+    def get_cached_input_ids(self, request: Request) -> set[int]:
+        return set(sorted(super().get_cached_input_ids(request))[:-1])

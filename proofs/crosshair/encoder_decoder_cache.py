@@ -129,6 +129,13 @@ def draw(size: int, others_size: int, encodes: bool, other_encodes: bool) -> Non
         episode.step(ledger=False)
 
 
+def read(debits: Debits) -> None:
+    """The scheduler asks what the caller may release."""
+    assert debits.has_sizes()
+    caller, _, episode = begin(debits)
+    episode.call("inputs", caller)
+
+
 def reset(debits: Debits) -> None:
     """The encoder cache is reset."""
     assert debits.has_sizes()
@@ -145,6 +152,7 @@ CONDITIONS = tuple(
         (release, ("release",)),
         (free, ("free",)),
         (draw, ("allocate", "notices")),
+        (read, ("inputs",)),
         (reset, ("reset",)),
     )
 )

@@ -3,14 +3,14 @@
 CrossHair runs an episode with symbolic sizes and choices, CPython runs its counterexamples again.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from cacheproof.proofs.crosshair.copies import frozen
 from cacheproof.spec import subset
 from cacheproof.spec.ghost import Ghost
-from cacheproof.spec.records import Call, Step, number_of
+from cacheproof.spec.records import Call, Step, inputs_in, leaves_out, named_by, number_of
 from cacheproof.spec.registry import WHOLE_EVENT, Contract, by_id, contracts
 from cacheproof.spec.versions import Versions
 
@@ -179,6 +179,7 @@ class Episode:
             raised,
             operation == "embeds" and answer is not None,
             number_of(answer) if operation == "embeds" else 0,
+            *(self._told(request, answer) if operation == "inputs" else ()),
         )
         self._judge("event", operation, {"c": call})
         if self.ended:
@@ -197,6 +198,14 @@ class Episode:
             self.claims.clear()
         self.judge_state(operation)
         return answer
+
+    def _told(self, request: Any, answer: Any) -> tuple[Set[str], bool]:
+        """The identifiers of the inputs in an answer, and whether it leaves one out."""
+        inputs = inputs_in(answer)
+        identifiers = [feature.identifier for feature in request.mm_features]
+        return named_by(inputs, identifiers), leaves_out(
+            self.ghost.debits, request.request_id, inputs
+        )
 
     def judge_state(self, operation: str) -> None:
         """Assert the contracts of states, of the one that the manager and the ghost are in."""

@@ -292,6 +292,12 @@ OF_ENCODER_CACHE = (
         "EC-17",
         beginning("get_cached_num_encoder_embeds", "return 0"),
     ),
+    Mutant(
+        "no input that a request may release is told",
+        "read",
+        "EC-18",
+        beginning("get_cached_input_ids", "return set()"),
+    ),
     Mutant("a freed request keeps what it holds", "free", "EC-14", beginning("free", "return")),
     Mutant(
         "a question costs a slot",
@@ -327,6 +333,12 @@ OF_ENCODER_DECODER_CACHE = (
         "admit",
         "ED-6",
         at_the_limit("encoder_compute_budget"),
+    ),
+    Mutant(
+        "no input that a request may release is told",
+        "read",
+        "ED-7",
+        beginning("get_cached_input_ids", "return set()"),
     ),
     Mutant("a reset costs a slot", "reset", "ED-5", ending("reset", "self.num_free_slots -= 1")),
 )

@@ -24,9 +24,9 @@ from cacheproof.spec.registry import (
 )
 
 ENCODER_CACHE = [f"EC-{number}" for number in (1, 2, 3, 4, 5, 6, "6a", 7, "8a", "8b", 9)] + [
-    f"EC-{number}" for number in (10, 11, 12, 13, 14, 15, 16, 17)
+    f"EC-{number}" for number in (10, 11, 12, 13, 14, 15, 16, 17, 18)
 ]
-ENCODER_DECODER = [f"ED-{number}" for number in (1, 2, 3, 4, 5, 6)]
+ENCODER_DECODER = [f"ED-{number}" for number in (1, 2, 3, 4, 5, 6, 7)]
 MIRROR = [f"WM-{number}" for number in (1, 2, 3, 4)]
 PROMISES = [f"CP-{number}" for number in (1, 2, 3, 4, 5)]
 ENGINE = ["EQ-1", "WM-3a", "WM-5", "WM-6"]

@@ -36,6 +36,8 @@ ANSWERS = frozenset({"EC-12", "EC-16"})
 """Contracts that a wrong answer breaks, of a call that answers yes or no."""
 TELLS = frozenset({"EC-17"})
 """Contracts that a wrong answer breaks, of a call that answers a number or None."""
+NAMES = frozenset({"EC-18"})
+"""Contracts that a wrong answer breaks, of a call that answers inputs of a request."""
 RAISES = frozenset({"EC-13", "ED-4", "SC-8"})
 """Contracts that an exception breaks: the call itself fails the test."""
 UNCHANGED = frozenset({"EC-10", "EC-11", "ED-2"})
@@ -384,6 +386,7 @@ _CLAIMS: dict[str, Callable[[Case], list[str]]] = {
     "EC-15": _makes_room,
     "EC-16": _stated_by_the_call,
     "EC-17": _stated_by_the_call,
+    "EC-18": _stated_by_the_call,
     "ED-1": _in_bounds,
     "ED-2": _unchanged,
     "ED-3": _output_is_transient,

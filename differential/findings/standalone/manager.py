@@ -10,6 +10,7 @@ from cacheproof.differential.findings.finding import Finding
 from cacheproof.differential.findings.standalone.assertions import (
     ANSWERS,
     CLASSES,
+    NAMES,
     OF_THE_STORE,
     TELLS,
     Case,
@@ -152,6 +153,13 @@ class ManagerTest:
             yield f"assert {expression} {'is' if size is None else '=='} {size}"
             if isinstance(call.answer, bool):  # which is equal to a number
                 yield f"assert type({expression}) is int"
+        elif self._finding.contract in NAMES:
+            request, before = call.request or "", self._case.shared_before
+            items = [one.identifier for one in self._case.requests[request].items]
+            held = sorted(h for h, holders in before.holders.items() if request in holders)
+            yield f"items = {literal(items)}"
+            yield f"told = {{items[number] for number in {expression}}}"
+            yield f"assert set({literal(held)}) <= told <= set({literal(sorted(before.size))})"
         elif parting is not None and parting.field == "answer":
             answer = f"sorted({expression})" if call.operation == "inputs" else expression
             yield f"assert {answer} == {literal(parting.reference)}"

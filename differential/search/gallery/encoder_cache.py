@@ -63,6 +63,7 @@ VARIANTS: tuple[Variant, ...] = (
     ),
     faulty(notices.HitsTheDeparted),
     faulty(ledger.AbsentIsOfNoSize),
+    faulty(ledger.LastInputIsNotTold),
     without(
         "encoder_cache.releases_decoder_once",
         "decoder-credits-every-release",
@@ -85,5 +86,6 @@ VARIANTS: tuple[Variant, ...] = (
     faulty(encoder_decoder_cache.DecoderSecondReleaseRaises),
     faulty(encoder_decoder_cache.DecoderNeverCredits),
     faulty(encoder_decoder_cache.DecoderRefusesExactFit),
+    faulty(encoder_decoder_cache.DecoderLastInputIsNotTold),
     faulty(encoder_decoder_cache.DecoderIgnoresComputeBudget),
 )

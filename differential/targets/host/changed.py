@@ -30,8 +30,8 @@ def _note_call(frame: Any, event: str, _: Any) -> None:
 
 sys.setprofile(_note_call)
 from vllm.distributed.ec_transfer.ec_connector.cpu import scheduler as _of_scheduler  # noqa: E402, F401
-from vllm.distributed.ec_transfer.ec_connector.cpu import worker as _of_worker  # noqa: E402, F401
 
+from . import connector_cpu as _connector_cpu  # noqa: E402, F401
 from . import connector_release as _connector_release  # noqa: E402, F401
 from . import kv_cache_build as _kv_cache_build  # noqa: E402, F401
 from . import media_hash  # noqa: E402  (what these import is what is noted)

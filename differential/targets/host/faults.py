@@ -273,6 +273,12 @@ def tells_a_size_of_the_absent(manager: Any) -> None:
         manager.get_cached_num_encoder_embeds = lambda *given: tell(*given) or 0
 
 
+def leaves_an_input_out(manager: Any) -> None:
+    """Of the inputs that a request may release the first is not told."""
+    ask = manager.get_cached_input_ids
+    manager.get_cached_input_ids = lambda request: set(sorted(ask(request))[1:])
+
+
 def reports_what_it_just_encoded(manager: Any) -> None:
     """The worker is told to drop what it encodes in the same step."""
     allocate, drain = manager.allocate, _drain(manager)
@@ -318,6 +324,7 @@ FAULTS: dict[str, Fault] = by_name(
     hits_what_is_absent,
     misses_what_is_resident,
     tells_a_size_of_the_absent,
+    leaves_an_input_out,
     reports_what_it_just_encoded,
 )
 

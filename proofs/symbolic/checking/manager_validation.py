@@ -18,11 +18,14 @@ from cacheproof.proofs.witness.calls import Made, attributes_of
 from cacheproof.proofs.witness.exploration import Exploration, Transition
 from cacheproof.proofs.witness.limits import Endless, limited
 from cacheproof.proofs.witness.recorded import Found, mark_of
-from cacheproof.spec.records import number_of
+from cacheproof.spec.records import inputs_in, named_by, number_of
 
 ANSWERED = ("check", "can")
-TOLD = "embeds"
-"""Operations of which contracts look at the answer: a truth value, and a number."""
+SIZED = "embeds"
+NAMED = "inputs"
+"""Operations of which contracts look at the answer: a truth value, a number, and inputs."""
+Inputs = Mapping[tuple[str, int], tuple[str, int, int]]
+LookedAt = bool | tuple[bool, int] | frozenset[str] | None
 
 
 def universe() -> Universe:
@@ -37,8 +40,8 @@ class ManagerCall:
 
     made: Made
     capacity: int
-    inputs: Mapping[tuple[str, int], tuple[str, int, int]]
-    answer: bool | tuple[bool, int] | None
+    inputs: Inputs
+    answer: LookedAt
     before: Found
     after: Found
 
@@ -60,6 +63,11 @@ class ManagerCall:
         said = end.names["c"].fields
         if isinstance(self.answer, bool):
             return iff(said["granted"], self.answer)
+        if isinstance(self.answer, frozenset):
+            told, universe = said["told"], said["told"].universe
+            named = {element(universe, IDENTIFIER, one) for one in self.answer}
+            members = universe.members(IDENTIFIER)
+            return conjunction(iff(told.has(one), one in named) for one in members)
         tells, number = self.answer
         return conjunction((iff(said["tells"], tells), said["answered"] == number))
 
@@ -107,17 +115,22 @@ def _call_of(subject: Subject, one: Transition) -> ManagerCall:
         one.made,
         scope.capacity,
         inputs,
-        _looked_at(one.made.operation, one.answer),
+        _looked_at(one.made, inputs, one.answer),
         {} if one.before is None else _typed(subject, one.before.attributes()),
         _typed(subject, one.after.attributes()),
     )
 
 
-def _looked_at(operation: str, answer: object) -> bool | tuple[bool, int] | None:
+def _looked_at(made: Made, inputs: Inputs, answer: object) -> LookedAt:
     """An answer as contracts look at it; None: they do not."""
-    if operation == TOLD:
+    if made.operation == SIZED:
         return answer is not None, number_of(answer)
-    return bool(answer) if operation in ANSWERED else None
+    if made.operation == NAMED:
+        items = {
+            number: item for (name, number), (item, *_) in inputs.items() if name == made.request
+        }
+        return frozenset(named_by(inputs_in(answer), [items[number] for number in sorted(items)]))
+    return bool(answer) if made.operation in ANSWERED else None
 
 
 def run_from(subject: Subject, play: Play, end: End, found: Model) -> ManagerCall | str:
@@ -144,7 +157,7 @@ def run_from(subject: Subject, play: Play, end: End, found: Model) -> ManagerCal
         made,
         found.arguments().get("capacity", 0),
         found.inputs(),
-        _looked_at(name, answer),
+        _looked_at(made, found.inputs(), answer),
         _typed(subject, before),
         _typed(subject, after),
     )

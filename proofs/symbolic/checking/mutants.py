@@ -138,13 +138,18 @@ def _unfiltered(method: ast.FunctionDef, node: ast.AST) -> str | None:
     return "all of them"
 
 
+_NOTHING = {"list": "[]", "set": "set()"}
+"""What is nothing, by the type of an answer."""
+
+
 def _reports_nothing(method: ast.FunctionDef, node: ast.AST) -> str | None:
     if not isinstance(node, ast.Return) or method.returns is None or node.value is None:
         return None
-    if not ast.unparse(method.returns).startswith("list"):
+    nothing = _NOTHING.get(ast.unparse(method.returns).partition("[")[0])
+    if nothing is None:
         return None
     before = ast.unparse(node.value)
-    node.value = ast.copy_location(ast.List([], ast.Load()), node.value)
+    node.value = ast.copy_location(ast.parse(nothing, mode="eval").body, node.value)
     return f"nothing for {before!r}"
 
 

@@ -158,7 +158,7 @@ def refuted_of(
                 try:
                     broken_there = refuter.counterexample(operation, rule, without)
                 except NotTranslated:
-                    return found  # the change led out of what can be read
+                    break  # the change led out of what can be read
                 if broken_there:
                     found.append(rule)
     return found

@@ -66,7 +66,7 @@ class BuiltinCalls(Comprehensions):
                 if lazy.takes_values and not lazy.has_scalars:
                     raise self._refused_in(state, node)  # these go on changing
                 keeps_order = name in ("list", "tuple")
-                if name in ("set", "frozenset") and not _is_itself(lazy):
+                if name in ("set", "frozenset") and not is_itself(lazy):
                     raise self._refused_in(state, node)  # what is alike would be one
                 return state, lazy if keeps_order else replace(lazy, place=None)
             case "iter", [among]:
@@ -261,7 +261,7 @@ class BuiltinCalls(Comprehensions):
             yield absent, fallback
 
 
-def _is_itself(lazy: Lazy) -> bool:
+def is_itself(lazy: Lazy) -> bool:
     """Whether what a loop's target is told of a member is the member."""
     probe = z3.Const("probe", lazy.members.universe.sort(lazy.members.key))
     return lazy.target(probe) is probe

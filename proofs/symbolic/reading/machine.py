@@ -10,12 +10,14 @@ from typing import Any
 
 import z3
 
+from cacheproof.proofs.symbolic.reading.builtin_calls import is_itself
 from cacheproof.proofs.symbolic.reading.containers import refuse_empty, refuse_kept
 from cacheproof.proofs.symbolic.reading.joins import joined
 from cacheproof.proofs.symbolic.reading.loops import Loops
 from cacheproof.proofs.symbolic.reading.source import defaults_of
 from cacheproof.proofs.symbolic.values.state import (
     Ended,
+    Lazy,
     Receiver,
     Ref,
     Returned,
@@ -23,7 +25,7 @@ from cacheproof.proofs.symbolic.values.state import (
     term_of,
     truth_of,
 )
-from cacheproof.proofs.symbolic.values.values import Leaf, Value
+from cacheproof.proofs.symbolic.values.values import Leaf, ListOf, SequenceOf, SetOf, Value
 
 PATHS_MAX = 8
 """So many paths go on from a statement before those are joined that can be."""
@@ -120,6 +122,22 @@ class Machine(Loops):
                     words = f"{name}(), which answers with {attribute} itself"
                     raise self._refused(owner, method, words)
         return ends
+
+    def named_by(self, owner: str, name: str, answer: Any, state: State) -> Value | None:
+        """The members of a set or a list that a call of a method has answered; None: it is neither.
+
+        Raises:
+            NotTranslated: its members are made of others.
+        """
+        if isinstance(answer, Lazy):
+            if not is_itself(answer):
+                method = self.sources[owner].methods[name]
+                raise self._refused(owner, method, f"{name}(), whose answer's members are made")
+            return answer.members
+        if isinstance(answer, Ref):
+            found = state.value(answer)
+            return found.keys if isinstance(found.kind, SetOf | ListOf | SequenceOf) else None
+        return None
 
     def evaluated(self, node: ast.expr, state: State) -> Iterator[tuple[State, Any]]:
         """What an expression is in a state, on each way that it may take."""

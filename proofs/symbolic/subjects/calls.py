@@ -7,7 +7,7 @@ from typing import Any
 
 import z3
 
-from cacheproof.proofs.logic import Formula, implies
+from cacheproof.proofs.logic import Formula, conjunction, implies, negated
 from cacheproof.proofs.symbolic.deciding.play import Play
 from cacheproof.proofs.symbolic.deciding.subject import End
 from cacheproof.proofs.symbolic.reading.plain import in_plain_words
@@ -25,6 +25,7 @@ from cacheproof.proofs.symbolic.values.values import (
     SetOf,
     Type,
     Universe,
+    Value,
 )
 from cacheproof.spec.ghost import Ghost
 from cacheproof.spec.manager_calls import COMPONENT as CALLERS
@@ -77,8 +78,48 @@ def call_record(
         "raised": "",
         "tells": False,
         "answered": 0,
+        "told": play.universe.empty(SetOf(IDENTIFIER)),
+        "leaves_out": False,
     }
     return Record({**given, **known})
+
+
+def named_by(
+    play: Play, state: State, request: z3.ExprRef, inputs: Value | None
+) -> tuple[State, Value]:
+    """The identifiers of the inputs of an answer, as spec's `named_by`, and the state in which
+    they are known."""
+    if inputs is None or inputs.key != INPUT:
+        return state, play.universe.empty(SetOf(IDENTIFIER))
+    told = play.universe.fresh(SetOf(IDENTIFIER), "told")
+    words = play.words
+
+    def is_told(number: z3.ExprRef) -> Formula:
+        return conjunction((inputs.has(number), words.has_input(request, number)))
+
+    named = play.universe.all(
+        INPUT, lambda i: implies(is_told(i), told.has(words.item(request, i)))
+    )
+    shown = told.all(
+        lambda h: implies(
+            told.has(h),
+            play.universe.some(
+                INPUT, lambda i: conjunction((is_told(i), words.item(request, i) == h))
+            ),
+        )
+    )
+    return state.assuming(named, shown), told
+
+
+def leaves_out(play: Play, state: State, request: z3.ExprRef, inputs: Value | None) -> Formula:
+    """Whether a request has been debited an input that is not among these, as spec's."""
+    universe, debits = play.universe, play.names(state)["g"].fields["debits"]
+    told = universe.empty(SetOf(INPUT)) if inputs is None or inputs.key != INPUT else inputs
+
+    def is_left_out(number: z3.ExprRef) -> Formula:
+        return conjunction((debits.has(universe.pair(request, number)), negated(told.has(number))))
+
+    return universe.some(INPUT, is_left_out)
 
 
 def end_of(play: Play, before: State, at_call: State, after: State, call: Record) -> End:

@@ -25,6 +25,8 @@ from cacheproof.proofs.symbolic.subjects.calls import (
     call_record,
     end_of,
     kept,
+    leaves_out,
+    named_by,
     one_input,
     one_request,
     sizes_at_least_one,
@@ -78,7 +80,11 @@ OF_ONES_OWN = {
     "request_hash_refs": "dict[str, dict[str, int]]",
 }
 """Attributes that nobody else looks at, which may have any name, by how they are annotated."""
-HANGS_ON = {"EC-9": ("m", "get_freed_mm_hashes"), "EC-14": ("m", "free")}
+HANGS_ON = {
+    "EC-9": ("m", "get_freed_mm_hashes"),
+    "EC-14": ("m", "free"),
+    "EC-18": ("m", "get_cached_input_ids"),
+}
 """Where to change a manager so that it breaks a contract, of those that little else breaks."""
 NOTICED_BY = {
     "EC-7": ("can_allocate", "the newest entry for the oldest"),
@@ -250,8 +256,13 @@ def notices(play: Play, state: State) -> Iterator[End]:
 
 def inputs(play: Play, state: State) -> Iterator[End]:
     r = one_request(play)
-    for after, _ in play.machine.call("m", "get_cached_input_ids", [RequestOf(r)], state):
-        yield end_of(play, state, after, after, call_record(play, "inputs", r))
+    m, method = play.machine, "get_cached_input_ids"
+    for after, answer in m.call("m", method, [RequestOf(r)], state):
+        named = m.named_by("m", method, answer, after)
+        known, told = named_by(play, after, r, named)
+        left_out = leaves_out(play, state, r, named)
+        call = call_record(play, "inputs", r, told=told, leaves_out=left_out)
+        yield end_of(play, state, known, known, call)
 
 
 def embeds(play: Play, state: State) -> Iterator[End]:
