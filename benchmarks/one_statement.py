@@ -16,10 +16,10 @@ import argparse
 import hashlib
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 from one_statement_page import (
@@ -30,21 +30,24 @@ from one_statement_page import (
     judgements,
     page,
 )
-from statements import PATHS, RELEASE, Statement, sample
+from statements import CONNECTORS, RELEASE, Statement, paths_in, sample
 
+from cacheproof.differential.depths import DEPTHS
 from cacheproof.differential.errors import HarnessError
-from cacheproof.differential.judges.examination import LOCKSTEP, examine
-from cacheproof.differential.judges.lockstep import compare
+from cacheproof.differential.judges.examination import LOCKSTEP, Examination, examine
+from cacheproof.differential.judges.lockstep import Difference, compare
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.lanes.lane import Lane
 from cacheproof.differential.search import fault_folders
+from cacheproof.differential.search.attribution import DRAWN, Attribution
 from cacheproof.differential.search.campaign import BATCH_TRACES, HARNESS_ERRORS_MAX
-from cacheproof.differential.search.known import may_be
+from cacheproof.differential.search.mending import Mending
 from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.cache import Cache
 from cacheproof.differential.targets.changed import ChangingHost, decoded, write_tree
 from cacheproof.differential.targets.host.session import calm_collector
 from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.differential.targets.releases import Release
 from cacheproof.differential.targets.resolve import reference_for
 from cacheproof.differential.traces.records import TraceResult
 from cacheproof.differential.traces.trace import Trace
@@ -53,13 +56,17 @@ from cacheproof.workers import results
 ROOT = Path(__file__).parent.parent
 OUTCOMES = ROOT / "benchmarks" / "one_statement.jsonl"
 PAGE = ROOT / "docs" / "one-statement.md"
-SEED = 20261123
+SEED = 20261129
 CHANGES = 200
+UNTRACED = "encoder_connector"
+"""The depth whose engines are processes of their own: what they call is not known, and each trace
+takes a second or more."""
+UNTRACED_SEEDS = 60
+WITHOUT_STATE = "media_hash"
+"""The depth where nothing that was decided otherwise before can lead to a listed fault: what the
+release keeps on a trace and the change breaks, the change breaks."""
 SEEDS = 215
-"""Of each lane: as many as `cacheproof fuzz --target vllm@0.33.0 --seconds 60` ran on two cores
-when it had two lanes fewer."""
-
-Kept = TypeVar("Kept")
+"""Of each lane."""
 
 
 class Unchanged(msgspec.Struct, frozen=True):
@@ -72,13 +79,11 @@ class Unchanged(msgspec.Struct, frozen=True):
     unchangeable: list[str]
 
 
-Own = frozenset[tuple[str, str, str]]
-"""What the unchanged release breaks by itself: contract, lane, kind of break."""
-
-
 def lanes() -> list[Lane]:
     """All that a release alone can run."""
-    return [lane for lane in LANES.values() if lane.depth != "engine"]
+    return [
+        lane for lane in LANES.values() if lane.depth != "engine" and lane.is_offered_by(RELEASE)
+    ]
 
 
 def in_turn(count: int) -> Iterator[tuple[Lane, list[int]]]:
@@ -88,16 +93,16 @@ def in_turn(count: int) -> Iterator[tuple[Lane, list[int]]]:
             yield lane, [*range(first, min(first + BATCH_TRACES, count))]
 
 
-def unchanged(host: ChangingHost, count: int) -> Unchanged:
-    """What the unchanged release does with so many seeds of each lane. Raises HarnessError when the
-    host breaks."""
+def unchanged(host: ChangingHost, paths: Sequence[str], count: int) -> Unchanged:
+    """What the unchanged release does with so many seeds of each lane, in the modules at `paths`.
+    Raises HarnessError when the host breaks."""
     called: dict[str, list[list[str]]] = {}
     written: dict[str, list[bytes]] = {}
-    reached: dict[str, set[int]] = {path: set() for path in PATHS}
+    reached: dict[str, set[int]] = {path: set() for path in paths}
     for lane in lanes():
         called[lane.name], written[lane.name] = [], []
         for seed in range(count):
-            traced = host.traced(lane.trace(seed, RELEASE), PATHS)
+            traced = host.traced(lane.trace(seed, RELEASE), paths)
             written[lane.name].append(bytes(traced.result))
             names = {name.partition(".<locals>")[0] for name in traced.called}
             called[lane.name].append(sorted(names))
@@ -107,35 +112,13 @@ def unchanged(host: ChangingHost, count: int) -> Unchanged:
     return Unchanged(written, called, reached, [*host.hello.called_by_imports])
 
 
-def broken_by_itself(host: ChangingHost, reference: ReferenceTarget, known: Unchanged) -> Own:
-    """What the unchanged release breaks.
-
-    Raises:
-        SystemExit: it differs from the reference, which would be taken for a change's doing.
-    """
-    found: set[tuple[str, str, str]] = set()
-    for lane in lanes():
-        for seed, result in enumerate(known.results[lane.name]):
-            trace = lane.trace(seed, RELEASE)
-            for contract, kind, _, sentence in examine(
-                trace, decoded(result), host, reference
-            ).breaks():
-                if contract == LOCKSTEP:
-                    raise SystemExit(
-                        f"{host.name} differs from the reference in {lane.name}, seed {seed}: "
-                        f"{sentence}; expected none, so that a difference is a change's doing"
-                    )
-                found.add((contract, lane.name, kind))
-        print(f"judged: {lane.name}", flush=True)
-    return frozenset(found)
-
-
-def kept(name: str, kind: type[Kept], digest: str, make: Callable[[], Kept]) -> Kept:
-    """What `make` makes, or what it made before of that digest: kept in the cache folder."""
-    file = Cache.locate().scratch / "one-statement" / f"{name}-{digest}.msgpack"
+def unchanged_of(host: ChangingHost, release: Release, count: int) -> Unchanged:
+    """What the unchanged release does: run once, and kept in the cache folder."""
+    paths = paths_in(release.tree)
+    file = Cache.locate().scratch / "one-statement" / f"{digest_of(paths, count)}.msgpack"
     if file.exists():
-        return msgspec.msgpack.decode(file.read_bytes(), type=kind)
-    found = make()
+        return msgspec.msgpack.decode(file.read_bytes(), type=Unchanged)
+    found = unchanged(host, paths, count)
     file.parent.mkdir(parents=True, exist_ok=True)
     draft = file.with_suffix(f".{os.getpid()}")
     draft.write_bytes(msgspec.msgpack.encode(found))
@@ -143,44 +126,63 @@ def kept(name: str, kind: type[Kept], digest: str, make: Callable[[], Kept]) -> 
     return found
 
 
-def unchanged_of(host: ChangingHost, count: int) -> Unchanged:
-    """What the unchanged release does, run once."""
-    return kept("unchanged", Unchanged, digest_of(count), lambda: unchanged(host, count))
-
-
-def digest_of(count: int, *folders: str) -> str:
-    """Of the release, the traces, what drives them, and the sources in these folders; planted
-    faults do nothing here."""
-    digest = hashlib.sha256(str((RELEASE, count, PATHS)).encode())
+def digest_of(paths: Sequence[str], count: int) -> str:
+    """Of the release, the traces, and what drives them; planted faults do nothing here."""
+    digest = hashlib.sha256(str((RELEASE, count, paths)).encode())
     for lane in lanes():
         for seed in range(count):
             digest.update(msgspec.json.encode(lane.trace(seed, RELEASE)))
-    for folder in ("differential/targets/host", *folders):
-        for file in sorted((ROOT / folder).rglob("*.py")):
-            if not file.stem.endswith("faults"):
-                digest.update(file.read_bytes())
+    for file in sorted((ROOT / "differential/targets/host").rglob("*.py")):
+        if not file.stem.endswith("faults"):
+            digest.update(file.read_bytes())
     return digest.hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a result shows: a contract's break, or the lockstep's difference, and at which event.
+    `alike`: a listed fault breaks the same, and the change had decided otherwise at an event
+    before, so that the fault may be what shows."""
+
+    by: str
+    kind: str
+    event: int
+    sentence: str
+    alike: bool = False
 
 
 class Search:
     """Looks for changes with the traces of `count` seeds of each lane."""
 
-    def __init__(self, host: ChangingHost, reference: ReferenceTarget, count: int) -> None:
+    def __init__(
+        self, host: ChangingHost, reference: ReferenceTarget, release: Release, count: int
+    ) -> None:
         self._host = host
         self._reference = reference
         self._count = count
-        self.unchanged = unchanged_of(host, count)
-        self._own = kept(
-            "own",
-            Own,
-            digest_of(count, "spec", "reference", "differential"),
-            lambda: broken_by_itself(host, reference, self.unchanged),
+        self.unchanged = unchanged_of(host, release, count)
+        self._attribution = Attribution(
+            fault_folders.load(),
+            RELEASE,
+            reference,
+            is_changed=True,
+            release_itself=release,
+            mending=Mending(release),
         )
-        self._faults = fault_folders.load()
-        self._of_reference: Callable[[str, int], TraceResult] = lru_cache(512)(self._referenced)
+        self._of_reference: Callable[[str, int], TraceResult | None] = lru_cache(512)(
+            self._referenced
+        )
 
-    def _referenced(self, lane: str, seed: int) -> TraceResult:
-        return self._reference.run([LANES[lane].trace(seed, RELEASE)])[0]
+    def close(self) -> None:
+        """End the hosts that were asked for causes."""
+        self._attribution.close()
+
+    def _referenced(self, lane: str, seed: int) -> TraceResult | None:
+        trace = LANES[lane].trace(seed, RELEASE)
+        if not self._reference.compares(trace):
+            return None
+        (expected,) = self._reference.run([trace])
+        return None if expected.illegal else expected
 
     def outcome(self, statement: Statement) -> Outcome:
         """Run a change until both contracts and lockstep have seen it, or there are no more traces.
@@ -198,7 +200,12 @@ class Search:
         name = f"{statement.reading.path}:{statement.reading.name}"
         for lane, seeds in in_turn(self._count):
             called = self.unchanged.called[lane.name]
-            seeds = [seed for seed in seeds if name in called[seed]]
+            if lane.depth != UNTRACED:
+                seeds = [seed for seed in seeds if name in called[seed]]
+            elif statement.reading.path.startswith(CONNECTORS):
+                seeds = [seed for seed in seeds if seed < UNTRACED_SEEDS]
+            else:
+                seeds = []
             if not seeds:
                 continue
             traces = [lane.trace(seed, RELEASE) for seed in seeds]
@@ -220,13 +227,24 @@ class Search:
                 except HarnessError as error:
                     voids.append(f"{lane.name}, seed {seed}: {error}")
                     continue
-                for which, (by, kind, event, sentence) in found.items():
-                    elapsed = round(time.monotonic() - started, 2)
-                    seen.setdefault(
-                        which,
-                        Seen(by, kind, lane.depth, lane.name, seed, event, sentence, ran, elapsed),
-                    )
-            if len(seen) == 2 or len(voids) >= HARNESS_ERRORS_MAX:
+                elapsed = round(time.monotonic() - started, 2)
+                for which, shown in found.items():
+                    if which not in seen or (seen[which].alike and not shown.alike):
+                        seen[which] = Seen(
+                            by=shown.by,
+                            kind=shown.kind,
+                            depth=lane.depth,
+                            lane=lane.name,
+                            seed=seed,
+                            event=shown.event,
+                            sentence=shown.sentence,
+                            traces=ran,
+                            seconds=elapsed,
+                            alike=shown.alike,
+                        )
+            if len(voids) >= HARNESS_ERRORS_MAX or (
+                len(seen) == 2 and not any(one.alike for one in seen.values())
+            ):
                 break
         self._put_back()
         return Outcome(
@@ -249,27 +267,57 @@ class Search:
         except HarnessError:
             self._host.close()
 
-    def _judged(
-        self, lane: Lane, trace: Trace, result: TraceResult
-    ) -> Mapping[str, tuple[str, str, int, str]]:
-        """What a result shows that the unchanged release does not: by contracts, in lockstep."""
+    def _judged(self, lane: Lane, trace: Trace, result: TraceResult) -> Mapping[str, Shown]:
+        """What a result shows that no listed fault of the release explains: by contracts, in
+        lockstep.
+
+        Raises:
+            SystemExit: the unchanged release differs from the reference too.
+        """
         seen = examine(trace, result, self._host)
         if seen.illegal is not None:
             raise HarnessError(f"it refuses what the release runs: {seen.illegal}")
-        found: dict[str, tuple[str, str, int, str]] = {}
-        for broken in seen.breaks():
-            contract, kind = broken[:2]
-            if (contract, lane.name, kind) in self._own:
-                continue
-            runner = trace.runner
-            if not may_be(self._faults, contract, kind, RELEASE, (lane.name,), runner):
-                found.setdefault("contracts", broken)
-        if self._reference.runs(trace):
-            assert trace.header.seed is not None
-            differs = compare(self._of_reference(lane.name, trace.header.seed), result)
-            if differs is not None:
-                found[LOCKSTEP] = (LOCKSTEP, "", differs.event, differs.sentence)
+        seen = self._beside_reference(lane, trace, result, seen)
+        told = self._attribution.of(trace, result, seen, lane.name)
+        unchanged = decoded(self.unchanged.results[lane.name][trace.header.seed or 0])
+        its_own = examine(trace, unchanged, self._host).broken
+        parting = compare(unchanged, result, DRAWN)
+        found: dict[str, Shown] = {}
+        for contract, kind, event, sentence in seen.breaks():
+            if contract == LOCKSTEP:
+                self._no_difference_of_its_own(lane, trace, event)
+                found[LOCKSTEP] = Shown(contract, kind, event, sentence)
+            elif told[contract, kind].fault is None and contract not in its_own:
+                decided_otherwise = parting is not None and parting.event < event
+                carries_over = decided_otherwise and trace.depth != WITHOUT_STATE
+                alike = carries_over and told[contract, kind].parts
+                shown = Shown(contract, kind, event, sentence, alike)
+                if found.setdefault("contracts", shown).alike:
+                    found["contracts"] = shown
         return found
+
+    def _beside_reference(
+        self, lane: Lane, trace: Trace, result: TraceResult, seen: Examination
+    ) -> Examination:
+        expected = self._of_reference(lane.name, trace.header.seed or 0)
+        if expected is None:
+            return seen
+        return replace(seen, difference=_differs(expected, result, trace), compared=True)
+
+    def _no_difference_of_its_own(self, lane: Lane, trace: Trace, event: int) -> None:
+        seed = trace.header.seed or 0
+        expected = self._of_reference(lane.name, seed)
+        assert expected is not None
+        own = _differs(expected, decoded(self.unchanged.results[lane.name][seed]), trace)
+        if own is not None and own.event <= event:
+            raise SystemExit(
+                f"{self._host.name} differs from the reference in {lane.name}, seed {seed}: "
+                f"{own.sentence}; expected none, so that a difference is a change's doing"
+            )
+
+
+def _differs(expected: TraceResult, result: TraceResult, trace: Trace) -> Difference | None:
+    return compare(expected, result, DEPTHS[trace.depth].its_own)
 
 
 def run_slice(part: tuple[int, int], options: "Options") -> int:
@@ -279,8 +327,8 @@ def run_slice(part: tuple[int, int], options: "Options") -> int:
     host = ChangingHost(release)
     reference = reference_for(host)
     assert reference is not None
+    search = Search(host, reference, release, options.seeds)
     try:
-        search = Search(host, reference, options.seeds)
         first, parts = part
         mine = due(options, search.unchanged)[first::parts]
         for statement in mine:
@@ -290,6 +338,7 @@ def run_slice(part: tuple[int, int], options: "Options") -> int:
             print(sentence_of(outcome), flush=True)
         return len(mine)
     finally:
+        search.close()
         host.close()
         reference.close()
 
@@ -318,7 +367,7 @@ def statements(options: Options, own: Unchanged) -> list[Statement]:
     """The changes of the sample, the same at each time."""
     tree = releases.install(RELEASE, report=print).tree
     reached, cannot = own.reached, own.unchangeable
-    return sample(tree, PATHS, options.changes, options.seed, reached, cannot)
+    return sample(tree, paths_in(tree), options.changes, options.seed, reached, cannot)
 
 
 def due(options: Options, own: Unchanged) -> list[Statement]:
@@ -352,7 +401,9 @@ def write_one(key: str, folder: Path, options: Options) -> None:
     release = releases.install(RELEASE, report=print)
     host = ChangingHost(release)
     try:
-        found = {one.key: one for one in statements(options, unchanged_of(host, options.seeds))}
+        found = {
+            one.key: one for one in statements(options, unchanged_of(host, release, options.seeds))
+        }
     finally:
         host.close()
     if key not in found:
@@ -376,7 +427,7 @@ def write_page(options: Options) -> None:
     judged = judgements()
     if wrong := contradictions(found, judged):
         raise SystemExit("\n".join([f"{JUDGEMENTS}: judgements that do not hold:", *wrong]))
-    PAGE.write_text(page(found, judged, options.seed, options.seeds))
+    PAGE.write_text(page(found, judged, options.seed, options.seeds, UNTRACED_SEEDS))
 
 
 def main() -> None:
@@ -396,7 +447,7 @@ def main() -> None:
     parser.add_argument("--page", action="store_true", help="write the page, and run nothing")
     parser.add_argument("--tree", nargs=2, metavar=("KEY", "DIR"), help="write a change's tree")
     given = parser.parse_args()
-    unseen = (one for one in outcomes() if one.by_contracts is None and one.differing)
+    unseen = (one for one in outcomes() if not one.is_broken and one.differing)
     again = {*given.again, *((one.key for one in unseen) if given.unseen else ())}
     options = Options(given.changes, given.seed, given.seeds, frozenset(again))
     if given.tree:

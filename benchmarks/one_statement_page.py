@@ -16,7 +16,8 @@ COMMAND = ".venv/bin/python benchmarks/one_statement.py"
 class Seen(msgspec.Struct, frozen=True):
     """Where a change first showed: what broke (a contract, or the lockstep), in a sentence, on the
     trace of which lane and seed, how many of its traces had been run by then, and after how many
-    seconds."""
+    seconds. `alike`: it may also be a listed fault that shows, after the change decided otherwise;
+    nothing else was found."""
 
     by: str
     kind: str
@@ -27,6 +28,7 @@ class Seen(msgspec.Struct, frozen=True):
     sentence: str
     traces: int
     seconds: float
+    alike: bool = False
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,9 +48,14 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
 
     @property
+    def is_broken(self) -> bool:
+        """Whether it breaks a contract, and no listed fault can be what shows."""
+        return self.by_contracts is not None and not self.by_contracts.alike
+
+    @property
     def is_seen(self) -> bool:
         """Whether a search with lockstep, which judges the contracts as well, finds it."""
-        return self.by_contracts is not None or self.in_lockstep is not None
+        return self.is_broken or self.in_lockstep is not None
 
 
 class Judgement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -84,18 +91,24 @@ def contradictions(outcomes: Iterable[Outcome], judged: Mapping[str, Judgement])
         if outcome is None:
             found.append(f"{key}: no such change was run")
         elif one.verdict in ("equivalent", "refused", "survives") and outcome.is_seen:
-            by = outcome.by_contracts or outcome.in_lockstep
+            by = outcome.by_contracts if outcome.is_broken else outcome.in_lockstep
             assert by is not None
             found.append(f"{key}: called {one.verdict}, and seen by {by.by} ({by.sentence})")
-        elif one.verdict == "alone" and outcome.by_contracts is not None:
+        elif one.verdict == "alone" and outcome.is_broken:
+            assert outcome.by_contracts is not None
             found.append(f"{key}: seen by {outcome.by_contracts.by}, not by the lockstep alone")
     return found
 
 
 def page(
-    outcomes: Sequence[Outcome], judged: Mapping[str, Judgement], seed: int, seeds: int
+    outcomes: Sequence[Outcome],
+    judged: Mapping[str, Judgement],
+    seed: int,
+    seeds: int,
+    untraced: int,
 ) -> str:
-    """docs/one-statement.md."""
+    """docs/one-statement.md. Of lanes that need no engine each has so many `seeds`; of those of
+    connectors, which only changes of these are run on, so many are `untraced`."""
     verdicts = {
         outcome.key: judged[outcome.key].verdict for outcome in outcomes if outcome.key in judged
     }
@@ -105,22 +118,22 @@ def page(
         f"    {COMMAND} --workers 2",
         "",
         "makes this page; an interrupted run goes on where it stopped. Each change is one",
-        f"statement of the text of vLLM {RELEASE}, in a function that the harness models: a "
-        "statement",
-        "left out, another comparison, another constant. The sample has as many of each module",
+        f"statement of the text of vLLM {RELEASE}, in a function that the harness models or that",
+        "a connector of the release has: a statement left out, another comparison, another",
+        "constant; constructors are among them. The sample has as many of each module",
         f"and of each kind of change as there can be (seed {seed}). A place that no trace reaches",
         "and that belongs to a [refused feature](scheduler.md#the-surface-of-vllm-0330) is not",
         "sampled.",
         "",
-        f"Each change was run on seeds 0 to {seeds - 1} of every lane that needs no engine: as",
-        f"many as `cacheproof fuzz --target vllm@{RELEASE} --seconds 60` ran on two cores before "
-        "it",
-        "had the lanes of several items and of drafters. *By contracts alone* is what breaks and",
-        f"is neither broken by {RELEASE} itself on these seeds (same contract, lane and kind) nor",
-        "listed for it: what a search finds of a fork without a reference. *With lockstep* counts",
-        "both. A change on whose account a host breaks, or refuses a trace for a documented",
-        "reason, voids a campaign (exit code 3) and counts as not seen; its row says so.",
-        "Shares are of what is neither equivalent nor of a refused feature, as argued below.",
+        f"Each change was run on seeds 0 to {seeds - 1} of every lane that needs no engine; one of",
+        f"a connector on seeds 0 to {untraced - 1} of the lanes of connectors as well.",
+        "*By contracts alone* is what a change breaks that the release itself keeps on that very",
+        "trace, and that is no listed fault's by its cause. Where a change has decided otherwise",
+        "at an event before, and breaks what a listed fault breaks too, that may be what shows, and",
+        "does not count. *With lockstep* counts both. A change on whose account a host breaks, or",
+        "refuses a trace for a documented reason, voids a campaign (exit code 3) and counts as not",
+        "seen; its row says so. Shares are of what is neither equivalent nor of a refused feature,",
+        "as argued below.",
         "",
         "The changed function runs in a fork of the unchanged release, which",
         "`tests/benchmarks/test_one_statement.py` holds to an import of the changed tree, as",
@@ -161,7 +174,7 @@ def page(
 
 
 def _section(outcome: Outcome, verdict: str | None) -> str:
-    if outcome.by_contracts is not None:
+    if outcome.is_broken:
         return "contracts"
     if outcome.in_lockstep is not None:
         return "alone"
@@ -182,7 +195,7 @@ def _table(
         mine = [one for one in outcomes if row in (None, one.path, one.kind)]
         count = Counter(verdicts.get(one.key) for one in mine)
         left = len(mine) - count["equivalent"] - count["refused"]
-        contracts = sum(one.by_contracts is not None for one in mine)
+        contracts = sum(one.is_broken for one in mine)
         seen = sum(one.is_seen for one in mine)
         shares = [f"{n} ({n / left:.0%})" if left else "0" for n in (contracts, seen)]
         numbers = [len(mine), count["equivalent"], count["refused"], left, *shares]
@@ -195,7 +208,7 @@ def _with_refused(outcomes: Sequence[Outcome], verdicts: Mapping[str, str]) -> l
     """The shares where features that the harness does not model count as well."""
     count = Counter(verdicts.get(one.key) for one in outcomes)
     left = len(outcomes) - count["equivalent"]
-    contracts = sum(one.by_contracts is not None for one in outcomes)
+    contracts = sum(one.is_broken for one in outcomes)
     seen = sum(one.is_seen for one in outcomes)
     return [
         f"With the {count['refused']} of refused features counted as not seen, {left} are left:",

@@ -12,23 +12,21 @@ from branches import REFUSED
 
 from cacheproof.differential.targets import texts
 from cacheproof.differential.targets.changed import Reading
-from cacheproof.differential.targets.modelled import COMPONENTS
+from cacheproof.differential.targets.modelled import COMPONENTS, Component
 from cacheproof.proofs.symbolic.checking.mutants import BY_KIND, Change
 from cacheproof.reference.releases import NEWEST
 
 RELEASE = NEWEST
-PATHS = (
-    "vllm/v1/core/sched/scheduler.py",
-    "vllm/v1/core/encoder_cache_manager.py",
-    "vllm/v1/core/kv_cache_manager.py",
-    "vllm/v1/core/kv_cache_coordinator.py",
-    "vllm/v1/core/single_type_kv_cache_manager.py",
-    "vllm/v1/core/block_pool.py",
-    "vllm/v1/core/kv_cache_utils.py",
-    "vllm/multimodal/hasher.py",
+CONNECTORS = "vllm/distributed/ec_transfer/ec_connector"
+_OF_CONNECTORS = (
+    f"{CONNECTORS}/example_connector.py",
+    f"{CONNECTORS}/cpu/common.py",
+    f"{CONNECTORS}/cpu/connector.py",
+    f"{CONNECTORS}/cpu/ec_shared_region.py",
+    f"{CONNECTORS}/cpu/scheduler/__init__.py",
+    f"{CONNECTORS}/cpu/scheduler/embedding_cache.py",
 )
-"""The texts that are changed, from the tree's root."""
-_ANNOTATIONS = (ast.arguments, ast.expr_context)
+"""What the depth of encoder connectors runs of a release, without their workers on a GPU."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +48,29 @@ class Statement:
     reading: Reading
 
 
+def paths_in(tree: Path) -> list[str]:
+    """The modules of a tree that hold what some depth runs, from the tree's root."""
+    modelled = [f"vllm/{path}" for one in COMPONENTS for path in one.paths]
+    return [path for path in (*modelled, *_OF_CONNECTORS) if _component(tree, path)]
+
+
+def _component(tree: Path, path: str) -> Component | None:
+    """What a module holds of what is modelled; None: nothing, in this tree."""
+    if not (tree / path).is_file():
+        return None
+    if path in _OF_CONNECTORS:
+        return Component("connectors", (path,))
+    component = next(one for one in COMPONENTS if path.removeprefix("vllm/") in one.paths)
+    defined = {getattr(node, "name", None) for node in ast.parse((tree / path).read_text()).body}
+    is_held = not component.only or not defined.isdisjoint(component.only)
+    return component if is_held else None
+
+
 def functions(tree: Path, path: str) -> Iterator[Function]:
     """The functions of a module whose text the harness models."""
-    component = next(one for one in COMPONENTS if path.removeprefix("vllm/") in one.paths)
+    component = _component(tree, path)
+    if component is None:
+        return
 
     def of(body: list[ast.stmt], owner: str) -> Iterator[Function]:
         for node in body:
@@ -147,7 +165,7 @@ def _of_kind(
         said = ast.unparse(ast.fix_missing_locations(changed))
         if said != ast.unparse(function.node) and said not in seen:
             seen.add(said)
-            module = Path(function.path).stem
+            module = _short(Path(function.path))
             digest = hashlib.sha256(said.encode()).hexdigest()[:8]
             yield Statement(
                 f"{module}:{function.name}:{digest}",
@@ -155,6 +173,11 @@ def _of_kind(
                 f"line {_line(node)}: {words}",
                 Reading(function.path, function.name, _spliced(text, function.node, said)),
             )
+
+
+def _short(path: Path) -> str:
+    """A module's name, with its folder's where several are called so."""
+    return path.parent.name if path.stem in ("__init__", "base") else path.stem
 
 
 def _places(function: ast.FunctionDef) -> Iterator[tuple[int, ast.AST]]:

@@ -29,7 +29,9 @@ def reading(path: str, name: str, old: str, new: str) -> Reading:
 def search(script):
     host = ChangingHost(RELEASE)
     reference = reference_for(host)
-    yield script.Search(host, reference, SEEDS)
+    made = script.Search(host, reference, RELEASE, SEEDS)
+    yield made
+    made.close()
     host.close()
     reference.close()
 
@@ -191,7 +193,7 @@ def test_shares_are_of_what_is_neither_equivalent_nor_refused(script):
         made(script, key="d", by_contracts=None),
     ]
     judged = {"d": judge("d", "equivalent", "no call can tell")}
-    said = script.page(found, judged, 1, 8)
+    said = script.page(found, judged, 1, 8, 4)
     assert "| **all** | 4 | 1 | 0 | 3 | 1 (33%) | 2 (67%) |" in said
     assert "## Not seen: 1\n\n- `c`, 1 for 0: not argued\n" in said
 
@@ -206,12 +208,28 @@ def test_half_a_line_of_an_interrupted_run_is_run_again(script, monkeypatch, tmp
 
 @pytest.mark.full
 def test_a_sample_is_even_over_modules_and_kinds_and_the_same_each_time(script):
-    everywhere = {path: range(10_000) for path in script.PATHS}
-    one, other = (script.sample(RELEASE.tree, script.PATHS, 40, 7, everywhere) for _ in range(2))
+    paths = (POOL, CACHE, SCHEDULER, HASHER)
+    everywhere = {path: range(10_000) for path in paths}
+    one, other = (script.sample(RELEASE.tree, paths, 20, 7, everywhere) for _ in range(2))
     assert [each.key for each in one] == [each.key for each in other]
-    of_path = {path: [each for each in one if each.reading.path == path] for path in script.PATHS}
+    of_path = {path: [each for each in one if each.reading.path == path] for path in paths}
     assert {len(each) for each in of_path.values()} == {5}
     assert all(len({each.kind for each in those}) == 5 for those in of_path.values())
+
+
+def test_the_modules_are_those_that_some_depth_runs(script):
+    found = script.paths_in(RELEASE.tree)
+    assert {POOL, CACHE, SCHEDULER, HASHER, "vllm/v1/request.py"} <= {*found}
+    assert f"{script.CONNECTORS}/example_connector.py" in found
+    assert "vllm/v1/worker/utils.py" not in found  # of which an older release is modelled
+    assert all((RELEASE.tree / path).is_file() for path in found)
+
+
+def test_what_a_listed_fault_may_be_is_not_counted(script):
+    alike = msgspec.structs.replace(made(script).by_contracts, alike=True)
+    said = script.page([made(script), made(script, key="b", by_contracts=alike)], {}, 1, 8, 4)
+    assert "| **all** | 2 | 0 | 0 | 2 | 1 (50%) | 1 (50%) |" in said
+    assert "## Not seen: 1\n\n- `b`" in said
 
 
 def test_a_place_that_only_a_refused_feature_reaches_is_not_sampled(script, tmp_path):
