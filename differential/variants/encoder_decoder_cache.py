@@ -126,3 +126,7 @@ class DecoderLastInputIsNotTold(EncoderDecoderCacheManager):
 
     def get_cached_input_ids(self, request: Request) -> set[int]:
         return set(sorted(super().get_cached_input_ids(request))[:-1])
+
+    def free(self, request: Request) -> None:
+        for input_id in range(len(request.mm_features)):
+            self.free_encoder_input(request, input_id)
