@@ -28,6 +28,8 @@ Check = Callable[[], Iterator[str]]
 CHECKS: dict[str, Check] = {}
 HITS = "        if holders is None:\n            return False\n"
 """Of the reference, where a lookup misses."""
+ANSWER = "            return set(self._claims.get(request.request_id, ()))\n"
+"""Of the reference, what a request may release."""
 
 
 def _check(check: Check) -> Check:
@@ -97,6 +99,27 @@ def _an_answer_that_is_only_as_good_as_true_is_refused() -> Iterator[str]:
         subject = changed(of_reference(), "m", {HITS: HITS.replace("False", new)})
         if _is_refused(subject, ["check"]) != expected:
             yield f"{new}: {'read' if expected else 'refused'}"
+
+
+@_check
+def _inputs_are_those_of_an_answer_that_is_a_set_or_a_list() -> Iterator[str]:
+    """A scheduler is told what a request may release; anything else names nothing, and what is
+    made of other members is refused."""
+    for answer, names_all in (
+        ("set(self._claims.get(request.request_id, ()))", True),
+        ("list(self._claims.get(request.request_id, ()))", True),
+        ("set()", False),
+        ("None", False),
+        ("self._claims.get(request.request_id, {})", False),
+    ):
+        subject = changed(of_reference(), "m", {ANSWER: f"            return {answer}\n"})
+        if (("inputs", "EC-18") in _refuted(subject, ["inputs"])) == names_all:
+            yield f"{answer}: {'names nothing' if names_all else 'names inputs'}"
+    made = "[one for one in self._claims.get(request.request_id, {}).values()]"
+    if not _is_refused(
+        changed(of_reference(), "m", {ANSWER: f"            return {made}\n"}), ["inputs"]
+    ):
+        yield f"{made}: read"
 
 
 @_check
