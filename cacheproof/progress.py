@@ -235,13 +235,16 @@ def telling(
     tasks: Sequence[Task],
     abouts: Sequence[str],
     expected: Sequence[float],
+    watch: Callable[[], None] = lambda: None,
 ) -> Iterator[tuple[int, Result]]:
     """The number of each task and what comes of it at a place, as it comes; meanwhile it is said
-    how far they are, by what each is about and the processor time that it is expected to take."""
+    how far they are, by what each is about and the processor time that it is expected to take, and
+    one may `watch` for what makes all of them end."""
     ended: set[int] = set()
     began = time.monotonic()
 
     def look(spent: Sequence[float]) -> None:
+        watch()
         share, left = expected_of(expected, spent, ended, time.monotonic() - began)
         begun = [number for number, one in enumerate(spent) if one and number not in ended]
         now = ", ".join(abouts[number] for number in begun) or "processes start"

@@ -2,8 +2,8 @@
 
 import itertools
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -214,6 +214,32 @@ def _in_place_of(module: Path) -> Path | None:
     return next(itertools.chain(package, extensions), None)
 
 
+class Beside:
+    """Does something in a thread of its own, which an interruption need not wait for."""
+
+    def __init__(self, run: Callable[[], None]) -> None:
+        self._run = run
+        self._failure: Exception | None = None
+        self._thread = threading.Thread(target=self._do, daemon=True)
+        self._thread.start()
+
+    def _do(self) -> None:
+        try:
+            self._run()
+        except Exception as failure:
+            self._failure = failure
+
+    def check(self) -> None:
+        """Raise what it has raised until now."""
+        if self._failure is not None:
+            raise self._failure
+
+    def end(self) -> None:
+        """Wait until it is done; raise what it has raised."""
+        self._thread.join()
+        self.check()
+
+
 def refuse_changed(tree: Tree) -> None:
     """Refuse a checkout of which another module changes a class that is proved, or whose scheduler
     builds something else in its place.
@@ -225,14 +251,26 @@ def refuse_changed(tree: Tree) -> None:
     read = [one.source for name in CLASSES for one in sources(name, [tree])]
     module = ".".join(Path(MANAGERS).with_suffix("").parts)
     names = [one.name for one in read]
-    with closing(resolve(tree.name, report=silent)) as target, ThreadPoolExecutor(1) as beside:
+    text = read[0].module
+    with closing(resolve(tree.name, report=silent)) as target:
         assert isinstance(target, HostTarget)
-        looked = beside.submit(
-            imported.refuse_changed, tree.name, tree.release, module, read[0].module, names
+        looking = Beside(
+            lambda: imported.refuse_changed(tree.name, tree.release, module, text, names)
         )
         assert target.hello  # imports the tree beside the other look at it
-        looked.result()
+        looking.end()
         refuse_otherwise_built(target, names)
+
+
+def refuse_all_changed(trees: Iterable[Tree | None]) -> None:
+    """Refuse the checkouts among them of which another module changes a class that is proved.
+
+    Raises:
+        InputError: it does; or the checkout cannot be read or imported.
+    """
+    for one in trees:
+        if one is not None and one.name.startswith(CHECKOUT):
+            refuse_changed(one)
 
 
 def refuse_otherwise_built(target: HostTarget, names: Sequence[str]) -> None:

@@ -1,7 +1,7 @@
 """The command prove: what is proved of which text, in one evidence table."""
 
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, MutableMapping, Sequence, Set
+from collections.abc import Callable, Container, Iterable, Mapping, MutableMapping, Sequence, Set
 from dataclasses import asdict
 from functools import cache
 from importlib import metadata
@@ -17,12 +17,11 @@ from cacheproof.kept_proofs import KeptProofs
 from cacheproof.progress import telling
 from cacheproof.proof_jobs import Job, Piece, jobs_for
 from cacheproof.proof_targets import (
-    CHECKOUT,
     REFERENCE,
-    Tree,
+    Beside,
     announced,
     listing_release,
-    refuse_changed,
+    refuse_all_changed,
     wanted_trees,
 )
 from cacheproof.spec.evidence import Evidence, Outcome
@@ -30,6 +29,7 @@ from cacheproof.verdicts import proved as proofs
 from cacheproof.workplace import Workplace
 
 TOOLS = ("z3-solver", "crosshair-tool")
+LOOKING = "importing checkouts, to see that what is proved is what runs"
 
 
 def prove(
@@ -47,12 +47,13 @@ def prove(
     the exit code.
 
     Raises:
-        InputError: no such target; or a library that proofs need is missing.
+        InputError: no such target; another text runs than is proved; or a library that proofs need
+            is missing.
     """
     wanted = wanted_trees(targets, output)
     say = output.say if markdown else output.line
     told = {one.name: announced(one, say) for one in wanted if one is not None}
-    refuse_all_changed(wanted, output)
+    looking = Beside(lambda: refuse_all_changed(wanted))
     trees = {one.name: one for one in wanted if one is not None}
     names = {REFERENCE, *trees} if None in wanted else {*trees}
     jobs = list(jobs_for(wanted, seed, fresh=fresh))
@@ -61,7 +62,9 @@ def prove(
     before = sum(len(rows) for rows in found.values())
     is_interrupted = False
     try:
-        prove_now(jobs, found, kept, output, place)
+        prove_now(jobs, found, kept, output, place, looking.check)
+        with output.live(LOOKING):
+            looking.end()
     except KeyboardInterrupt:
         is_interrupted = True
     rows = [
@@ -101,18 +104,6 @@ def prove(
     return code
 
 
-def refuse_all_changed(trees: Iterable[Tree | None], output: Output) -> None:
-    """Refuse checkouts of which another module changes a class that is proved.
-
-    Raises:
-        InputError: it does; or the checkout cannot be read or imported.
-    """
-    for one in trees:
-        if one is not None and one.name.startswith(CHECKOUT):
-            with output.live(f"importing {one.name}, to see that what is proved is what runs"):
-                refuse_changed(one)
-
-
 def proved_before(jobs: Iterable[Job], kept: KeptProofs) -> dict[Piece, list[Evidence]]:
     """The pieces whose proofs are kept, with their rows."""
     found = {piece: kept.rows(piece.digest) for job in jobs for piece in job.pieces}
@@ -125,14 +116,16 @@ def prove_now(
     kept: KeptProofs,
     output: Output,
     place: Workplace,
+    watch: Callable[[], None] = lambda: None,
 ) -> None:
     """Prove the pieces that are not found, the longest jobs first. What comes of a job is found,
-    kept and told as soon as it ends, so an interruption costs no more than what is under way."""
+    kept and told as soon as it ends, so an interruption costs no more than what is under way.
+    Meanwhile one may `watch` for what makes it end."""
     due = [one for one in (job.without(found) for job in jobs) if one.pieces]
     due.sort(key=lambda job: -job.seconds)
     abouts, expected = [job.about for job in due], [float(job.seconds) for job in due]
     with output.live("proving") as live:
-        ended = telling(live, place, Job.evidence, due, abouts, expected)
+        ended = telling(live, place, Job.evidence, due, abouts, expected, watch)
         for number, evidence in ended:
             for piece, rows in due[number].by_piece(evidence):
                 kept.keep(piece.digest, rows)

@@ -7,8 +7,8 @@ from cacheproof.console import Output
 from cacheproof.differential.errors import InputError
 from cacheproof.kept_proofs import KeptProofs
 from cacheproof.proof_jobs import Job, Piece, jobs_for
-from cacheproof.proof_targets import REFERENCE, wanted_trees
-from cacheproof.proving import left_out, prove_now, proved_before, refuse_all_changed
+from cacheproof.proof_targets import REFERENCE, refuse_all_changed, wanted_trees
+from cacheproof.proving import LOOKING, left_out, prove_now, proved_before
 from cacheproof.spec.evidence import Evidence, Outcome
 from cacheproof.workplace import Workplace
 
@@ -73,7 +73,8 @@ def review_proofs(output: Output, base: str, head: str, place: Workplace) -> Pro
     that is kept proved costs nothing."""
     try:
         trees = wanted_trees([base, head], output)
-        refuse_all_changed(trees, output)
+        with output.live(LOOKING):
+            refuse_all_changed(trees)
         base, head = (REFERENCE if tree is None else tree.name for tree in trees)
         jobs = [_differing(job, {base, head}) for job in jobs_for(trees, SEED)]
     except InputError as reason:
