@@ -7,6 +7,7 @@ import pytest
 
 from cacheproof import progress
 from cacheproof.console import Output, VisibleConsole
+from cacheproof.differential.errors import InputError
 from cacheproof.progress import (
     DATA_SECONDS,
     LINE_SECONDS,
@@ -255,6 +256,23 @@ def is_told(lines: Sequence[str]) -> bool:
 
 def test_tasks_that_run_are_named_with_the_share_that_is_done(piped: Piped) -> None:
     assert is_told(told_while(Place(), piped))
+
+
+def test_one_that_watches_ends_all_tasks(piped: Piped) -> None:
+    asked = iter((None, InputError("another text runs")))
+
+    def watch() -> None:
+        if (failure := next(asked)) is not None:
+            raise failure
+
+    tasks = [-1, -2, -3]
+    with piped.live.phase("counting"):
+        told = progress.telling(
+            piped.live, Place(), abs, tasks, [*map(str, tasks)], [100.0] * 3, watch
+        )
+        assert next(told) == (0, 1)
+        with pytest.raises(InputError, match="another text runs"):
+            next(told)
 
 
 def test_a_place_that_never_says_what_is_spent_is_seen(piped: Piped) -> None:

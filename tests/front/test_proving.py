@@ -1,6 +1,7 @@
 """The exit code of prove says whether all that is told holds; what it cannot read it refuses."""
 
 import os
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,14 @@ from cacheproof.differential.search.verdict import HOLDS, UNLISTED, VOID
 from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.modelled import COMPONENTS
 from cacheproof.proof_jobs import _digest_of_keys
-from cacheproof.proof_targets import MANAGERS, Tree, listing_release, sources, wanted_trees
+from cacheproof.proof_targets import (
+    MANAGERS,
+    Beside,
+    Tree,
+    listing_release,
+    sources,
+    wanted_trees,
+)
 from cacheproof.proving import exit_code, listing
 from cacheproof.reference.releases import NEWEST
 from cacheproof.spec.evidence import Evidence, Outcome, RedTwin
@@ -40,6 +48,23 @@ ROW = Evidence(
 )
 def test_one_row_decides(outcome: Outcome, code: int) -> None:
     assert exit_code([ROW, replace(ROW, outcome=outcome)], set()) == code
+
+
+def test_what_is_done_beside_tells_what_it_raised_as_soon_as_it_has() -> None:
+    goes_on = threading.Event()
+
+    def refuse() -> None:
+        goes_on.wait()
+        raise InputError("another text runs")
+
+    beside = Beside(refuse)
+    beside.check()
+    goes_on.set()
+    with pytest.raises(InputError, match="another text runs"):
+        beside.end()
+    with pytest.raises(InputError):
+        beside.check()
+    Beside(lambda: None).end()
 
 
 def test_a_check_that_no_change_was_seen_to_fail_is_void() -> None:
