@@ -115,7 +115,8 @@ def _inputs_are_those_of_an_answer_that_is_a_set_or_a_list() -> Iterator[str]:
         subject = changed(of_reference(), "m", {ANSWER: f"            return {answer}\n"})
         if (("inputs", "EC-18") in _refuted(subject, ["inputs"])) == names_all:
             yield f"{answer}: {'names nothing' if names_all else 'names inputs'}"
-    made = "[one for one in self._claims.get(request.request_id, {}).values()]"
+    claims = "self._claims.get(request.request_id, {}).items()"
+    made = f"[identifier for _, identifier in {claims}]"
     if not _is_refused(
         changed(of_reference(), "m", {ANSWER: f"            return {made}\n"}), ["inputs"]
     ):
