@@ -169,7 +169,7 @@ def page(
         lines += ["", f"## {title}: {len(rows)}", ""]
         for outcome, judgement in rows:
             why = "not argued" if judgement is None else judgement.why
-            void = "" if outcome.void is None else f" A host breaks: {outcome.void}."
+            void = "" if outcome.void is None else f". A host breaks: {outcome.void}"
             lines.append(f"- `{outcome.key}`, {outcome.words}: {why}{void}")
     return "\n".join(lines) + "\n"
 
