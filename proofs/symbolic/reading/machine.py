@@ -123,7 +123,7 @@ class Machine(Loops):
                     raise self._refused(owner, method, words)
         return ends
 
-    def named_by(self, owner: str, name: str, answer: Any, state: State) -> Value | None:
+    def inputs_in(self, owner: str, name: str, answer: Any, state: State) -> Value | None:
         """The members of a set or a list that a call of a method has answered; None: it is neither.
 
         Raises:

@@ -258,9 +258,9 @@ def inputs(play: Play, state: State) -> Iterator[End]:
     r = one_request(play)
     m, method = play.machine, "get_cached_input_ids"
     for after, answer in m.call("m", method, [RequestOf(r)], state):
-        named = m.named_by("m", method, answer, after)
-        known, told = named_by(play, after, r, named)
-        left_out = leaves_out(play, state, r, named)
+        inputs = m.inputs_in("m", method, answer, after)
+        known, told = named_by(play, after, r, inputs)
+        left_out = leaves_out(play, state, r, inputs)
         call = call_record(play, "inputs", r, told=told, leaves_out=left_out)
         yield end_of(play, state, known, known, call)
 
