@@ -229,6 +229,11 @@ class Beside:
         except Exception as failure:
             self._failure = failure
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether it is done."""
+        return not self._thread.is_alive()
+
     def check(self) -> None:
         """Raise what it has raised until now."""
         if self._failure is not None:

@@ -30,6 +30,7 @@ from cacheproof.workplace import Workplace
 
 TOOLS = ("z3-solver", "crosshair-tool")
 LOOKING = "importing checkouts, to see that what is proved is what runs"
+NOT_SEEN = "interrupted before it was seen whether what is proved of a checkout is what runs there"
 
 
 def prove(
@@ -67,6 +68,7 @@ def prove(
             looking.end()
     except KeyboardInterrupt:
         is_interrupted = True
+        looking.check()
     rows = [
         row
         for job in jobs
@@ -88,6 +90,8 @@ def prove(
             output.line(_closing_line(rows, before))
     if is_interrupted:
         say(left_out(jobs, found))
+        if not looking.has_ended:
+            say(NOT_SEEN)
     unproved = sum(piece not in found for job in jobs for piece in job.pieces)
     targets_told = [REFERENCE if one is None else one.name for one in wanted]
     output.verdict(proofs.line_of(targets_told, code, rows, listed, unproved))

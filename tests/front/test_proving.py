@@ -3,6 +3,7 @@
 import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 
+from cacheproof import proving
 from cacheproof.console import Output
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.search import fault_folders
@@ -253,3 +255,42 @@ def test_a_module_that_is_no_file_is_refused(tmp_path: Path) -> None:
     _pipe(_module(tmp_path, TEXT))
     with pytest.raises(InputError, match="is no file; expected the managers' module"):
         _read(tmp_path)
+
+
+def refuse(_: object) -> None:
+    raise InputError("--target path:copy: another text runs")
+
+
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("prove_now", [lambda *_: None, interrupt], ids=["proved", "interrupted"])
+def test_what_is_refused_beside_the_proofs_is_told_and_no_row_is(
+    run: Any, monkeypatch: pytest.MonkeyPatch, prove_now: Callable[..., None]
+) -> None:
+    def prove_when_refused(*given: Any) -> None:
+        with suppress(InputError):
+            given[-1].__self__.end()
+        prove_now()
+
+    monkeypatch.setattr(proving, "refuse_all_changed", refuse)
+    monkeypatch.setattr(proving, "prove_now", prove_when_refused)
+    ran = run("prove", "--target", "reference")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.splitlines()[-1] == "cacheproof: --target path:copy: another text runs"
+
+
+def test_an_interruption_says_that_nobody_has_looked_yet(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goes_on = threading.Event()
+    monkeypatch.setattr(proving, "refuse_all_changed", lambda _: goes_on.wait())
+    monkeypatch.setattr(proving, "prove_now", interrupt)
+    ran = run("prove", "--target", "reference", "--fresh")
+    goes_on.set()
+    assert ran.code == 130
+    assert proving.NOT_SEEN in ran.out + ran.err
+    monkeypatch.setattr(proving, "refuse_all_changed", lambda _: None)
+    ran = run("prove", "--target", "reference", "--fresh")
+    assert proving.NOT_SEEN not in ran.out + ran.err
