@@ -27,8 +27,9 @@ from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.edits import Edit, edited
 from cacheproof.kept_proofs import KeptProofs
 from cacheproof.proof_targets import MANAGERS
-from cacheproof.proofs.symbolic.evidence import Text, prove_texts
+from cacheproof.proofs.symbolic.evidence import prove_texts
 from cacheproof.proofs.symbolic.reading.source import source_in
+from cacheproof.proofs.symbolic.texts import Text
 from cacheproof.reference.releases import NEWEST
 from cacheproof.spec.evidence import Evidence, Outcome
 

@@ -150,15 +150,25 @@ class KeptAnswers:
     """
 
     def __init__(self, path: Path, key: bytes, *, reads: bool = True) -> None:
+        self._path = path
         self._key = key
         self._reads = reads
-        self._file = sqlite3.connect(path, timeout=SECONDS_TO_WAIT, isolation_level=None)
-        self._file.execute("PRAGMA journal_mode = WAL")
-        self._file.execute("PRAGMA synchronous = NORMAL")
+        self._of_process: dict[int, sqlite3.Connection] = {}
         self._file.execute(
             "CREATE TABLE IF NOT EXISTS answers"
             " (digest TEXT PRIMARY KEY, seal BLOB, answer BLOB) WITHOUT ROWID"
         )
+
+    @property
+    def _file(self) -> sqlite3.Connection:
+        """The file, which a fork has to open for itself."""
+        process = os.getpid()
+        if process not in self._of_process:
+            file = sqlite3.connect(self._path, timeout=SECONDS_TO_WAIT, isolation_level=None)
+            file.execute("PRAGMA journal_mode = WAL")
+            file.execute("PRAGMA synchronous = NORMAL")
+            self._of_process[process] = file
+        return self._of_process[process]
 
     def read(self, digest: str) -> bytes | None:
         if not self._reads:

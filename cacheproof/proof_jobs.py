@@ -1,6 +1,5 @@
 """The work of proving, in pieces that are kept, and in jobs of pieces that are proved together."""
 
-import ast
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -8,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from cacheproof.differential.errors import HarnessError
 from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.resolve import resolve
 from cacheproof.kept_proofs import KeptProofs, code_digest, digest_of
@@ -16,7 +16,7 @@ from cacheproof.reference.semantics import Semantics
 from cacheproof.spec.evidence import Evidence
 
 if TYPE_CHECKING:
-    from cacheproof.proofs.symbolic.evidence import Text
+    from cacheproof.proofs.symbolic.texts import Text
 
 
 SECONDS_OF_TEXT = {
@@ -80,7 +80,7 @@ def jobs_for(wanted: Sequence[Tree | None], seed: int, *, fresh: bool = False) -
     """The work, in the order in which it is told; `fresh` uses no answer that is kept."""
     from cacheproof.proofs.crosshair import text
     from cacheproof.proofs.keys.prove import KEYED_RELEASES
-    from cacheproof.proofs.symbolic.evidence import SUBJECTS, families, texts_of
+    from cacheproof.proofs.symbolic.texts import SUBJECTS, families, texts_of
 
     for name in SUBJECTS:
         texts = texts_of(name, sources(name, wanted))
@@ -110,9 +110,9 @@ def _few(names: Sequence[str]) -> str:
 
 
 def _digest(text: "Text", seed: int) -> str:
-    """Of a text, what its module and its bases say beside it, and what is asked of it."""
-    source = text.source
-    parts = source.name, source.text, source.module, ast.unparse(source.tree)
+    """Of a text, what its module says beside it that its proofs hang on, and what is asked of
+    it."""
+    parts = text.source.name, text.source.text, text.said_beside
     return digest_of(text.kind, *parts, text.release or "", str(seed))
 
 
@@ -120,7 +120,13 @@ def _prove_texts(seed: int, fresh: bool, texts: Sequence["Text"]) -> list[Eviden
     from cacheproof.proofs.symbolic.evidence import prove_texts
 
     kept = KeptProofs.locate(silent)
-    return prove_texts(texts, seed, kept.answers(reads=not fresh))
+    try:
+        return prove_texts(texts, seed, kept.answers(reads=not fresh))
+    except EOFError:
+        raise HarnessError(
+            f"the process that ran {texts[0].source.name} beside its proof ended before its work "
+            "was done; expected memory for two on each core"
+        ) from None
 
 
 def _prove_keys(seed: int, _texts: Sequence["Text"]) -> list[Evidence]:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +15,8 @@ from cacheproof.announcing import as_json
 from cacheproof.console import Output
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.lanes.all_lanes import LANES
-from cacheproof.differential.targets import checkouts, imported, mended, releases
+from cacheproof.differential.targets import checkouts, mended, releases
+from cacheproof.differential.targets.known_texts import Reading
 from cacheproof.differential.targets.named import Kind, Named, named
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.resolve import reading_of, resolve, stated_release
@@ -23,12 +25,13 @@ from cacheproof.reference.releases import NEWEST
 from cacheproof.spec.versions import Versions
 
 if TYPE_CHECKING:
-    from cacheproof.proofs.symbolic.evidence import Read
+    from cacheproof.proofs.symbolic.texts import Read
 
 
 REFERENCE = "reference"
 CHECKOUT = "path:"
 MANAGERS = "vllm/v1/core/encoder_cache_manager.py"
+SCHEDULER = "vllm.v1.core.sched.scheduler"
 PLUGGED = "EncoderCacheManager"
 """The class whose place a plug-in takes."""
 KEYED_SINCE = "0.10.2"
@@ -65,6 +68,11 @@ class Tree:
         is_changed = self.name.startswith(CHECKOUT) or mended.MARK in self.name
         return self.plug_in is None and not is_changed
 
+    @cached_property
+    def reading(self) -> Reading | None:
+        """How its text stands to that of the modelled releases."""
+        return reading_of(self.release)
+
     @property
     def promises(self) -> str:
         """The release whose contracts it is asked to keep: its own, or the one that it is nearest
@@ -76,7 +84,7 @@ class Tree:
         stated = stated_release(self.release.version)
         if stated is not None:
             return stated
-        reading = reading_of(self.release)
+        reading = self.reading
         if reading is None:
             raise InputError(
                 f"--target {self.name}: it does not say of which release it is, and reads like "
@@ -90,7 +98,7 @@ def listing_release(tree: Tree | None, subject: str) -> str | None:
     the class reads as there. A changed class breaks what it breaks for a cause of its own."""
     if tree is None or tree.is_release:
         return None if tree is None else tree.promises
-    reading = reading_of(tree.release)
+    reading = tree.reading
     if tree.plug_in is not None or reading is None or reading.nearest != tree.promises:
         return None
     changed = {name.partition(".")[0] for name in reading.differing}
@@ -172,8 +180,8 @@ def sources(name: str, wanted: Sequence[Tree | None]) -> Iterator["Read"]:
         InputError: a tree has no such file or class, its Python cannot be read here, or Python
             imports something else in its place.
     """
-    from cacheproof.proofs.symbolic.evidence import Read
     from cacheproof.proofs.symbolic.reading.source import source_of
+    from cacheproof.proofs.symbolic.texts import Read
 
     for one in reversed(wanted):
         place = None if one is None else one.place_of(name)
@@ -250,28 +258,40 @@ def refuse_changed(tree: Tree) -> None:
     builds something else in its place.
 
     Raises:
-        InputError: it does; or the checkout cannot be read or imported.
-        HarnessError: its scheduler cannot be driven.
+        InputError: it does; or the checkout cannot be read.
+        HarnessError: it cannot be imported, or its scheduler cannot be driven.
     """
     read = [one.source for name in CLASSES for one in sources(name, [tree])]
-    module = ".".join(Path(MANAGERS).with_suffix("").parts)
     names = [one.name for one in read]
-    text = read[0].module
     with closing(resolve(tree.name, report=silent)) as target:
         assert isinstance(target, HostTarget)
-        looking = Beside(
-            lambda: imported.refuse_changed(tree.name, tree.release, module, text, names)
-        )
-        assert target.hello  # imports the tree beside the other look at it
-        looking.end()
+        refuse_changed_on_import(target, read[0].module, names)
         refuse_otherwise_built(target, names)
+
+
+def refuse_changed_on_import(target: HostTarget, text: str, names: Sequence[str]) -> None:
+    """Refuse a target in which what a scheduler imports changes the classes of managers of these
+    names, whose module reads so, or what their text calls by a builtin's name.
+
+    Raises:
+        InputError: it does.
+        HarnessError: the target cannot be imported.
+    """
+    module = ".".join(Path(MANAGERS).with_suffix("").parts)
+    found = target.imported_otherwise([module, SCHEDULER], module, text, names)
+    if found:
+        raise InputError(
+            f"--target {target.name}: {found[0]} is not what {module} says, once {SCHEDULER} is "
+            "imported; expected a module whose classes nothing else changes"
+        )
 
 
 def refuse_all_changed(trees: Iterable[Tree | None]) -> None:
     """Refuse the checkouts among them of which another module changes a class that is proved.
 
     Raises:
-        InputError: it does; or the checkout cannot be read or imported.
+        InputError: it does; or the checkout cannot be read.
+        HarnessError: one cannot be imported, or its scheduler cannot be driven.
     """
     for one in trees:
         if one is not None and one.name.startswith(CHECKOUT):
@@ -310,7 +330,7 @@ def silent(_line: str) -> None:
 def announced(tree: Tree, say: Callable[[str], None]) -> dict[str, object]:
     """Say how the text that is proved stands to those of the modelled releases, unless it is one.
     Returns it as JSON has it."""
-    reading = reading_of(tree.release)
+    reading = tree.reading
     lines = [] if reading is None else reading.announcement(tree.name)
     for line in lines:
         say(line)

@@ -1,10 +1,12 @@
 """Release numbers and the sets of releases that a rule speaks of."""
 
 import re
+from functools import cache
 
 _RELEASE = re.compile(r"(\d+(?:\.\d+)*)")
 
 
+@cache
 def release_key(release: str) -> tuple[int, ...]:
     """Sort key of a release such as 0.10.1.1; what follows the digits (dev, post, +local) is cut.
 

@@ -78,6 +78,11 @@ class Built(msgspec.Struct, frozen=True):
     otherwise: list[str]
 
 
+class _Imported(msgspec.Struct, frozen=True):
+    id: int
+    otherwise: list[str]
+
+
 class _Begun(msgspec.Struct, frozen=True):
     id: int
     tree: Any = None
@@ -92,6 +97,7 @@ class _Steps(msgspec.Struct, frozen=True):
 
 _CALLED = msgspec.json.Decoder(_Called)
 _BUILT = msgspec.json.Decoder(Built)
+_IMPORTED = msgspec.json.Decoder(_Imported)
 _BEGUN = msgspec.json.Decoder(_Begun)
 _STEPS = msgspec.json.Decoder(_Steps)
 _HELLO = msgspec.json.Decoder(Hello)
@@ -238,6 +244,20 @@ class HostTarget:
         self._send({"do": "called", "trace": trace, "manager": self._plug_in, "fault": fault})
         called: list[list[str]] = self._decode(_CALLED, self._receive(self._batch_seconds)).called
         return called
+
+    def imported_otherwise(
+        self, imports: Sequence[str], module: str, text: str, classes: Sequence[str]
+    ) -> list[str]:
+        """What of the classes of a module, and of their bases, is not as its text says, or is
+        another class in one of the modules that are imported.
+
+        Raises:
+            HarnessError: the host broke.
+        """
+        assert self.hello
+        asked = {"imports": imports, "module": module, "text": text, "classes": classes}
+        self._send({"do": "imported", **asked})
+        return self._decode(_IMPORTED, self._receive(self._batch_seconds)).otherwise
 
     def built(self, traces: Sequence[Trace]) -> Built:
         """What the schedulers of these traces build. Raises HarnessError when the host broke."""

@@ -7,133 +7,72 @@ shows one item twice. What a block pool's manager promises is said at each opera
 
 import dataclasses
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing
 
+from cacheproof.proofs.symbolic.aside import Aside, Asked
+from cacheproof.proofs.symbolic.checking.mutants import Mutant
 from cacheproof.proofs.symbolic.checking.twins import red_twins, twins_of_operations
-from cacheproof.proofs.symbolic.checking.validator import Validator
-from cacheproof.proofs.symbolic.checking.witnesses import (
-    Exploring,
-    ManagerExploring,
-    PoolExploring,
-    TableExploring,
-)
+from cacheproof.proofs.symbolic.checking.validated import Validation
+from cacheproof.proofs.symbolic.checking.validator import Shown
 from cacheproof.proofs.symbolic.deciding.answers import Answers, Store
 from cacheproof.proofs.symbolic.deciding.prove import Library, prove
 from cacheproof.proofs.symbolic.deciding.prove import Outcome as OfRule
 from cacheproof.proofs.symbolic.deciding.prover import Unkept
 from cacheproof.proofs.symbolic.deciding.subject import Subject
 from cacheproof.proofs.symbolic.gate.gate import refuse_subject
-from cacheproof.proofs.symbolic.reading.bindings import named_beside
-from cacheproof.proofs.symbolic.reading.source import Source
-from cacheproof.proofs.symbolic.subjects import (
-    block_pool,
-    encoder_cache,
-    encoder_decoder_cache,
-    entry_table,
-)
-from cacheproof.proofs.symbolic.subjects.calls import (
-    Assumption,
-    identifier_fixes_size,
-    items_differ,
-)
+from cacheproof.proofs.symbolic.texts import RESTS_ON, Promise, Text, promises_of
 from cacheproof.proofs.symbolic.values.language import NotTranslated
 from cacheproof.proofs.witness.exploration import Unexplorable
 from cacheproof.spec.evidence import Evidence, Outcome, RedTwin, Witness, digest_of, witnessed
 from cacheproof.spec.registry import contracts as all_contracts
 
-REFERENCE = "reference"
 _CONTRACTS = frozenset(rule.id for rule in all_contracts())
 NO_TWIN = "a change that breaks it"
-Promise = tuple[str, tuple[Assumption, ...]]
-PROMISES: tuple[Promise, ...] = (
-    ("any caller", ()),
-    ("an identifier fixes its size", (identifier_fixes_size,)),
-    (
-        "an identifier fixes its size, no request shows an item twice",
-        (identifier_fixes_size, items_differ),
-    ),
-)
-"""What a caller promises beside what each operation asks of it, from nothing on."""
-_PROMISES_OF = {one.CLASS: one.PROMISES for one in (block_pool, entry_table)}
 _FAILURES = (AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
-@dataclass(frozen=True)
-class Text:
-    """A manager's class as it stands in some targets; `release` is the first of theirs, None for
-    the reference. The class of a plug-in has a name of its own: `kind` is that of the class whose
-    place it takes."""
+class _UnderPromise:
+    """What proves texts of a family where callers keep a promise."""
 
-    kind: str
-    targets: tuple[str, ...]
-    source: Source
-    release: str | None
+    def __init__(self, number: int, promise: Promise, library: Library, aside: Aside) -> None:
+        self.words, self.assumptions = promise
+        self.library = library
+        self._number = number
+        self._aside = aside
+        self._validation = Validation(library)
+        self._expected: frozenset[str] | None = None
+        self._stood = True
+        self._begun: Asked[dict[str, Shown]] | None = None
 
+    def begin(self, subject: Subject) -> None:
+        """Have calls made beside the proof, as they are to be looked at if as much falls as of the
+        text before."""
+        if self._expected is None:
+            without = {RESTS_ON[one] for one in RESTS_ON.keys() - set(self.assumptions)}
+            self._expected = frozenset(without & {one.id for one in subject.invariants})
+        self._begun = None
+        if self._stood:
+            self._begun = self._aside.shown(self._number, self._expected)
 
-SUBJECTS = {
-    one.CLASS: one for one in (encoder_cache, encoder_decoder_cache, block_pool, entry_table)
-}
-"""What is said of each class beside its text. Of releases' block pools, which link their blocks in
-a list, no text is read; nor of their tables of entries, whose blocks have numbers."""
-_EXPLORING = {block_pool.CLASS: PoolExploring, entry_table.CLASS: TableExploring}
+    def end(self, new: Sequence[str], fallen: Sequence[str]) -> None:
+        """So many rules have fallen, and new ones have stood."""
+        self._stood, self._expected = bool(new), frozenset(fallen)
 
+    def explored(self, contract: str, change: Mutant | None) -> Asked[Witness]:
+        """What an exploration says of a contract, of which a change is refuted."""
+        return self._aside.witness(self._number, contract, change)
 
-@dataclass(frozen=True)
-class Read:
-    """A class as it was read of a target that is no reference: the target's name, the release whose
-    contracts it promises to keep, and the class."""
-
-    target: str
-    release: str
-    source: Source
-
-
-def texts_of(name: str, of_targets: Iterable[Read]) -> list[Text]:
-    """The reference's text of a class, and those of targets, each once: of classes that read alike,
-    in modules that say nothing else of them, and promise the same contracts."""
-    found = [Text(name, (REFERENCE,), SUBJECTS[name].of_reference().sources["m"], None)]
-    for one in of_targets:
-        for number, text in enumerate(found):
-            if text.release is not None and _reads_as(text, one):
-                found[number] = dataclasses.replace(text, targets=(*text.targets, one.target))
-                break
-        else:
-            found.append(Text(name, (one.target,), one.source, one.release))
-    return found
-
-
-def _reads_as(text: Text, one: Read) -> bool:
-    """Whether a class is one that was read before, and is asked the same: what it names in its
-    module reads alike too, and no gate refuses that module."""
-    if text.source.text != one.source.text:
-        return False
-    if _promised(text.kind, text.release) != _promised(text.kind, one.release):
-        return False
-    if text.source.module == one.source.module:
-        return True
-    if named_beside(text.source) != named_beside(one.source):
-        return False
-    try:
-        for source in (text.source, one.source):
-            refuse_subject(SUBJECTS[text.kind].of_release(one.release, source))
-    except NotTranslated:
-        return False
-    return True
-
-
-def _promised(kind: str, release: str | None) -> list[str]:
-    """The contracts that a release promises to keep."""
-    return [rule.id for rule in all_contracts(SUBJECTS[kind].COMPONENT, release)]
-
-
-def families(texts: Iterable[Text]) -> list[list[Text]]:
-    """Texts of a class, those with the same attributes together: they have most methods in common,
-    and what is proved of such a method is proved once."""
-    found: dict[frozenset[str], list[Text]] = {}
-    for one in texts:
-        found.setdefault(one.source.attributes, []).append(one)
-    return list(found.values())
+    def validated(self, subject: Subject, fallen: Collection[str]) -> Witness:
+        """What CPython's calls say of all that is proved, but for the rules that have fallen."""
+        if self._begun is None or self._expected != frozenset(fallen):
+            self._begun = self._aside.shown(self._number, frozenset(fallen))
+        try:
+            shown = self._begun.answer()
+        except Unexplorable as reason:
+            nothing = RedTwin("anything", refuted=False)
+            return Witness("validation", f"none: {reason}", "", nothing, unreached="any call")
+        return self._validation.witness(subject, shown, fallen)
 
 
 def prove_texts(texts: Sequence[Text], seed: int = 0, store: Store | None = None) -> list[Evidence]:
@@ -147,30 +86,29 @@ def prove_texts(texts: Sequence[Text], seed: int = 0, store: Store | None = None
         store: keeps what is found of each operation, and tells it again; None: nothing is kept.
 
     """
-    promises = _PROMISES_OF.get(texts[0].kind, PROMISES)
-    validator = _exploring(texts[0].kind)(_subject(texts[0], ())).validator
-    tools = [
-        (Library(seed, Answers(store, texts[0].kind, promise, str(seed))), validator())
-        for promise, _ in promises
-    ]
-    noticed: dict[str, tuple[str, str]] = {}
+    kind = texts[0].kind
+    promises = promises_of(kind)
+    answers = [Answers(store, kind, words, str(seed)) for words, _ in promises]
     rows: list[Evidence] = []
-    for text in texts:
-        subject = _subject(text, ())
-        try:
-            refuse_subject(subject)
-            rows += _proved(text, list(zip(promises, tools, strict=True)), noticed)
-        except NotTranslated as refusal:
-            rows += _unread(text, subject, str(refusal))
-        except _FAILURES as failure:
-            why = f"{text.source.path}: the translator fails: {type(failure).__name__}: {failure}"
-            rows += _unread(text, subject, why)
+    with closing(Aside(kind, answers)) as aside:
+        under = [
+            _UnderPromise(number, promise, Library(seed, answers[number]), aside)
+            for number, promise in enumerate(promises)
+        ]
+        for text in texts:
+            subject = text.subject()
+            try:
+                refuse_subject(subject)
+                aside.begin(text)
+                rows += _proved(text, under)
+            except NotTranslated as refusal:
+                rows += _unread(text, subject, str(refusal))
+            except _FAILURES as failure:
+                why = (
+                    f"{text.source.path}: the translator fails: {type(failure).__name__}: {failure}"
+                )
+                rows += _unread(text, subject, why)
     return rows
-
-
-def _exploring(kind: str) -> type[Exploring]:
-    """How CPython runs a class."""
-    return _EXPLORING.get(kind, ManagerExploring)
 
 
 def _unread(text: Text, subject: Subject, why: str) -> Iterator[Evidence]:
@@ -182,61 +120,55 @@ def _unread(text: Text, subject: Subject, why: str) -> Iterator[Evidence]:
             yield from _for_each_target(text, row)
 
 
-def _proved(
-    text: Text,
-    promises: Sequence[tuple[Promise, tuple[Library, Validator]]],
-    noticed: dict[str, tuple[str, str]],
-) -> list[Evidence]:
+def _proved(text: Text, under: Sequence[_UnderPromise]) -> list[Evidence]:
     rows: dict[str, Evidence] = {}
     refuted: dict[str, OfRule] = {}
     settled: set[str] = set()
     known: dict[str, OfRule] = {}
-    plain = _subject(text, ())
-    exploring = _exploring(text.kind)(plain, noticed)
-    for (promise, assumptions), (library, validator) in promises:
+    for one in under:
         started = time.monotonic()
-        subject = _subject(text, assumptions)
+        subject = text.subject(one.assumptions)
+        one.begin(subject)
         while True:
             try:
-                outcomes = prove(subject, library, settled)
+                outcomes = prove(subject, one.library, settled)
                 new = [
-                    one
-                    for one, outcome in outcomes.items()
-                    if one in _CONTRACTS and outcome.word == "proved"
+                    rule
+                    for rule, outcome in outcomes.items()
+                    if rule in _CONTRACTS and outcome.word == "proved"
                 ]
-                fallen = [one for one in outcomes if outcomes[one].word != "proved"]
-                twins = red_twins(subject, new, fallen, library)
+                fallen = [rule for rule in outcomes if outcomes[rule].word != "proved"]
+                twins = red_twins(subject, new, fallen, one.library)
+                explored = {rule: one.explored(rule, twins.get(rule)) for rule in new}
                 validation, of_operations = [], []
                 if new:
-                    of_operations = _operation_twins(subject, fallen, library)
-                    validation = [
-                        _validation(validator, subject, library, exploring, assumptions, fallen)
-                    ]
+                    of_operations = _operation_twins(subject, fallen, one.library)
+                    validation = [one.validated(subject, fallen)]
                 break
             except Unkept as unkept:
-                library.prove_anew(unkept)
+                one.library.prove_anew(unkept)
+        one.end(new, fallen)
         known |= outcomes
         settled |= outcomes.keys() - set(fallen)
         seconds = time.monotonic() - started
-        for one in new:
-            change = twins.get(one)
+        for rule in new:
+            change = twins.get(rule)
             twin = RedTwin(NO_TWIN if change is None else change.name, change is not None)
-            note = f"refuted without: {_words(refuted[one])}" if one in refuted else ""
-            scope = f"unbounded; {promise}"
+            note = f"refuted without: {_words(refuted[rule])}" if rule in refuted else ""
+            scope = f"unbounded; {one.words}"
             all_twins = (twin, *of_operations)
-            row = _row(text, subject, one, Outcome.HOLDS, scope, note, seconds, all_twins)
-            row = dataclasses.replace(row, work_max=_work(known, one))
-            explored = exploring.witness(one, assumptions, change)
-            rows[one] = witnessed(row, [explored, *validation])
-        refuted |= {one: outcomes[one] for one in fallen if one in _CONTRACTS}
+            row = _row(text, subject, rule, Outcome.HOLDS, scope, note, seconds, all_twins)
+            row = dataclasses.replace(row, work_max=_work(known, rule))
+            rows[rule] = witnessed(row, [explored[rule].answer(), *validation])
+        refuted |= {rule: outcomes[rule] for rule in fallen if rule in _CONTRACTS}
         if rows.keys() >= refuted.keys():
             break
-    for one in refuted.keys() - rows.keys():
-        word = Outcome.REFUTED if refuted[one].replayed else Outcome.UNKNOWN
-        note = _words(refuted[one]) or refuted[one].failing
-        rows[one] = _row(text, subject, one, word, f"unbounded; {promise}", note, seconds, ())
-    in_order = [one.id for one in all_contracts() if one.id in rows]
-    return [row for one in in_order for row in _for_each_target(text, rows[one])]
+    for rule in refuted.keys() - rows.keys():
+        word = Outcome.REFUTED if refuted[rule].replayed else Outcome.UNKNOWN
+        note = _words(refuted[rule]) or refuted[rule].failing
+        rows[rule] = _row(text, subject, rule, word, f"unbounded; {one.words}", note, seconds, ())
+    in_order = [rule.id for rule in all_contracts() if rule.id in rows]
+    return [row for rule in in_order for row in _for_each_target(text, rows[rule])]
 
 
 def _operation_twins(subject: Subject, fallen: Sequence[str], library: Library) -> list[RedTwin]:
@@ -247,22 +179,6 @@ def _operation_twins(subject: Subject, fallen: Sequence[str], library: Library) 
         RedTwin(f"{name}: {NO_TWIN if change is None else change.name}", change is not None)
         for name, change in found.items()
     ]
-
-
-def _validation(
-    validator: Validator,
-    subject: Subject,
-    library: Library,
-    exploring: Exploring,
-    assumptions: Sequence[Assumption],
-    fallen: Sequence[str],
-) -> Witness:
-    try:
-        calls = exploring.calls(assumptions)
-    except Unexplorable as reason:
-        nothing = RedTwin("anything", refuted=False)
-        return Witness("validation", f"none: {reason}", "", nothing, unreached="any call")
-    return validator.witness(subject, library, calls, fallen)
 
 
 def _work(outcomes: Mapping[str, OfRule], rule: str) -> float:
@@ -279,13 +195,6 @@ def _words(refuted: OfRule) -> str:
     """A counterexample in words."""
     again = " (run again: the class itself breaks it)" if refuted.replayed else ""
     return refuted.counterexample + again
-
-
-def _subject(text: Text, assumptions: tuple[Assumption, ...]) -> Subject:
-    about = SUBJECTS[text.kind]
-    if text.release is None:
-        return about.of_reference(assumptions)
-    return about.of_release(text.release, text.source, assumptions)
 
 
 def _row(

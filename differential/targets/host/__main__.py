@@ -48,6 +48,7 @@ def main() -> None:
     here = Path(__file__).resolve().parent
     sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != here]
     _load_own_package()
+    importlib.import_module("host.as_imported")
     importlib.import_module("host.session").calm_collector()
     importlib.import_module("host.torch_names").answer()
     module = importlib.import_module(arguments[0] if arguments else "host.release")
@@ -93,6 +94,9 @@ def _whole_answer(release: Any, request: dict[str, Any]) -> dict[str, Any] | Non
             answer = release.explore(request)
         case "built" | "change" | "trace" | "called":
             answer = getattr(release, request["do"])(request)
+        case "imported":
+            otherwise = importlib.import_module("host.as_imported").otherwise(request)
+            answer = {"otherwise": otherwise}
         case "restore":
             answer = {}
         case _:

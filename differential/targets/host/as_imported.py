@@ -1,15 +1,12 @@
 """Whether a module's classes are what its text says, once all that a scheduler imports has run.
 
-Run by itself in a release's interpreter: a request comes as JSON over standard input, and what is
-not as the text says goes as JSON to standard output. Uses the standard library alone.
+To be imported before the release, so that a builtin which that replaces is noticed.
 """
 
 import ast
 import builtins
 import collections
 import importlib
-import json
-import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from types import CodeType, FunctionType
@@ -159,16 +156,9 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
     yield from (one for one in code.co_consts if isinstance(one, CodeType))
 
 
-def main() -> None:
-    results = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever is printed goes to standard error
-    request = json.load(sys.stdin)
+def otherwise(request: dict[str, Any]) -> list[str]:
+    """What of the `classes` of a `module` is not as its `text` says, or is another class in one of
+    the modules that are `imports`."""
     users = [importlib.import_module(name) for name in request["imports"]]
     module, names = sys.modules[request["module"]], request["classes"]
-    found = [*differences(module, request["text"], names), *replaced(module, users, names)]
-    json.dump(found, results)
-    results.close()
-
-
-if __name__ == "__main__":
-    main()
+    return [*differences(module, request["text"], names), *replaced(module, users, names)]

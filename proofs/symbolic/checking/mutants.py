@@ -6,8 +6,9 @@ taken the other way, a comparison that is off by one, the newest entry taken for
 
 import ast
 import pickle
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from cacheproof.proofs.symbolic.reading.source import Source
 
@@ -26,28 +27,43 @@ class Mutant:
         return self.method, self.name.partition(": ")[2]
 
 
-def mutants(source: Source, changes: "Sequence[Change] | None" = None) -> Iterator[Mutant]:
-    """Every change of every method, those for red twins by default, each once; methods that begin
-    anew come last."""
+def mutants(
+    source: Source,
+    changes: "Sequence[Change] | None" = None,
+    among: Container[str] | None = None,
+) -> Iterator[Mutant]:
+    """Every change of every method, or of those `among` these, those for red twins by default, each
+    once; methods that begin anew come last."""
     last = ("reset", "__init__")
+    asked = FOR_TWINS if changes is None else tuple(changes)
     for name, method in sorted(source.methods.items(), key=lambda one: one[0] in last):
-        made = {ast.unparse(method)}
-        original = pickle.dumps(method)
-        changed, places = _copy(original)
-        for number, node in enumerate(ast.walk(method)):
-            for change in FOR_TWINS if changes is None else changes:
-                done = change(changed, places[number])
-                if done is None:
-                    continue
-                text = ast.unparse(changed)
-                if text not in made:
-                    made.add(text)
-                    ast.fix_missing_locations(changed)
-                    line = getattr(node, "lineno", method.lineno)
-                    words = f"{name}() line {line}: {done}"
-                    methods = {**source.methods, name: changed}
-                    yield Mutant(words, name, replace(source, methods=methods))
-                changed, places = _copy(original)
+        if among is None or name in among:
+            for words, changed in _changes_of(method, asked):
+                methods = {**source.methods, name: changed}
+                yield Mutant(f"{name}() {words}", name, replace(source, methods=methods))
+
+
+@lru_cache(maxsize=256)
+def _changes_of(
+    method: ast.FunctionDef, changes: "tuple[Change, ...]"
+) -> list[tuple[str, ast.FunctionDef]]:
+    """What a method is with each of these changes at each place, and the change in words."""
+    found = []
+    made = {ast.unparse(method)}
+    original = pickle.dumps(method)
+    changed, places = _copy(original)
+    for number, node in enumerate(ast.walk(method)):
+        for change in changes:
+            done = change(changed, places[number])
+            if done is None:
+                continue
+            text = ast.unparse(changed)
+            if text not in made:
+                made.add(text)
+                ast.fix_missing_locations(changed)
+                found.append((f"line {getattr(node, 'lineno', method.lineno)}: {done}", changed))
+            changed, places = _copy(original)
+    return found
 
 
 def _copy(method: bytes) -> tuple[ast.FunctionDef, list[ast.AST]]:

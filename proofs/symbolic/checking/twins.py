@@ -109,8 +109,7 @@ def _changes_within(subject: Subject, operation: Operation) -> Iterator[tuple[Mu
         made = [
             (mutant, owner)
             for owner in owners
-            for mutant in mutants(subject.sources[owner], changes)
-            if mutant.method in reached
+            for mutant in mutants(subject.sources[owner], changes, reached)
         ]
         yield from sorted(made, key=lambda one: one[0].method != method)
 

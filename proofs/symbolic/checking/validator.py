@@ -14,13 +14,10 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from cacheproof.proofs.logic import Formula
-from cacheproof.proofs.symbolic.checking.vacuity import contradicted, unseen, words_of
 from cacheproof.proofs.symbolic.checking.validation import Paths, Refused, places_of, with_a_change
 from cacheproof.proofs.symbolic.deciding.answers import Answer, Answers
 from cacheproof.proofs.symbolic.deciding.counterexample import Model
 from cacheproof.proofs.symbolic.deciding.play import Play
-from cacheproof.proofs.symbolic.deciding.prove import Library
-from cacheproof.proofs.symbolic.deciding.prover import Prover
 from cacheproof.proofs.symbolic.deciding.subject import End, Operation, Subject
 from cacheproof.proofs.symbolic.reading.source import reached_from
 from cacheproof.proofs.symbolic.rules.readings import Language
@@ -28,7 +25,6 @@ from cacheproof.proofs.symbolic.values.language import NotTranslated
 from cacheproof.proofs.symbolic.values.state import Place
 from cacheproof.proofs.symbolic.values.values import Universe
 from cacheproof.proofs.witness.recorded import Found
-from cacheproof.spec.evidence import RedTwin, Witness
 
 
 class Call(Protocol):
@@ -70,6 +66,8 @@ class Shown:
         undecided: a call of which no solver can tell whether a path admits it; or "".
         unread: why its loops cannot be gone through turn by turn; or "".
         elsewhere: places that can be gone through, and no call was seen to.
+        can_be_called: whether there is any state from which a path can be gone; of one of which
+            calls were admitted there is.
     """
 
     calls: int = 0
@@ -79,6 +77,7 @@ class Shown:
     undecided: str = ""
     unread: str = ""
     elsewhere: Collection[Place] = ()
+    can_be_called: bool = True
 
 
 class Validator:
@@ -93,45 +92,19 @@ class Validator:
         self._language = Language(universe)
         self._running = running
         self._readings: dict[tuple[Any, ...], _Reading] = {}
-        self._places: dict[tuple[Any, ...], frozenset[Place]] = {}
 
-    def witness(
+    def all_shown(
         self,
         subject: Subject,
-        library: Library,
         calls: Mapping[str, Sequence[Call]],
         fallen: Collection[str],
-    ) -> Witness:
-        """What calls of each operation say of all that a library proves of it, where some rules
-        have fallen."""
-        shown = {
-            one: self.shown(subject, one, calls.get(one.name, ()), fallen, library.answers)
+        answers: Answers | None = None,
+    ) -> dict[str, Shown]:
+        """What the calls of each operation show, where some rules have fallen."""
+        return {
+            one.name: self.shown(subject, one, calls.get(one.name, ()), fallen, answers)
             for one in subject.operations
         }
-        made = sum(one.calls for one in shown.values())
-        refused = sum(one.refused for one in shown.values())
-        against = [one.against for one in shown.values() if one.against]
-        vacuous = [
-            why
-            for one, of in shown.items()
-            if not of.unread
-            for why in self._vacuous(subject, one, of, library, fallen)
-        ]
-        return Witness(
-            "validation",
-            f"{made:,} calls",
-            "" if vacuous or not against else against[0],
-            RedTwin(
-                f"{made - refused} of {made} states after with one thing changed",
-                refuted=all(one.refused for one in shown.values() if one.calls),
-            ),
-            vacuous="; ".join(vacuous),
-            unreached="; ".join(
-                why
-                for one, of in shown.items()
-                for why in self._unreached(subject, one, of, library, fallen)
-            ),
-        )
 
     def shown(
         self,
@@ -145,7 +118,7 @@ class Validator:
         shown = Shown()
         answers = Answers() if answers is None else answers
         try:
-            readings = [self._turned(subject, operation, answers)]
+            readings = [self._read(replace(subject, unrolls=True), operation, answers)]
             if _has_loop(subject, operation):
                 readings.append(self._read(replace(subject, unrolls=False), operation, answers))
             for one in readings:
@@ -156,7 +129,9 @@ class Validator:
         for call in calls:
             if not shown.against:
                 _hold(readings, call, fallen, shown)
-        if shown.calls and not shown.against:
+        if not shown.calls:
+            shown.can_be_called = readings[0].can_be_called(fallen)
+        elif not shown.against:
             self._go_elsewhere(subject, readings, fallen, shown)
         return shown
 
@@ -188,65 +163,6 @@ class Validator:
             else:
                 _hold(readings, call, fallen, shown)
         shown.elsewhere = left
-
-    def _vacuous(
-        self,
-        subject: Subject,
-        operation: Operation,
-        shown: Shown,
-        library: Library,
-        fallen: Collection[str],
-    ) -> Iterator[str]:
-        """Where what is taken to be known of an operation contradicts itself."""
-        if not shown.calls:
-            if not self._turned(subject, operation, library.answers).can_be_called(fallen):
-                yield operation.name
-            return
-        prover = library.prover(subject, operation)
-        for place in sorted(self._looked_for(contradicted, prover, shown, fallen)):
-            yield f"{operation.name} at {words_of(subject, place)}"
-
-    def _unreached(
-        self,
-        subject: Subject,
-        operation: Operation,
-        shown: Shown,
-        library: Library,
-        fallen: Collection[str],
-    ) -> Iterator[str]:
-        """What calls did not show of an operation: where larger states alone go, or no call did."""
-        places = set(shown.elsewhere)
-        if shown.unread:
-            yield f"{operation.name}: {shown.unread}"
-        elif shown.undecided:
-            yield shown.undecided
-        elif shown.calls:
-            prover = library.prover(subject, operation)
-            places |= self._looked_for(unseen, prover, shown, fallen)
-        elif not shown.against:
-            yield operation.name
-        for place in sorted(places):
-            yield f"{operation.name} at {words_of(subject, place)}"
-
-    def _looked_for(
-        self,
-        look: Callable[[Prover, Collection[Place], Collection[str]], frozenset[Place]],
-        prover: Prover,
-        shown: Shown,
-        fallen: Collection[str],
-    ) -> frozenset[Place]:
-        """What a look at a prover's paths finds, beside the places that calls went through."""
-        asked = look, id(prover), frozenset(shown.ran), frozenset(fallen)
-        if asked not in self._places:
-            self._places[asked] = prover.answers.once(
-                (look.__name__, prover.reading, sorted(shown.ran), sorted(fallen)),
-                frozenset[Place],
-                lambda: look(prover, shown.ran, fallen),
-            )
-        return self._places[asked]
-
-    def _turned(self, subject: Subject, operation: Operation, answers: Answers) -> "_Reading":
-        return self._read(replace(subject, unrolls=True), operation, answers)
 
     def _read(self, subject: Subject, operation: Operation, answers: Answers) -> "_Reading":
         reading = subject.unrolls, subject.reading_of(operation)

@@ -116,6 +116,7 @@ class Exploring(ABC):
         """A change of the text that breaks the contract here: the proof's, one that was seen to, or
         the first of all."""
         few, many = CALLS_OF_TWIN
+        narrow, wide = scopes[:1], [*scopes[1:], *scopes[:1]]
         first = [] if twin is None else [twin]
         beside = [one for one in self._changes if twin is not None and one.method == twin.method]
         before = [one for one in self._changes if self._was_noticed(one, contract)]
@@ -126,12 +127,13 @@ class Exploring(ABC):
             if scope in names and contract in broken
         ]
         asked = [
-            *((one, few, scopes) for one in first),
+            *((one, few, wide) for one in first),
             *((one, calls, scopes) for one, calls in seen),
-            *((one, calls, scopes) for one in (*before, *first) for calls in CALLS_OF_TWIN),
-            *((one, few, scopes) for one in beside),
-            *((one, many, scopes[:1]) for one in beside),
-            *((one, few, scopes) for one in self._changes),
+            *((one, few, wide) for one in before),
+            *((one, many, scopes) for one in (*before, *first)),
+            *((one, few, wide) for one in beside),
+            *((one, many, narrow) for one in beside),
+            *((one, few, wide) for one in self._changes),
             *((one, many, scopes) for one in beside),
         ]
         for mutant, calls, among in asked:

@@ -66,6 +66,7 @@ class Library:
                 self._seed,
                 self.answers,
                 reading,
+                operation.name,
                 is_anew=reading in self._anew,
             )
         return self._provers[key]

@@ -50,6 +50,7 @@ class Prover:
         make: runs the operation.
         answers: what was asked before.
         reading: tells the operation from all others.
+        name: the operation's, by which of another text it is told what effort a condition takes.
         is_anew: nothing of what was decided before is told.
     """
 
@@ -59,12 +60,14 @@ class Prover:
         seed: int = 0,
         answers: Answers | None = None,
         reading: str = "",
+        name: str = "",
         *,
         is_anew: bool = False,
     ) -> None:
         self._make = make
         self.answers = answers or Answers()
         self.reading = reading
+        self._name = name
         known = None if is_anew else self.answers.known(self._asked("rules"), _Kept)
         self._kept: _Kept | None = None if known is None else known[0]
         self._proved: dict[int, list[Verdict]] = {}
@@ -131,10 +134,18 @@ class Prover:
 
     def _decided(self, number: int, without: Collection[str], tries: slice) -> Verdict:
         condition = self.conditions[number]
-        first = self._first.setdefault(number, self._told.get(condition.rule))
-        efforts = _with_first(first, efforts_for(condition.claimed))
+        rule = condition.rule
+        likely = "effort", self._name, rule, self.rules[:number].count(rule)
+        if number not in self._first:
+            known = self.answers.known(likely, Effort)
+            self._first[number] = self._told.get(rule) if known is None else known[0]
+        efforts = _with_first(self._first[number], efforts_for(condition.claimed))
         tried = [*itertools.islice(efforts, tries.start, tries.stop)]
-        return self.decided(condition, without, tried)
+        verdict = self.decided(condition, without, tried)
+        told = self._told.get(rule)
+        if verdict.word == "proved" and told not in (None, self._first[number]):
+            self.answers.keep(likely, told)
+        return verdict
 
     def knows_sums(self, state: State) -> bool:
         """Whether a condition was tried there with what is known of sums."""
@@ -171,7 +182,7 @@ class Prover:
         """Whether a part of a condition holds, by the first effort that tells."""
         worst = 0.0
         told = self._told.get(condition.rule)
-        for effort in sorted(efforts, key=lambda one: one is not told):
+        for effort in sorted(efforts, key=lambda one: one != told):
             path = [*condition.state.path]
             if effort.sums:
                 path += self._sums_at(condition.state, without)
@@ -211,7 +222,7 @@ def _with_first(first: Effort | None, efforts: Iterator[Effort]) -> Iterator[Eff
     """Efforts, one of them before all others."""
     if first is not None:
         yield first
-    yield from (one for one in efforts if one is not first)
+    yield from (one for one in efforts if one != first)
 
 
 def _parts(claimed: Formula) -> list[Formula]:

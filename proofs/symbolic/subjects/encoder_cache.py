@@ -87,6 +87,7 @@ HANGS_ON = {
 }
 """Where to change a manager so that it breaks a contract, of those that little else breaks."""
 NOTICED_BY = {
+    "EC-5": ("reset", "without 'self.num_embeds_by_hash.clear()'"),
     "EC-7": ("can_allocate", "the newest entry for the oldest"),
     "EC-8a": ("can_allocate", ">= self.num_free_slots"),
 }

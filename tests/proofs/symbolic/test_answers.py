@@ -2,23 +2,26 @@
 
 import ast
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
+from multiprocessing import Manager
+from multiprocessing.managers import SyncManager
 from pathlib import Path
 
 import pytest
 
 from cacheproof.kept_proofs import KeptAnswers, KeptProofs
-from cacheproof.proofs.symbolic import evidence
 from cacheproof.proofs.symbolic.deciding import subject as subjects
 from cacheproof.proofs.symbolic.deciding.answers import Answers
 from cacheproof.proofs.symbolic.deciding.play import Play
 from cacheproof.proofs.symbolic.deciding.subject import Operation, Subject
-from cacheproof.proofs.symbolic.evidence import Text, prove_texts
+from cacheproof.proofs.symbolic.evidence import prove_texts
 from cacheproof.proofs.symbolic.reading.source import Source
 from cacheproof.proofs.symbolic.subjects.calls import Assumption
 from cacheproof.proofs.symbolic.subjects.entry_table import CLASS, of_reference
+from cacheproof.proofs.symbolic.texts import Text
 from cacheproof.spec.evidence import Evidence, Outcome
 
 TABLE = of_reference().sources["m"]
@@ -26,27 +29,35 @@ HELPERS = {"_rest": ["publish", "unpin"], "_drop": ["begin", "clear", "remove"]}
 """Methods, and the operations that run them without being told of it by their own texts."""
 
 
-class InMemory(dict[str, bytes]):
-    """Answers of this process."""
+class Shared:
+    """Answers of this process and of its forks."""
+
+    def __init__(self, kept: Mapping[str, bytes] | None = None) -> None:
+        self.kept: MutableMapping[str, bytes] = _manager().dict(kept or {})
 
     def read(self, digest: str) -> bytes | None:
-        return self.get(digest)
+        return self.kept.get(digest)
 
     def write(self, digest: str, answer: bytes) -> None:
-        self[digest] = answer
+        self.kept[digest] = answer
 
 
-def rows_of(source: Source, store: InMemory | KeptAnswers | None = None) -> list[Evidence]:
+@cache
+def _manager() -> SyncManager:
+    return Manager()
+
+
+def rows_of(source: Source, store: Shared | KeptAnswers | None = None) -> list[Evidence]:
     """What is proved of a table of entries, whatever time and work it took: the solver's hangs on
     what it did before."""
 
-    def subject(_text: Text, assumptions: tuple[Assumption, ...]) -> Subject:
+    def subject(_text: Text, assumptions: tuple[Assumption, ...] = ()) -> Subject:
         reference = of_reference(assumptions)
         return replace(reference, sources={**reference.sources, "m": source})
 
     text = Text(CLASS, ("a table",), source, None)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(evidence, "_subject", subject)
+        patch.setattr(Text, "subject", subject)
         return [replace(row, seconds=0, work_max=0) for row in prove_texts([text], 0, store)]
 
 
@@ -73,20 +84,20 @@ def played(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[str]]:
 
 
 @pytest.fixture(scope="module")
-def found() -> tuple[InMemory, list[Evidence]]:
+def found() -> tuple[Shared, list[Evidence]]:
     """What a run has kept of the table, and its rows."""
-    store = InMemory()
+    store = Shared()
     return store, rows_of(TABLE, store)
 
 
 @pytest.fixture
-def rows(found: tuple[InMemory, list[Evidence]]) -> list[Evidence]:
+def rows(found: tuple[Shared, list[Evidence]]) -> list[Evidence]:
     return found[1]
 
 
 @pytest.fixture
-def store(found: tuple[InMemory, list[Evidence]]) -> InMemory:
-    return InMemory(found[0])
+def store(found: tuple[Shared, list[Evidence]]) -> Shared:
+    return Shared(dict(found[0].kept))
 
 
 def changed(method: str, change: Callable[[list[ast.stmt]], None]) -> Source:
@@ -107,7 +118,7 @@ def failing(body: list[ast.stmt]) -> None:
 
 
 def test_the_same_text_is_told_and_not_run(
-    store: InMemory, rows: list[Evidence], monkeypatch: pytest.MonkeyPatch
+    store: Shared, rows: list[Evidence], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with played(monkeypatch) as ran:
         assert rows_of(TABLE, store) == rows
@@ -116,7 +127,7 @@ def test_the_same_text_is_told_and_not_run(
 
 @pytest.mark.parametrize("method", HELPERS)
 def test_a_change_is_seen_by_all_that_run_it_and_by_no_others(
-    store: InMemory, rows: list[Evidence], monkeypatch: pytest.MonkeyPatch, method: str
+    store: Shared, rows: list[Evidence], monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     with played(monkeypatch) as ran:
         told = rows_of(changed(method, swapped), store)
@@ -128,7 +139,7 @@ def test_a_change_is_seen_by_all_that_run_it_and_by_no_others(
 @pytest.mark.parametrize("change", [swapped, failing])
 @pytest.mark.parametrize("method", HELPERS)
 def test_what_is_told_beside_a_change_is_what_is_found_without(
-    store: InMemory, method: str, change: Callable[[list[ast.stmt]], None]
+    store: Shared, method: str, change: Callable[[list[ast.stmt]], None]
 ) -> None:
     other = changed(method, change)
     told, afresh = rows_of(other, store), rows_of(other)
@@ -145,7 +156,7 @@ def test_a_reading_that_leaves_out_what_is_called_would_be_noticed(
         return frozenset({method})
 
     monkeypatch.setattr(subjects, "reached_from", own_alone)
-    store = InMemory()
+    store = Shared()
     rows_of(TABLE, store)
     told = rows_of(changed("_rest", failing), store)
     monkeypatch.undo()
@@ -155,17 +166,23 @@ def test_a_reading_that_leaves_out_what_is_called_would_be_noticed(
 @pytest.mark.full
 @pytest.mark.parametrize("share", [0.5, 0.95])
 def test_answers_that_are_lost_are_found_again(
-    store: InMemory, rows: list[Evidence], share: float
+    store: Shared, rows: list[Evidence], share: float
 ) -> None:
     """And conditions that two runs numbered are not mixed: what is told after that is the same."""
     draw = random.Random(0)
-    left = InMemory({one: store[one] for one in sorted(store) if draw.random() < share})
+    left = Shared({k: v for k, v in sorted(store.kept.items()) if draw.random() < share})
     for _ in range(2):
         assert rows_of(TABLE, left) == rows
 
 
+def test_what_a_fork_finds_is_kept_too(store: Shared, rows: list[Evidence]) -> None:
+    before = dict(store.kept)
+    assert rows_of(TABLE, store) == rows
+    assert dict(store.kept) == before
+
+
 def test_an_answer_is_of_one_question_of_one_kind_promise_and_seed() -> None:
-    store = InMemory()
+    store = Shared()
     about = ("a kind", "a promise", "0")
     Answers(store, *about).keep(("what", 1), True)
     assert Answers(store, *about).known(("what", 1), bool) == (True,)
@@ -178,7 +195,7 @@ def test_an_answer_is_of_one_question_of_one_kind_promise_and_seed() -> None:
 
 
 def test_an_answer_is_asked_for_once() -> None:
-    answers, asked = Answers(InMemory()), []
+    answers, asked = Answers(Shared()), []
     for _ in range(2):
         assert answers.once(("what",), bool | None, lambda: asked.append(1)) is None
     assert len(asked) == 1

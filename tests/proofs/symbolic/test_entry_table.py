@@ -20,10 +20,11 @@ from cacheproof.proofs.symbolic.checking.validator import Shown, Validator
 from cacheproof.proofs.symbolic.deciding.prove import Outcome
 from cacheproof.proofs.symbolic.deciding.refuter import Refuter
 from cacheproof.proofs.symbolic.deciding.subject import Operation
-from cacheproof.proofs.symbolic.evidence import prove_texts, texts_of
+from cacheproof.proofs.symbolic.evidence import prove_texts
 from cacheproof.proofs.symbolic.rules.readings import Language
 from cacheproof.proofs.symbolic.subjects import entry_table
 from cacheproof.proofs.symbolic.subjects.entry_table import OF_BEGIN, SAFETY, STATE, of_reference
+from cacheproof.proofs.symbolic.texts import texts_of
 from cacheproof.proofs.symbolic.values.values import Universe
 from cacheproof.proofs.witness.entry_table import SETTINGS, explore
 from cacheproof.reference.encoder_connector.entry_table import EntryTable

@@ -7,8 +7,9 @@ import pytest
 from cacheproof.differential.targets import releases
 from cacheproof.evidence_page import markdown
 from cacheproof.proof_targets import MANAGERS
-from cacheproof.proofs.symbolic.evidence import SUBJECTS, Read, digest_of_texts, texts_of
+from cacheproof.proofs.symbolic.evidence import digest_of_texts
 from cacheproof.proofs.symbolic.reading.source import source_of
+from cacheproof.proofs.symbolic.texts import SUBJECTS, Read, texts_of
 from cacheproof.reference.releases import NEWEST
 from cacheproof.spec.evidence import Evidence, Outcome
 from cacheproof.spec.registry import contracts

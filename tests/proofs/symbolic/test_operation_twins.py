@@ -9,13 +9,14 @@ from cacheproof.proofs.symbolic import evidence
 from cacheproof.proofs.symbolic.checking.twins import twins_of_operations
 from cacheproof.proofs.symbolic.deciding.prove import Library
 from cacheproof.proofs.symbolic.deciding.subject import Operation, Subject
-from cacheproof.proofs.symbolic.evidence import NO_TWIN, Text, prove_texts
+from cacheproof.proofs.symbolic.evidence import NO_TWIN, prove_texts
 from cacheproof.proofs.symbolic.subjects import (
     block_pool,
     encoder_cache,
     encoder_decoder_cache,
     entry_table,
 )
+from cacheproof.proofs.symbolic.texts import Text
 from cacheproof.proofs.symbolic.values.state import State
 from cacheproof.proving import exit_code
 from cacheproof.spec.evidence import Outcome

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from cacheproof.proofs.symbolic.checking.validated import Validation
 from cacheproof.proofs.symbolic.checking.validator import Call, Shown
 from cacheproof.proofs.symbolic.checking.witnesses import ManagerExploring
 from cacheproof.proofs.symbolic.deciding.prove import Library
@@ -44,7 +45,8 @@ def shows(exploring: ManagerExploring, made: Mapping[str, Sequence[Call]]) -> Sh
 def test_every_operation_is_admitted_and_nothing_else(name: str) -> None:
     subject = ABOUT[name].of_reference()
     exploring = ManagerExploring(subject)
-    witness = exploring.validator().witness(subject, Library(), exploring.calls(()), ())
+    shown = exploring.validator().all_shown(subject, exploring.calls(()), ())
+    witness = Validation(Library()).witness(subject, shown, ())
     assert (witness.against, witness.vacuous, witness.unreached) == ("", "", "")
     assert witness.twin.refuted
     assert witness.twin.name.startswith("0 of ")
@@ -99,6 +101,7 @@ def test_an_operation_that_cannot_happen_as_assumed_is_vacuous(
 ) -> None:
     subject = assuming_nonsense(REFERENCE, name)
     subject = replace(subject, operations=[one for one in subject.operations if one.name == name])
-    witness = exploring.validator().witness(subject, Library(), made, ())
+    shown = exploring.validator().all_shown(subject, made, ())
+    witness = Validation(Library()).witness(subject, shown, ())
     assert witness.vacuous == name
     assert witness.against == ""

@@ -8,12 +8,14 @@ import pytest
 
 from cacheproof.proofs.symbolic.checking.mutants import Mutant
 from cacheproof.proofs.symbolic.checking.twins import red_twins
+from cacheproof.proofs.symbolic.checking.validated import Validation
 from cacheproof.proofs.symbolic.checking.witnesses import ManagerExploring
 from cacheproof.proofs.symbolic.deciding.prove import Library, prove
-from cacheproof.proofs.symbolic.evidence import Text, prove_texts
+from cacheproof.proofs.symbolic.evidence import prove_texts
 from cacheproof.proofs.symbolic.reading.expressions import Expressions
 from cacheproof.proofs.symbolic.reading.source import source_in
 from cacheproof.proofs.symbolic.subjects.encoder_cache import CLASS, of_reference
+from cacheproof.proofs.symbolic.texts import Text
 from cacheproof.proofs.symbolic.values.language import NotTranslated
 from cacheproof.spec.encoder_cache import COMPONENT
 from cacheproof.spec.evidence import Outcome
@@ -102,16 +104,16 @@ def test_what_no_small_state_goes_through_is_proved_alone(
         reset = [one for one in REFERENCE.operations if one.name == "reset"]
         sources = {**REFERENCE.sources, "m": source}
         exploring = ManagerExploring(replace(REFERENCE, sources=sources))
-        calls = exploring.calls(())
         subject = replace(REFERENCE, sources=sources, operations=reset)
-        witness = exploring.validator().witness(subject, Library(), calls, ())
+        shown = exploring.validator().all_shown(subject, exploring.calls(()), ())
+        witness = Validation(Library()).witness(subject, shown, ())
         assert witness.against == ""
         assert (f"reset at {where}" in witness.unreached) == is_named
         assert bool(witness.unreached) == is_named
     monkeypatch.setattr(
-        "cacheproof.proofs.symbolic.checking.validator.unseen", lambda *_: frozenset()
+        "cacheproof.proofs.symbolic.checking.validated.unseen", lambda *_: frozenset()
     )
-    assert not exploring.validator().witness(subject, Library(), calls, ()).unreached
+    assert not Validation(Library()).witness(subject, shown, ()).unreached
 
 
 def test_a_text_that_the_gate_refuses_is_unknown_with_its_line() -> None:
