@@ -102,6 +102,15 @@ class PoolForgets(NamedTuple):
     hashes: Mapping[int, tuple[str, ...]]
 
 
+class StoredNames(NamedTuple):
+    """What an event says that the blocks of its hashes hold beside tokens, block by block: the
+    identifiers of items, the adapter, and the salt of the first block. told: as it says; held: as
+    in the requests."""
+
+    told: tuple[frozenset[str], ...]
+    held: tuple[frozenset[str], ...]
+
+
 @contract(
     "BP-1",
     "A block is in the free queue, once, exactly when nobody references it",
@@ -242,3 +251,18 @@ def forgets_what_is_told(w: PoolForgets) -> bool:
 )
 def events_chain_blocks(w: StoredChain) -> bool:
     return w.told == w.before
+
+
+@contract(
+    "BP-11",
+    "A KV event that tells of cached blocks says what else each of them holds beside its tokens",
+    kind="trace",
+    harm="safety",
+    component=COMPONENT,
+    source="vLLM BlockStored.extra_keys: a follower tells by it two prompts apart that show "
+    "different items; before PR #36708 a block was also said to hold what ends where it begins",
+    versions=">=0.19.0",
+    applies_to=MANAGERS,
+)
+def events_name_what_blocks_hold(w: StoredNames) -> bool:
+    return w.told == w.held

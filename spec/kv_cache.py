@@ -149,6 +149,15 @@ class Statistics(NamedTuple):
     counted: tuple[int, ...]
 
 
+class Residencies(NamedTuple):
+    """The contents that have left their blocks since it was asked last: how long each was there,
+    how long at its end nobody hit it, and the gaps between the last four hits, in the clock's
+    seconds and sorted. told: as it is said; lived: as it was."""
+
+    told: tuple[tuple[float, float, tuple[float, ...]], ...]
+    lived: tuple[tuple[float, float, tuple[float, ...]], ...]
+
+
 class Outcome(NamedTuple):
     """What an event ended in: the type of the exception, empty for none."""
 
@@ -345,3 +354,17 @@ def says_what_it_did(c: Statistics) -> bool:
 )
 def caches_what_is_read(c: Retained) -> bool:
     return c.unread == 0
+
+
+@contract(
+    "KV-15",
+    "What is said of contents that have left their blocks is what happened to them",
+    kind="answer",
+    harm="efficiency",
+    component=COMPONENT,
+    source="vLLM KVCacheMetricsCollector, by which operators size a cache: reset, evicted and "
+    "handed out again, a block begins a new life",
+    versions=">=0.14.0",
+)
+def says_how_long_contents_lived(c: Residencies) -> bool:
+    return c.told == c.lived

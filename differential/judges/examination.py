@@ -142,10 +142,12 @@ def judge_of(
 
 
 def _check_complete(trace: Trace, result: TraceResult, target: Target) -> None:
-    """Every event has a record, up to the first exception; the last one carries the full state."""
+    """Every event has a record, up to the first exception; the last one carries the full state, but
+    of what was not even made."""
     records = result.records
     ended = len(records) == len(trace.events) or (records and records[-1].raised is not None)
-    without_state = DEPTHS[trace.depth].has_ledger and records and records[-1].state is None
+    is_made = len(records) > 1 or any(one.calls or one.raised is None for one in records)
+    without_state = DEPTHS[trace.depth].has_ledger and is_made and records[-1].state is None
     if not ended or without_state:
         raise HarnessError(
             f"host of {target.name}: {len(records)} records for {len(trace.events)} events, or "

@@ -8,7 +8,14 @@ from typing import Any
 import msgspec
 
 import cacheproof.spec.kv_cache
-from cacheproof.differential.judges.kv_cache_ghost import Asked, Layout, Place, RequestGhost
+from cacheproof.differential.judges.kv_cache_ghost import (
+    Asked,
+    Layout,
+    Lives,
+    Place,
+    RequestGhost,
+    named_by,
+)
 from cacheproof.differential.judges.kv_cache_mirror import (
     KVCacheMirror,
     Queues,
@@ -32,6 +39,7 @@ from cacheproof.spec.block_pool import (
     PoolTake,
     StoredBlocks,
     StoredChain,
+    StoredNames,
 )
 from cacheproof.spec.kv_cache import (
     Admission,
@@ -41,6 +49,7 @@ from cacheproof.spec.kv_cache import (
     Load,
     Lookup,
     Outcome,
+    Residencies,
     Retained,
     Slots,
     Statistics,
@@ -82,6 +91,8 @@ class KVCacheJudge:
         self._replayed: Counter[str] = Counter()
         self._counted = [0] * 7
         self._before: dict[tuple[int, int], int] = {}
+        self._names: dict[tuple[int, int], frozenset[str]] = {}
+        self._lives = Lives(is_caching=config["enable_caching"])
         self._evicted_by_id: set[int] = set()
         self._where = (0, "", "")
 
@@ -106,6 +117,7 @@ class KVCacheJudge:
         outcome, raised = record.outcome, record.raised
         kind, name = event["event"], event.get("request", "")
         self._where = (number, kind, name)
+        self._lives.now = number
         self._check(Outcome(raised.type if raised else ""))
         if raised or outcome is None:
             return
@@ -124,6 +136,9 @@ class KVCacheJudge:
             self._check_common_prefix(name, answer)
         if kind == "take_stats" and answer is not None:
             self._judge_statistics(*answer)
+        if kind == "take_residencies":
+            told = sorted((life, idle, tuple(gaps)) for life, idle, gaps in answer)
+            self._check(Residencies(tuple(told), self._lives.take()))
         if kind == "take_events" and self._config["kv_events"]:
             self._judge_events(answer)
 
@@ -138,6 +153,10 @@ class KVCacheJudge:
         if kind == "reset_prefix":
             self._check(PoolReset(answer, self._mirror.held))
             self._counted[0] |= answer
+            if answer:
+                self._lives.forget()
+        if kind == "evict_blocks" and answer:
+            self._lives.end(event["blocks"])
         named = self._named(event, answer)
         self._evicted_by_id |= named
         new = self._new_keys(changed)
@@ -199,6 +218,8 @@ class KVCacheJudge:
         new_keys = self._new_keys(changed)
         was_running = known.state == "running"
         needed = self._layout.needed(known, asked)
+        self._lives.hit(touched)
+        self._lives.hand_out(taken)
         if answer is not None:
             self._count_lookup(known, asked.hit)
             known.get_slots(asked)
@@ -421,7 +442,8 @@ class KVCacheJudge:
             return
         if kind == "arrive":
             tokens = sum(count for _, count in event["text"])
-            self._requests[name] = RequestGhost(tokens, answer, not event["skip_reading"])
+            reads_cache = not event["skip_reading"]
+            self._requests[name] = RequestGhost(tokens, answer, reads_cache, named_by(event))
             self._note_hashes(self._requests[name])
         elif kind == "output":
             known = self._requests[name]
@@ -441,12 +463,23 @@ class KVCacheJudge:
             if event[0] == "stored":
                 covered = len(event[1]) * event[3]["block_size"]
                 self._check(StoredBlocks(len(event[3]["token_ids"]), covered))
+                self._check_names(event[1], event[3])
                 is_whole = len(event[3]["token_ids"]) == covered  # else BP-6 speaks of it
                 if is_whole and self._is_chained(event[3].get("group_idx")):
                     self._check(self._chain(event[1], event[2], event[3]["block_size"]))
         self._replay(told)
         counts = {key: len(blocks) for key, blocks in self._mirror.found.items()}
         self._check(PoolEvents(+self._replayed, self._per_hash(counts)))
+
+    def _check_names(self, numbers: Sequence[int], fields: Event) -> None:
+        """What an event says that blocks hold beside tokens, where requests say it of all."""
+        held = [self._names.get((fields["block_size"], number)) for number in numbers]
+        if fields.get("extra_keys") is not None and None not in held:
+            told = [
+                frozenset(key if isinstance(key, str) else key[0] for key in keys or ())
+                for keys in fields["extra_keys"]
+            ]
+            self._check(StoredNames(tuple(told), tuple(one for one in held if one is not None)))
 
     def _is_chained(self, group: int | None) -> bool:
         """Whether the blocks of an event follow one another: a window's are cached here and there.
@@ -464,12 +497,17 @@ class KVCacheJudge:
         )
 
     def _note_hashes(self, known: RequestGhost) -> None:
-        """Note what comes before each hash of a request, in blocks of each group's size."""
+        """Note what comes before each hash of a request, in blocks of each group's size, and what
+        the block of the hash holds beside tokens."""
         for size in {group.size for group in self._layout.groups}:
             step = size // self._layout.hash_size
             for end in range(step - 1, len(known.hashes), step):
                 before = known.hashes[end - step] if end >= step else -1
                 self._before.setdefault((size, known.hashes[end]), before)
+                if known.named is not None:
+                    last = (end + 1) * self._layout.hash_size
+                    names = known.names_in(range(last - size, last))
+                    self._names.setdefault((size, known.hashes[end]), names)
 
     def _replay(self, told: list[Any]) -> None:
         for event in told:

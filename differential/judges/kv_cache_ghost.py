@@ -3,7 +3,9 @@
 Nothing here is read off a manager's state: it is evidence against one.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import pairwise
 from math import gcd, lcm
 from typing import Any, NamedTuple
 
@@ -12,6 +14,10 @@ from cacheproof.differential.traces.records import KVCacheCall
 Event = Mapping[str, Any]
 Place = tuple[int, int]
 """(group, position in a block table of that group)"""
+Named = tuple[str, range | None]
+"""What blocks hold beside tokens, and the tokens that it stands at; None: at all."""
+HITS_REMEMBERED = 4
+"""Of each content, by vLLM's collector."""
 
 
 class Asked(NamedTuple):
@@ -44,21 +50,104 @@ class Asked(NamedTuple):
         )
 
 
+def named_by(arrival: Event) -> list[Named]:
+    """What an arriving request holds beside tokens: items, a salt, an adapter."""
+    items = [(item["identifier"], item["offset"], item["length"]) for item in arrival["items"]]
+    adapter = None if arrival["lora"] is None else arrival["lora"]["lora_name"]
+    return _named(items, arrival["salt"], adapter)
+
+
+def named_of(request: Any) -> list[Named] | None:
+    """The same of a request as a scheduler has it; None of one that does not say."""
+    if not hasattr(request, "mm_features"):
+        return None
+    items = [
+        (one.identifier, one.mm_position.offset, one.mm_position.length)
+        for one in request.mm_features or ()
+    ]
+    adapter = getattr(getattr(request, "lora_request", None), "lora_name", None)
+    return _named(items, getattr(request, "cache_salt", None), adapter)
+
+
+def _named(
+    items: Iterable[tuple[str, int, int]], salt: str | None, adapter: str | None
+) -> list[Named]:
+    return [
+        *((name, range(offset, offset + length)) for name, offset, length in items),
+        *([] if salt is None else [(salt, range(1))]),
+        *([] if adapter is None else [(adapter, None)]),
+    ]
+
+
+class Lives:
+    """How long contents are in their blocks, in the seconds of the clock that stands still within
+    an event, and what became of those that have left.
+
+    Args:
+        is_caching: whether a block that is handed out again has lost a content.
+    """
+
+    def __init__(self, *, is_caching: bool) -> None:
+        self.now = 0
+        self._is_caching = is_caching
+        self._begun: dict[int, tuple[int, deque[int]]] = {}
+        self._gone: list[tuple[float, float, tuple[float, ...]]] = []
+
+    def hit(self, blocks: Collection[int]) -> None:
+        """Blocks are found by a request that had not got them."""
+        for block in blocks:
+            if block in self._begun:
+                self._begun[block][1].append(self.now)
+
+    def hand_out(self, blocks: Collection[int]) -> None:
+        """Blocks get new content."""
+        if self._is_caching:
+            self.end(blocks)
+        self._begun |= {block: (self.now, deque(maxlen=HITS_REMEMBERED)) for block in blocks}
+
+    def end(self, blocks: Collection[int]) -> None:
+        """Blocks lose their content."""
+        for block in blocks:
+            if block in self._begun:
+                birth, hits = self._begun.pop(block)
+                idle = self.now - (hits[-1] if hits else birth)
+                gaps = tuple(float(later - earlier) for earlier, later in pairwise(hits))
+                self._gone.append((float(self.now - birth), float(idle), gaps))
+
+    def forget(self) -> None:
+        """The cache is reset."""
+        self._begun.clear()
+        self._gone.clear()
+
+    def take(self) -> tuple[tuple[float, float, tuple[float, ...]], ...]:
+        """Those that have left since the last time, sorted."""
+        gone, self._gone = self._gone, []
+        return tuple(sorted(gone))
+
+
 class RequestGhost:
     """One request: its tokens, and how far its computation is.
 
     Attributes:
         hashes: numbers of its hashes, one for each `hash_block_size` of its tokens.
+        named: what its blocks hold beside tokens; None where nobody knows.
         computed: tokens whose KV is there, or is being computed or loaded.
         encoder: encoder tokens that it was admitted with.
         left_out: places that its load needed and got no block for.
         state: waiting, loading, running or preempted.
     """
 
-    def __init__(self, tokens: int, hashes: list[int], reads_cache: bool) -> None:
+    def __init__(
+        self,
+        tokens: int,
+        hashes: list[int],
+        reads_cache: bool,
+        named: Sequence[Named] | None = None,
+    ) -> None:
         self.tokens = tokens
         self.hashes = hashes
         self.reads_cache = reads_cache
+        self.named = named
         self.computed = 0
         self.encoder = 0
         self.left_out: frozenset[Place] = frozenset()
@@ -71,6 +160,14 @@ class RequestGhost:
     def certain(self) -> int:
         """Tokens that are known and computed, or being computed; none while they are loaded."""
         return 0 if self.state == "loading" else min(self.computed, self.tokens)
+
+    def names_in(self, tokens: range) -> frozenset[str]:
+        """What the block of these tokens holds beside them."""
+        return frozenset(
+            name
+            for name, where in self.named or ()
+            if where is None or (where.start < tokens.stop and tokens.start < where.stop)
+        )
 
     def get_slots(self, asked: Asked) -> None:
         """It got them: it runs, or is loaded first."""

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from cacheproof.differential.judges.kv_cache_ghost import Asked
+from cacheproof.differential.judges.kv_cache_ghost import Asked, named_of
 from cacheproof.differential.judges.live_contracts import BLOCK_POOL, KV_CACHE
 from cacheproof.differential.judges.live_kv_cache import Arguments, Asker, LiveKVCacheJudge, Odd
 from cacheproof.differential.judges.violation import Violation
@@ -316,6 +316,7 @@ def _asker(live: _Live, request: Any) -> Asker:
         not getattr(request, "skip_reading_prefix_cache", False),
         getattr(status, "name", status),
         getattr(request, "num_preemptions", 0) > 0,
+        named_of(request),
     )
 
 

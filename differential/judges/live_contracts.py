@@ -24,8 +24,11 @@ SILENT: Mapping[str, Mapping[str, str]] = {
         "WM-2": _SCHEDULED,
     },
     ENCODER_DECODER: {},
-    KV_CACHE: {},
-    BLOCK_POOL: {"BP-10": "which hash follows which, only requests say"},
+    KV_CACHE: {"KV-15": "how long a content lived is asked of its collector"},
+    BLOCK_POOL: {
+        "BP-10": "which hash follows which, only requests say",
+        "BP-11": "which items stand in a block, only requests say",
+    },
     SCHEDULER: {
         "EC-8b": "every release breaks it, which costs time and is no fault of who extends it",
         "SC-18": "a request that is refused is refused to who calls",

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from cacheproof.differential.judges.kv_cache import Event, KVCacheJudge
-from cacheproof.differential.judges.kv_cache_ghost import RequestGhost
+from cacheproof.differential.judges.kv_cache_ghost import Named, RequestGhost
 from cacheproof.differential.judges.live_kv_cache_mirror import LiveMirror
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.judges.violation import Violation
@@ -35,7 +35,8 @@ class Odd(Exception):
 
 
 class Asker(NamedTuple):
-    """A request as it is when a call is made of it: `hashes` are numbers."""
+    """A request as it is when a call is made of it: `hashes` are numbers, `named` is what its
+    blocks hold beside tokens."""
 
     name: str
     tokens: int
@@ -45,6 +46,7 @@ class Asker(NamedTuple):
     reads_cache: bool
     status: str
     preempted: bool
+    named: Sequence[Named] | None = None
 
 
 @lru_cache
@@ -142,7 +144,7 @@ class LiveKVCacheJudge(KVCacheJudge):
         """Take a request as it is now. Raises Odd if it has blocks of another text."""
         known = self._requests.get(asker.name)
         if known is None:
-            known = RequestGhost(asker.tokens, [], asker.reads_cache)
+            known = RequestGhost(asker.tokens, [], asker.reads_cache, asker.named)
             self._requests[asker.name] = known
         elif [*known.hashes] != [*asker.hashes[: len(known.hashes)]]:
             raise Odd(ANOTHER_TEXT)

@@ -134,6 +134,7 @@ _FAULT_OF: dict[str, Mapping[str, str | Mapping[str, str]]] = {
         "BP-8": "says_that_it_was_reset",
         "BP-9": "evicts_nothing_by_id",
         "BP-10": "tells_no_parent",
+        "BP-11": "names_no_items",
         "KV-1": "hits_every_token",
         "KV-2": "hands_out_a_shared_block",
         "KV-3": "refuses_to_be_reset",
@@ -148,6 +149,7 @@ _FAULT_OF: dict[str, Mapping[str, str | Mapping[str, str]]] = {
         "KV-12": "loads_to_nowhere",
         "KV-13": "counts_no_lookups",
         "KV-14": "caches_what_nobody_reads",
+        "KV-15": "measures_no_hit",
     },
     "encoder_connector": {
         "EX-1": "forgets_to_load",

@@ -48,7 +48,8 @@ class BlockHashTest:
             for number, (event, record) in enumerate(
                 zip(finding.events[: finding.event + 1], finding.records, strict=False)
             )
-            if record.outcome is not None and isinstance(event, BlockHashEvent)
+            if isinstance(event, BlockHashEvent)
+            and (record.outcome is not None or record.raised is not None)
         ]
         assert isinstance(finding.trace.header.config, BlockHashConfig)
         self.config = finding.trace.header.config

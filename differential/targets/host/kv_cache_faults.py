@@ -87,6 +87,21 @@ def tells_no_parent(manager: Any) -> None:
     _change_stored(manager, orphaned)
 
 
+def names_no_items(manager: Any) -> None:
+    """A KV event says of its blocks that they hold nothing beside tokens."""
+
+    def unnamed(stored: Any) -> None:
+        if stored.extra_keys is not None:
+            stored.extra_keys = [None for _ in stored.extra_keys]
+
+    _change_stored(manager, unnamed)
+
+
+def measures_no_hit(manager: Any) -> None:
+    """Of how long contents stay in their blocks it is forgotten when they were hit."""
+    manager.block_pool.metrics_collector.on_block_accessed = lambda block: None
+
+
 def hits_every_token(manager: Any) -> None:
     """A lookup that finds something claims that no token is left to compute."""
     get_computed_blocks = manager.get_computed_blocks
@@ -313,7 +328,9 @@ KV_CACHE_FAULTS: dict[str, Fault] = by_name(
     keeps_silent_about_evictions,
     tells_a_token_too_many,
     tells_no_parent,
+    names_no_items,
     counts_no_lookups,
+    measures_no_hit,
     hits_every_token,
     hits_backwards,
     hands_out_a_shared_block,

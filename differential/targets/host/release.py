@@ -36,7 +36,7 @@ from .scheduler_built import built_otherwise
 from .scheduler_depth import build
 from .scheduler_faults import SCHEDULER_FAULTS
 from .scheduler_session import SchedulerSession
-from .session import closed, limit_events, run_events
+from .session import closed, is_raised_by_release, limit_events, raised_of, run_events
 
 CLASSES = {
     "encoder_cache": "EncoderCacheManager",
@@ -80,7 +80,8 @@ class Release:
         }
 
     def run(self, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """One result per trace of the batch, one after the other."""
+        """One result per trace of the batch, one after the other. What the release raises while
+        that is made which a trace drives, it raises in the trace's first event."""
         plug_in = request.get("manager")
         fault = request.get("fault")
         for trace in request["traces"]:
@@ -140,7 +141,16 @@ class Release:
         if depth not in SESSIONS:
             raise HostError(f"a {depth}-depth trace for a release without an engine")
         try:
-            with closed(SESSIONS[depth](asked)) as session:
+            begun = SESSIONS[depth](asked)
+        except Illegal as reason:
+            return {"records": reason.records, "illegal": str(reason)}
+        except Exception as error:
+            if not is_raised_by_release(error):
+                raise
+            first: tuple[Any, ...] = (None, [], raised_of(error), None)
+            return {"records": [first for _ in trace["events"][:1]]}
+        try:
+            with closed(begun) as session:
                 result: dict[str, Any] = {"records": run_events(session, trace["events"])}
         except Illegal as reason:
             return {"records": reason.records, "illegal": str(reason)}

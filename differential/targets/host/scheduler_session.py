@@ -7,21 +7,18 @@ here that the scheduler decides.
 """
 
 import itertools
-import traceback
 import zlib
 from collections import deque
 from collections.abc import Callable
 from inspect import signature
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from .executed import Executed, Worker, said_of
 from .kv_transfers import KVWorker, Report
 from .protocol import Event, HostError, Illegal
 from .scheduler_told import resumed, told
+from .session import is_raised_by_release
 
-_DRIVER = Path(__file__).parent
 FIRST_TEXT_TOKEN_ID = 10
 EOS_TOKEN_ID = 2
 STOP_TOKEN_ID = 4
@@ -253,7 +250,7 @@ class SchedulerSession:
                 name for name in self._preempted & requests.keys() if _loads(requests[name])
             }
         unsampled = {
-            request_id: request.num_output_placeholders
+            request_id: getattr(request, "num_output_placeholders", None)
             for request_id, request in (requests.items() if self._asynchronous else ())
         }
         output = self._ask(self._scheduler.schedule)
@@ -269,7 +266,10 @@ class SchedulerSession:
         reached: dict[str, int | None] = dict.fromkeys(scheduled)
         for request_id in computed:
             end = computed[request_id] + scheduled[request_id]
-            if end >= requests[request_id].num_tokens + unsampled.get(request_id, 0):
+            placeholders = unsampled.get(request_id, 0)
+            if placeholders is None:  # and schedule() has done without
+                raise HostError(f"{request_id} has no num_output_placeholders")
+            if end >= requests[request_id].num_tokens + placeholders:
                 reached[request_id] = drafts.get(request_id, 0)
         padded = started.keys() | resumed(cached)
         for request_id in padded & drafts.keys():
@@ -482,12 +482,3 @@ _TEXT = list(map(_text, range(1000)))
 def _of_sessions(continued: list[list[Any]]) -> dict[str, list[list[Any]]]:
     """What an outcome says of sessions that went on; nothing where none did."""
     return {"continued": continued} if continued else {}
-
-
-def is_raised_by_release(error: Exception) -> bool:
-    """Whether what was raised while a request was made was raised in a text that is not this
-    driver's, and for no want of what the driver's stand-ins have not."""
-    if isinstance(error, AttributeError) and isinstance(error.obj, SimpleNamespace):
-        return False
-    *_, last = traceback.extract_tb(error.__traceback__)
-    return Path(last.filename).parent != _DRIVER

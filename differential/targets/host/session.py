@@ -4,11 +4,18 @@ import atexit
 import gc
 import os
 import signal
+import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from .protocol import Event, HostError, Illegal, Refused
+
+_DRIVER = Path(__file__).parent
+_OF_OTHERS = frozenset({"site-packages", Path(os.__file__).parent.name})
+"""Folders of libraries that a driver calls as well as a release."""
 
 FULL_STATE_EVERY = 1000
 COLLECT_AFTER_OBJECTS = 200_000
@@ -123,7 +130,26 @@ def run_event(session: Any, event: Event) -> tuple[Any, list[tuple[Any, ...]], A
     except (Illegal, HostError):
         raise
     except (Exception, DoesNotEnd, SystemExit) as error:
-        outcome, raised = None, (type(error).__name__, (str(error).splitlines() or [""])[0])
+        outcome, raised = None, raised_of(error)
     finally:
         _watch.now = None
     return outcome, session.recorder.take(), raised
+
+
+def raised_of(error: BaseException) -> tuple[str, str]:
+    """What a record says of an exception: its type and the first line of its text."""
+    return type(error).__name__, (str(error).splitlines() or [""])[0]
+
+
+def is_raised_by_release(error: Exception) -> bool:
+    """Whether what was raised while something was made was raised by what is driven, or by what
+    that called, and for no want of what the driver's stand-ins have not."""
+    if isinstance(error, AttributeError) and isinstance(error.obj, SimpleNamespace):
+        return False
+    frames = [Path(one.filename) for one in traceback.extract_tb(error.__traceback__)]
+    ours_or_theirs = (one for one in reversed(frames) if not _is_of_others(one))
+    return next(ours_or_theirs, frames[-1]).parent != _DRIVER
+
+
+def _is_of_others(file: Path) -> bool:
+    return "vllm" not in file.parts and not _OF_OTHERS.isdisjoint(file.parts)

@@ -32,6 +32,7 @@ KILLS = {
     "says_that_it_was_reset": "BP-8",
     "evicts_nothing_by_id": "BP-9",
     "tells_no_parent": "BP-10",
+    "names_no_items": "BP-11",
     "hits_every_token": "KV-1",
     "hits_backwards": "KV-1",
     "hands_out_a_shared_block": "KV-2",
@@ -47,6 +48,7 @@ KILLS = {
     "loads_to_nowhere": "KV-12",
     "counts_no_lookups": "KV-13",
     "caches_what_nobody_reads": "KV-14",
+    "measures_no_hit": "KV-15",
 }
 
 

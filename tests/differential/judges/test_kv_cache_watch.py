@@ -132,8 +132,16 @@ def test_a_correct_manager_under_a_correct_caller_gives_no_word(
     assert set(live_contracts(KV_CACHE, None)) <= watch.spoke[KV_CACHE].keys()
 
 
+TOLD_BY_NO_CALL = {"measures-no-hit"}
+"""What its collector says is no call of the manager."""
+
+
 @pytest.mark.sample(4)
-@pytest.mark.parametrize("variant", VARIANTS, ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "variant",
+    [one for one in VARIANTS if one.name not in TOLD_BY_NO_CALL],
+    ids=lambda one: one.name,
+)
 def test_every_faulty_manager_is_caught_by_its_calls_alone(
     watch: KVCacheWatch, variant: Variant
 ) -> None:

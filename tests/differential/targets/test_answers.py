@@ -13,7 +13,7 @@ from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.changed import ChangingHost, Reading, decoded
 from cacheproof.differential.targets.edits import Edit, edited
-from cacheproof.differential.targets.host import scheduler_session
+from cacheproof.differential.targets.host import session
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.releases import NEWEST
 
@@ -253,12 +253,45 @@ def test_what_is_raised_while_a_request_is_made_breaks_a_contract(host: Changing
 
 
 @pytest.mark.parametrize(
+    ("edit", "lane", "contract"),
+    [
+        (
+            Edit(
+                "vllm/multimodal/encoder_budget.py",
+                "MultiModalBudget._get_max_items",
+                "(encoder_budget := self.get_encoder_budget()) == 0",
+                instead="self.get_encoder_budget()[0]",
+            ),
+            SCHEDULER,
+            "SC-8",
+        ),
+        (
+            Edit(
+                "vllm/v1/core/kv_cache_utils.py",
+                "get_request_block_hasher",
+                "return request_block_hasher",
+                instead="return request_block_hasher[0]",
+            ),
+            "block keys",
+            "BK-5",
+        ),
+    ],
+    ids=["a scheduler", "a hasher"],
+)
+def test_what_is_raised_while_something_is_made_breaks_a_contract(
+    host: ChangingHost, edit: Edit, lane: str, contract: str
+) -> None:
+    text = edited((RELEASE.tree / edit.path).read_text(), edit)
+    assert broken(host, Reading(edit.path, edit.function, text), lane, range(1), contract)
+
+
+@pytest.mark.parametrize(
     ("file", "text", "is_of_release"),
     [
         ("vllm/v1/request.py", "request.absent", True),
         ("vllm/v1/request.py", "request(1)", True),
         ("vllm/v1/request.py", "stand_in.absent", False),
-        (str(Path(scheduler_session.__file__)), "request(1)", False),
+        (str(Path(session.__file__)), "request(1)", False),
     ],
 )
 def test_a_driver_that_does_not_know_a_release_is_told_apart(
@@ -267,4 +300,4 @@ def test_a_driver_that_does_not_know_a_release_is_told_apart(
     names = {"request": object(), "stand_in": SimpleNamespace()}
     with pytest.raises((AttributeError, TypeError)) as caught:
         exec(compile(text, file, "exec"), names)
-    assert scheduler_session.is_raised_by_release(caught.value) == is_of_release
+    assert session.is_raised_by_release(caught.value) == is_of_release

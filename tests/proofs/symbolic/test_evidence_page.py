@@ -17,7 +17,7 @@ from cacheproof.spec.registry import contracts
 DOCS = Path(__file__).parents[3] / "docs"
 PAGE = DOCS / "evidence.md"
 OF_RELEASES = DOCS / "evidence-releases.md"
-NOT_PROVED = {"EC-8b", "BP-6", "BP-10", "TB-6", "TB-7"}
+NOT_PROVED = {"EC-8b", "BP-6", "BP-10", "BP-11", "TB-6", "TB-7"}
 IN_RELEASES = ["EncoderCacheManager", "EncoderDecoderCacheManager"]
 
 
