@@ -43,6 +43,7 @@ OF_PROOFS = {
 }
 """The folders of proofs/symbolic/ likewise; `evidence` beside them imports all, and none it."""
 SYMBOLIC = "proofs/symbolic/"
+TEXT = "proofs/text/"
 FOR_ALL_ROOMS = {"depths", "errors", "files"}
 """`depths` names modules of all rooms, and imports them when it is asked for one."""
 TARGETS = "differential/targets/"
@@ -123,6 +124,8 @@ def complaint(path: str, module: str) -> str | None:
         return f"only {TARGETS}, {RECORDING} and {PLUG_IN} know that vLLM exists"
     if is_loaded_by_engines(path) and not is_light(module):
         return "an engine loads it: the standard library, msgspec, vLLM and what hosts have"
+    if path.startswith(TEXT) and not f"{rest.replace('.', '/')}/".startswith(TEXT):
+        return None if top in sys.stdlib_module_names else "both provers read texts by it"
     if top == "cacheproof":
         folder = rest.partition(".")[0]
         owner = folder if folder in MAY_IMPORT else "cacheproof"
@@ -214,6 +217,8 @@ def test_imports_point_one_way(path: str) -> None:
         ("proofs/goals.py", "from cacheproof.gpu_runner import store"),
         ("proofs/symbolic/values/state.py", "from cacheproof.proofs.symbolic.rules import rules"),
         ("proofs/symbolic/gate/gate.py", "from cacheproof.proofs.symbolic.checking import twins"),
+        ("proofs/text/bindings.py", "import cacheproof.proofs.keys.gate"),
+        ("proofs/text/bindings.py", "from cacheproof.proofs.symbolic.reading import source"),
         ("proofs/symbolic/checking/twins.py", "import cacheproof.proofs.symbolic.evidence"),
         ("proofs/goals.py", "from cacheproof import cli"),
         ("proofs/goals.py", "from cacheproof.differential.judges import manager"),

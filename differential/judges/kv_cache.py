@@ -474,10 +474,10 @@ class KVCacheJudge:
     def _check_names(self, numbers: Sequence[int], fields: Event) -> None:
         """What an event says that blocks hold beside tokens, where requests say it of all."""
         held = [self._names.get((fields["block_size"], number)) for number in numbers]
-        if fields.get("extra_keys") is not None and None not in held:
+        if "extra_keys" in fields and None not in held:
             told = [
                 frozenset(key if isinstance(key, str) else key[0] for key in keys or ())
-                for keys in fields["extra_keys"]
+                for keys in fields["extra_keys"] or ()
             ]
             self._check(StoredNames(tuple(told), tuple(one for one in held if one is not None)))
 

@@ -9,13 +9,14 @@ is put in its place, so that the text may not put something else there.
 import ast
 import builtins
 import hashlib
-from collections.abc import Iterator, Mapping
 from functools import cache
 
 from cacheproof.proofs.keys.gate_function import Function, Gate, first_line
 from cacheproof.proofs.keys.language import HELPER, Language
 from cacheproof.proofs.keys.loops import HELPER as CUT
 from cacheproof.proofs.keys.paths import Unread
+from cacheproof.proofs.text.bindings import imports
+from cacheproof.proofs.text.definitions import functions_of, reading_of
 
 
 @cache
@@ -33,48 +34,21 @@ def refuse_unread(text: str, language: Language) -> None:
 
 
 @cache
-def imports(text: str) -> Mapping[str, str]:
-    """The names that a text imports where its module is made, and what from."""
-    found = {}
-    for node in ast.parse(text).body:
-        match node:
-            case ast.Import(names=names):
-                found.update({one.asname or one.name: one.name for one in names})
-            case ast.ImportFrom(module=str(module), names=names):
-                found.update({one.asname or one.name: f"{module}.{one.name}" for one in names})
-    return found
-
-
-@cache
 def unread_functions(text: str, language: Language) -> tuple[str, ...]:
     """Functions and methods of the text that are not read."""
     return tuple(
         name
-        for name, one in _functions(ast.parse(text))
+        for name, one in functions_of(ast.parse(text))
         if one.name not in language.read and not name.endswith(".__init__")
     )
 
 
 def digest_of_function(text: str, name: str) -> str:
     """Of what a function says, layout, comments and docstring aside; "" where there is none."""
-    for found, function in _functions(ast.parse(text)):
+    for found, function in functions_of(ast.parse(text)):
         if found == name:
-            body = function.body
-            match body:
-                case [ast.Expr(value=ast.Constant(value=str())), *rest]:
-                    function.body = rest or body
-            return hashlib.sha256(ast.unparse(function).encode()).hexdigest()[:12]
+            return hashlib.sha256(reading_of(function).encode()).hexdigest()[:12]
     return ""
-
-
-def _functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef):
-            yield node.name, node
-        elif isinstance(node, ast.ClassDef):
-            for one in node.body:
-                if isinstance(one, ast.FunctionDef):
-                    yield f"{node.name}.{one.name}", one
 
 
 class _Module(Gate):
@@ -96,7 +70,7 @@ class _Module(Gate):
             self._statement(node)
         self._origins()
         self._everywhere()
-        found = dict(_functions(self._tree))
+        found = dict(functions_of(self._tree))
         for name, digest in self._language.stated.items():
             if digest_of_function(self._text, name) != digest:
                 where = found.get(name, self._tree.body[0])
@@ -155,7 +129,7 @@ class _Module(Gate):
         for base in node.bases:
             name = ast.unparse(base)
             is_error = isinstance(getattr(builtins, name, None), type)
-            if not is_error and imports(self._text).get(name) != "typing.NamedTuple":
+            if not is_error and imports(self._tree).get(name) != "typing.NamedTuple":
                 self._refuse(base, f"the base {name}")
         seen: set[str] = set()
         for one in node.body:
@@ -173,7 +147,7 @@ class _Module(Gate):
 
     def _origins(self) -> None:
         """Names whose meaning is known are those that it is known of."""
-        found = imports(self._text)
+        found = imports(self._tree)
         for name, origin in {**self._language.given, **self._language.used}.items():
             if name in self._bound and found.get(name) != origin:
                 self._refuse(self._bound[name], f"{name}, which is not {origin}")

@@ -30,6 +30,7 @@ from cacheproof.proofs.keys.symbolic import (
     laid,
     number,
 )
+from cacheproof.proofs.text.bindings import imports, parsed
 
 Namespace = dict[str, Any]
 
@@ -59,7 +60,7 @@ def _run(text: str, language: Language, meaning: Namespace, cutting: frozenset[s
     gate.refuse_unread(text, language)
     namespace: Namespace = {"__name__": language.module}
     exec(_compiled(text, language.path, cutting), namespace)
-    for name in gate.imports(text):
+    for name in imports(parsed(text)):
         if name not in language.used:
             namespace[name] = _Unreadable(name)
     for name in gate.unread_functions(text, language):

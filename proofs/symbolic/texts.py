@@ -7,7 +7,6 @@ from functools import cached_property
 
 from cacheproof.proofs.symbolic.deciding.subject import Subject
 from cacheproof.proofs.symbolic.gate.gate import refuse_subject
-from cacheproof.proofs.symbolic.reading.bindings import named_beside
 from cacheproof.proofs.symbolic.reading.source import Source
 from cacheproof.proofs.symbolic.subjects import (
     block_pool,
@@ -21,6 +20,7 @@ from cacheproof.proofs.symbolic.subjects.calls import (
     items_differ,
 )
 from cacheproof.proofs.symbolic.values.language import NotTranslated
+from cacheproof.proofs.text.bindings import named_beside
 from cacheproof.spec.registry import contracts as all_contracts
 
 REFERENCE = "reference"
@@ -77,7 +77,7 @@ class Text:
             refuse_subject(self.subject())
         except NotTranslated:
             return self.source.module
-        return "\n".join(sorted(named_beside(self.source)))
+        return "\n".join(sorted(named_beside(self.source.text, self.source.module)))
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterator
 from cacheproof.proofs.symbolic.deciding.play import Condition
 from cacheproof.proofs.symbolic.deciding.prover import Prover
 from cacheproof.proofs.symbolic.deciding.subject import Subject
-from cacheproof.proofs.symbolic.reading.source import without_docstring
 from cacheproof.proofs.symbolic.values.solver import RLIMIT, Among, Effort
 from cacheproof.proofs.symbolic.values.state import Place, State
+from cacheproof.proofs.text.definitions import without_docstring
 
 PLAIN = Effort(Among.ALL, sums=False, rlimit=RLIMIT // 400)
 SUMS = Effort(Among.ALL, sums=True, rlimit=RLIMIT // 100)

@@ -10,11 +10,12 @@ import z3
 from cacheproof.proofs.logic import Formula
 from cacheproof.proofs.symbolic.deciding.replay import Replay
 from cacheproof.proofs.symbolic.reading.machine import Machine
-from cacheproof.proofs.symbolic.reading.source import Source, reached_from, reading_of
+from cacheproof.proofs.symbolic.reading.source import Source, reached_from
 from cacheproof.proofs.symbolic.rules.rules import Predicate
 from cacheproof.proofs.symbolic.values.state import Loop, State
 from cacheproof.proofs.symbolic.values.values import Leaf, Type
 from cacheproof.proofs.symbolic.values.words import Words
+from cacheproof.proofs.text.definitions import reading_of
 from cacheproof.spec.versions import release_key
 
 if TYPE_CHECKING:

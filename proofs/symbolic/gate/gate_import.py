@@ -6,16 +6,17 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from cacheproof.proofs.symbolic.reading.bindings import (
+from cacheproof.proofs.symbolic.reading.source import Source
+from cacheproof.proofs.symbolic.values.language import BUILTINS, GUARDED, Refusal
+from cacheproof.proofs.text.bindings import (
+    UNKNOWN,
     at_import,
     beside_body,
     bound_by,
     certainly_bound,
-    imported_names,
+    imports,
     root_of,
 )
-from cacheproof.proofs.symbolic.reading.source import Source
-from cacheproof.proofs.symbolic.values.language import BUILTINS, GUARDED, Refusal
 
 
 def run_at_import(tree: ast.Module, source: Source) -> Iterator[Refusal]:
@@ -82,15 +83,16 @@ class _Names:
 
     @classmethod
     def of(cls, tree: ast.Module) -> "_Names":
-        imported = dict(imported_names(tree))
+        imported = imports(tree)
         bound = Counter(name for node in at_import(tree) for name in bound_by(node))
         defined = [one.name for one in tree.body if isinstance(one, ast.ClassDef)]
         classes = [name for name in defined if bound[name] == 1]
         return cls(imported, bound.keys() - imported.keys(), classes, certainly_bound(tree))
 
     def place_of(self, name: str) -> str:
-        """The module that a name comes from; "" where it is a builtin's."""
-        return "?" if name in self.own else self.imported.get(name, "")
+        """What a name is that a module binds, as it is called where it comes from; its own name
+        where it is a builtin's."""
+        return UNKNOWN if name in self.own else self.imported.get(name, name)
 
     def is_bound(self, name: str) -> bool:
         return name in self.certain or hasattr(builtins, name)
@@ -99,7 +101,7 @@ class _Names:
         """Whether a class of the module, or one of those that run nothing of what is derived from
         them."""
         base = root_of(node)
-        if base in _BASES and self.place_of(base) == _BASES[base]:
+        if self.place_of(base) in _BASES:
             return True
         return isinstance(node, ast.Name) and base in self.classes
 
@@ -109,8 +111,8 @@ class _Names:
         plain = not isinstance(node, ast.Call) or (
             not node.args and all(isinstance(one.value, ast.Constant) for one in node.keywords)
         )
-        used = ast.unparse(called)
-        return plain and used in _DECORATORS and self.place_of(used) == _DECORATORS[used]
+        is_name = isinstance(called, ast.Name)
+        return plain and is_name and self.place_of(ast.unparse(called)) in _DECORATORS
 
 
 def _is_inert(node: ast.expr, names: _Names) -> bool:
@@ -151,26 +153,15 @@ def is_field_default(value: ast.expr) -> bool:
     return False
 
 
-_BASES = {
-    "ABC": "abc",
-    "Exception": "",
-    "Generic": "typing",
-    "NamedTuple": "typing",
-    "Protocol": "typing",
-    "object": "",
-}
-"""Those that run nothing of a class that is derived from them, and where they come from."""
-
-
-_DECORATORS = {
-    "abstractmethod": "abc",
-    "classmethod": "",
-    "dataclass": "dataclasses",
-    "overload": "typing",
-    "property": "",
-    "staticmethod": "",
-}
-"""Those that run nothing of the module's own, and the module that they come from."""
+_BASES = frozenset(
+    {"Exception", "abc.ABC", "object", "typing.Generic", "typing.NamedTuple", "typing.Protocol"}
+)
+"""Those that run nothing of a class that is derived from them."""
+_DECORATORS = frozenset(
+    {"abc.abstractmethod", "classmethod", "dataclasses.dataclass", "property", "staticmethod"}
+    | {"typing.overload"}
+)
+"""Those that run nothing of the module's own."""
 
 
 def _only_defines(one: ast.stmt, names: _Names) -> bool:
@@ -184,15 +175,15 @@ def _only_defines(one: ast.stmt, names: _Names) -> bool:
         case ast.AnnAssign(target=ast.Name(), value=None):
             return True
         case ast.AnnAssign(target=ast.Name(), value=ast.expr() as value):
-            is_field = names.place_of("field") == "dataclasses" and is_field_default(value)
+            is_field = names.place_of("field") == "dataclasses.field" and is_field_default(value)
             return is_field or _is_inert(value, names) or _is_made(value, names)
         case ast.If(test=ast.Name(id="TYPE_CHECKING"), body=body, orelse=[]):
             return all(isinstance(inner, ast.Import | ast.ImportFrom) for inner in body)
     return False
 
 
-_MAKERS = {"TypeVar": "typing", "init_logger": "vllm.logger"}
-"""What a module may call as it is imported, and the module that it comes from."""
+_MAKERS = frozenset({"typing.TypeVar", "vllm.logger.init_logger"})
+"""What a module may call as it is imported."""
 
 
 def _is_made(value: ast.expr, names: _Names) -> bool:
@@ -203,5 +194,5 @@ def _is_made(value: ast.expr, names: _Names) -> bool:
             plain = all(
                 isinstance(one, ast.Constant) or ast.unparse(one) == "__name__" for one in given
             )
-            return plain and called in _MAKERS and names.place_of(called) == _MAKERS[called]
+            return plain and names.place_of(called) in _MAKERS
     return False

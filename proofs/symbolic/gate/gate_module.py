@@ -9,15 +9,15 @@ from collections.abc import Iterator
 
 from cacheproof.proofs.crosshair.episode import METHODS
 from cacheproof.proofs.symbolic.gate.gate_import import is_field_default, run_at_import
-from cacheproof.proofs.symbolic.reading.bindings import (
+from cacheproof.proofs.symbolic.reading.source import Source
+from cacheproof.proofs.symbolic.values.language import GUARDED, ORDERED, REACHES_ANYTHING, Refusal
+from cacheproof.proofs.text.bindings import (
     at_import,
     beside_body,
     bound_by,
     certainly_bound,
     parsed,
 )
-from cacheproof.proofs.symbolic.reading.source import Source
-from cacheproof.proofs.symbolic.values.language import GUARDED, ORDERED, REACHES_ANYTHING, Refusal
 
 _CALLED = frozenset(name for operation, name in METHODS.items() if operation != "embeds")
 """Methods that a scheduler calls, and that every manager is proved of; `embeds` changes nothing."""

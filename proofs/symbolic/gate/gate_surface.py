@@ -9,8 +9,9 @@ import ast
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping
 
-from cacheproof.proofs.symbolic.reading.source import Source, reached_among, without_docstring
+from cacheproof.proofs.symbolic.reading.source import Source, reached_among
 from cacheproof.proofs.symbolic.values.language import BUILTINS, Refusal
+from cacheproof.proofs.text.definitions import without_docstring
 
 CAPACITY = "cache_size"
 ASKED_NOTHING = ("get_manager_metadata",)

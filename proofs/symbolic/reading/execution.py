@@ -16,12 +16,13 @@ import z3
 
 from cacheproof.proofs.logic import Formula, negated
 from cacheproof.proofs.symbolic.reading.joins import Joins
-from cacheproof.proofs.symbolic.reading.source import Source, without_docstring
+from cacheproof.proofs.symbolic.reading.source import Source
 from cacheproof.proofs.symbolic.values.language import NotTranslated
 from cacheproof.proofs.symbolic.values.solver import Possible
 from cacheproof.proofs.symbolic.values.state import Loop, Obligation, Place, State
 from cacheproof.proofs.symbolic.values.values import Leaf, Type, Universe
 from cacheproof.proofs.symbolic.values.words import Words
+from cacheproof.proofs.text.definitions import without_docstring
 
 _FAILURES = (AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """How a reading ends that was not made for what it meets."""

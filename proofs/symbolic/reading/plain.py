@@ -9,8 +9,8 @@ import copy
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from cacheproof.proofs.symbolic.reading.bindings import parsed
 from cacheproof.proofs.symbolic.reading.source import Source
+from cacheproof.proofs.text.bindings import parsed
 
 _LEVELS = frozenset({"critical", "debug", "error", "info", "warning"})
 """Methods of a logger that format what they are given, or do not, and change nothing."""

@@ -161,18 +161,6 @@ def place_of_loop(source: Source, method: str, kind: type[ast.stmt]) -> str:
     return found[0] if len(found) == 1 else method
 
 
-def without_docstring(method: ast.FunctionDef) -> ast.FunctionDef:
-    """A method of the same statements, but for its docstring."""
-    bare = copy.copy(method)
-    bare.body = method.body[ast.get_docstring(method) is not None :] or [ast.Pass()]
-    return bare
-
-
-def reading_of(method: ast.FunctionDef) -> str:
-    """A method as it is read: without comments, layout and docstring."""
-    return ast.unparse(without_docstring(method))
-
-
 def reached_from(method: str, sources: Iterable[Source]) -> frozenset[str]:
     """The methods of these classes that a call of one may run."""
     methods: dict[str, list[ast.FunctionDef]] = {}

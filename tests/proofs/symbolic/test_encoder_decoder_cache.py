@@ -8,10 +8,10 @@ import pytest
 
 from cacheproof.proofs.symbolic.deciding.prove import prove
 from cacheproof.proofs.symbolic.evidence import prove_texts
-from cacheproof.proofs.symbolic.reading.bindings import named_beside
 from cacheproof.proofs.symbolic.reading.source import source_of
 from cacheproof.proofs.symbolic.subjects.encoder_decoder_cache import CLASS, of_reference
 from cacheproof.proofs.symbolic.texts import SUBJECTS, Read, texts_of
+from cacheproof.proofs.text.bindings import named_beside
 from cacheproof.reference.encoder_decoder_cache import EncoderDecoderCacheManager
 from cacheproof.spec.encoder_decoder_cache import COMPONENT
 from cacheproof.spec.evidence import Outcome
@@ -68,7 +68,7 @@ def test_one_text_beside_others_is_another(monkeypatch: pytest.MonkeyPatch) -> N
     """Even where a gate lets through what it names."""
     monkeypatch.setattr("cacheproof.proofs.symbolic.evidence.refuse_subject", lambda _: None)
     source = SUBJECTS[CLASS].of_reference().sources["m"]
-    name = min(named_beside(source), key=len).split()[-1]
+    name = min(named_beside(source.text, source.module), key=len).split()[-1]
     modules = ["", "\nUNNAMED = 1\n", f"\n{name} = 1\n", f"\ndef f():\n    global {name}\n"]
     reads = [
         Read(f"path:{number}", "0.33.0", replace(source, module=source.module + more))

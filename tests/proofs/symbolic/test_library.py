@@ -8,9 +8,9 @@ import pytest
 
 from cacheproof.proofs.symbolic.deciding.prove import Library
 from cacheproof.proofs.symbolic.deciding.subject import Operation, Subject
-from cacheproof.proofs.symbolic.reading.source import reading_of
 from cacheproof.proofs.symbolic.subjects.encoder_cache import of_reference
 from cacheproof.proofs.symbolic.subjects.encoder_cache import subject_of as manager
+from cacheproof.proofs.text.definitions import reading_of
 from cacheproof.reference.semantics import Semantics
 
 SUBJECT = of_reference()

@@ -107,6 +107,7 @@ def test_what_may_mean_something_else_is_left_as_it_is(text: str) -> None:
         "from elsewhere import init_logger\nlogger = init_logger(__name__)\n",
         "from vllm.logger import init_logger as make\nlogger = init_logger(__name__)\n",
         "from vllm.logger import other\nlogger = init_logger(__name__)\n",
+        "from vllm.logger import other as init_logger\nlogger = init_logger(__name__)\n",
         "from vllm.logger import init_logger\nlogger = other(__name__)\n",
         f"{LOGGER}logger = None\n",
         f"{LOGGER}def init_logger(name):\n    return None\n",

@@ -4,8 +4,6 @@ import ast
 from collections.abc import Iterator
 from functools import lru_cache
 
-from cacheproof.proofs.symbolic.reading.source import Source
-
 
 @lru_cache(maxsize=8)
 def parsed(module: str) -> ast.Module:
@@ -51,15 +49,33 @@ def certainly_bound(tree: ast.Module) -> frozenset[str]:
     )
 
 
-def imported_names(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """The names that a module has from others, each with the module that it comes from; that of a
-    name that is bound once more is not known."""
+UNKNOWN = "?"
+"""Where a name comes from that is bound more than once, or from a place relative to the module."""
+
+
+def imports(tree: ast.Module) -> dict[str, str]:
+    """The names that a module has from others, each with what it is there, such as
+    `collections.OrderedDict`, or with the module that it is."""
     bound = [name for node in at_import(tree) for name in bound_by(node)]
-    for node in at_import(tree):
-        if isinstance(node, ast.ImportFrom | ast.Import):
-            for name in bound_by(node):
-                place = node.module if isinstance(node, ast.ImportFrom) else name
-                yield name, (place or "?") if bound.count(name) == 1 else "?"
+    return {
+        name: origin if bound.count(name) == 1 else UNKNOWN
+        for node in at_import(tree)
+        for name, origin in _origins(node)
+    }
+
+
+def _origins(node: ast.AST) -> Iterator[tuple[str, str]]:
+    match node:
+        case ast.Import(names=names):
+            for one in names:
+                whole = one.name.partition(".")[0]
+                yield (one.asname, one.name) if one.asname else (whole, whole)
+        case ast.ImportFrom(module=str(module), names=names, level=0):
+            for one in names:
+                yield one.asname or one.name, f"{module}.{one.name}"
+        case ast.ImportFrom(names=names):
+            for one in names:
+                yield one.asname or one.name, UNKNOWN
 
 
 def beside_body(scope: ast.AST) -> list[ast.expr]:
@@ -87,17 +103,17 @@ def root_of(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def named_beside(source: Source) -> frozenset[str]:
-    """The statements of a class's module that bind what the class's body, and what these, name;
-    annotations, which nothing evaluates, aside."""
+def named_beside(text: str, module: str) -> frozenset[str]:
+    """The statements of a module that bind what the body of a class of that text, and what these,
+    name; annotations, which nothing evaluates, aside."""
     binding: dict[str, list[ast.stmt]] = {}
-    for statement in parsed(source.module).body:
+    for statement in parsed(module).body:
         for one in _one_by_one(statement):
             for node in at_import(ast.Module([one], [])):
                 for name in bound_by(node):
                     binding.setdefault(name, []).append(one)
     found: set[ast.stmt] = set()
-    to_do = [one for of in ast.parse(source.text).body for one in getattr(of, "body", ())]
+    to_do = [one for of in ast.parse(text).body for one in getattr(of, "body", ())]
     while to_do:
         for name in _named(to_do.pop()):
             new = [one for one in binding.get(name, ()) if one not in found]
