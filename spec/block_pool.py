@@ -260,8 +260,8 @@ def events_chain_blocks(w: StoredChain) -> bool:
     harm="safety",
     component=COMPONENT,
     source="vLLM BlockStored.extra_keys: a follower tells by it two prompts apart that show "
-    "different items; before PR #36708 a block was also said to hold what ends where it begins",
-    versions=">=0.19.0",
+    "different items",
+    versions=">=0.17.0",
     applies_to=MANAGERS,
 )
 def events_name_what_blocks_hold(w: StoredNames) -> bool:
