@@ -16,7 +16,7 @@ from cacheproof.proofs.symbolic.deciding.prover import Prover, Unkept
 from cacheproof.proofs.symbolic.deciding.refuter import Counterexample, Findings, Refuter
 from cacheproof.proofs.symbolic.deciding.subject import Operation, Subject
 from cacheproof.proofs.symbolic.rules.readings import Language
-from cacheproof.proofs.symbolic.values.solver import ALL_BUT_THE_GREATEST, SOON, Verdict
+from cacheproof.proofs.symbolic.values.solver import ALL_BUT_THE_GREATEST, SOON, Effort, Verdict
 from cacheproof.proofs.symbolic.values.values import Universe
 
 
@@ -55,6 +55,7 @@ class Library:
         self._provers: dict[tuple[Any, ...], Prover] = {}
         self._found = Findings(answers=self.answers)
         self._anew: set[str] = set()
+        self._efforts: dict[tuple[str, str, int], Effort] = {}
         self.twins: dict[tuple[Any, ...], Any] = {}
 
     def prover(self, subject: Subject, operation: Operation) -> Prover:
@@ -67,6 +68,7 @@ class Library:
                 self.answers,
                 reading,
                 operation.name,
+                self._efforts,
                 is_anew=reading in self._anew,
             )
         return self._provers[key]

@@ -2,7 +2,7 @@
 
 import itertools
 import secrets
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -50,7 +50,8 @@ class Prover:
         make: runs the operation.
         answers: what was asked before.
         reading: tells the operation from all others.
-        name: the operation's, by which of another text it is told what effort a condition takes.
+        efforts: what conditions of operations of other texts took, by the operation's `name`, the
+            rule and its number.
         is_anew: nothing of what was decided before is told.
     """
 
@@ -61,6 +62,7 @@ class Prover:
         answers: Answers | None = None,
         reading: str = "",
         name: str = "",
+        efforts: MutableMapping[tuple[str, str, int], Effort] | None = None,
         *,
         is_anew: bool = False,
     ) -> None:
@@ -68,6 +70,7 @@ class Prover:
         self.answers = answers or Answers()
         self.reading = reading
         self._name = name
+        self._efforts = {} if efforts is None else efforts
         known = None if is_anew else self.answers.known(self._asked("rules"), _Kept)
         self._kept: _Kept | None = None if known is None else known[0]
         self._proved: dict[int, list[Verdict]] = {}
@@ -135,17 +138,25 @@ class Prover:
     def _decided(self, number: int, without: Collection[str], tries: slice) -> Verdict:
         condition = self.conditions[number]
         rule = condition.rule
-        likely = "effort", self._name, rule, self.rules[:number].count(rule)
+        likely = self._name, rule, self.rules[:number].count(rule)
         if number not in self._first:
-            known = self.answers.known(likely, Effort)
-            self._first[number] = self._told.get(rule) if known is None else known[0]
+            kept = self.answers.known(("effort", *likely), Effort)
+            known = self._efforts.get(likely) if kept is None else kept[0]
+            self._first[number] = self._told.get(rule) if known is None else known
         efforts = _with_first(self._first[number], efforts_for(condition.claimed))
         tried = [*itertools.islice(efforts, tries.start, tries.stop)]
         verdict = self.decided(condition, without, tried)
         told = self._told.get(rule)
-        if verdict.word == "proved" and told not in (None, self._first[number]):
-            self.answers.keep(likely, told)
+        if verdict.word == "proved" and told is not None and told != self._first[number]:
+            self._note(likely, told)
         return verdict
+
+    def _note(self, likely: tuple[str, str, int], told: Effort) -> None:
+        """Have an effort tried first of such a condition; but the greatest of all only where no
+        other tells, or else what does not hold is refuted after that alone."""
+        if told.rlimit < RLIMIT:
+            self._efforts[likely] = told
+            self.answers.keep(("effort", *likely), told)
 
     def knows_sums(self, state: State) -> bool:
         """Whether a condition was tried there with what is known of sums."""

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from cacheproof.proof_jobs import _digest
 from cacheproof.proofs.symbolic.deciding.prove import prove
 from cacheproof.proofs.symbolic.evidence import prove_texts
 from cacheproof.proofs.symbolic.reading.source import source_of
 from cacheproof.proofs.symbolic.subjects.encoder_decoder_cache import CLASS, of_reference
-from cacheproof.proofs.symbolic.texts import SUBJECTS, Read, texts_of
+from cacheproof.proofs.symbolic.texts import SUBJECTS, Read, Text, texts_of
 from cacheproof.proofs.text.bindings import named_beside
 from cacheproof.reference.encoder_decoder_cache import EncoderDecoderCacheManager
 from cacheproof.spec.encoder_decoder_cache import COMPONENT
@@ -66,7 +67,7 @@ def test_one_text_under_other_promises_is_another() -> None:
 
 def test_one_text_beside_others_is_another(monkeypatch: pytest.MonkeyPatch) -> None:
     """Even where a gate lets through what it names."""
-    monkeypatch.setattr("cacheproof.proofs.symbolic.evidence.refuse_subject", lambda _: None)
+    monkeypatch.setattr("cacheproof.proofs.symbolic.texts.refuse_subject", lambda _: None)
     source = SUBJECTS[CLASS].of_reference().sources["m"]
     name = min(named_beside(source.text, source.module), key=len).split()[-1]
     modules = ["", "\nUNNAMED = 1\n", f"\n{name} = 1\n", f"\ndef f():\n    global {name}\n"]
@@ -76,3 +77,25 @@ def test_one_text_beside_others_is_another(monkeypatch: pytest.MonkeyPatch) -> N
     ]
     _, *texts = texts_of(CLASS, reads)
     assert [one.targets for one in texts] == [("path:0", "path:1"), ("path:2",), ("path:3",)]
+
+
+@pytest.mark.parametrize(
+    ("more", "is_told_again"),
+    [
+        ("\nUNNAMED = 1\n", True),
+        ("\ndef unnamed() -> int:\n    return 1\n", True),
+        ("\nsorted = len\n", False),
+        ("\nprint(1)\n", False),
+    ],
+)
+def test_a_class_is_proved_again_where_what_it_names_has_changed(
+    more: str, is_told_again: bool
+) -> None:
+    """Or where a gate refuses the module, whatever it is that has changed."""
+    source = SUBJECTS[CLASS].of_reference().sources["m"]
+    texts = [
+        Text(CLASS, ("path:a",), replace(source, module=source.module + one), "0.33.0")
+        for one in ("", more)
+    ]
+    digests = {_digest(one, 0) for one in texts}
+    assert (len(digests) == 1) == is_told_again
