@@ -41,7 +41,7 @@ class _UnderPromise:
         self._number = number
         self._aside = aside
         self._validation = Validation(library)
-        self._expected: frozenset[str] | None = None
+        self._expected: frozenset[str] | None = None  # what `_begun` takes to have fallen
         self._stood = True
         self._begun: Asked[dict[str, Shown]] | None = None
 
@@ -66,7 +66,8 @@ class _UnderPromise:
     def validated(self, subject: Subject, fallen: Collection[str]) -> Witness:
         """What CPython's calls say of all that is proved, but for the rules that have fallen."""
         if self._begun is None or self._expected != frozenset(fallen):
-            self._begun = self._aside.shown(self._number, frozenset(fallen))
+            self._expected = frozenset(fallen)
+            self._begun = self._aside.shown(self._number, self._expected)
         try:
             shown = self._begun.answer()
         except Unexplorable as reason:
@@ -104,10 +105,8 @@ def prove_texts(texts: Sequence[Text], seed: int = 0, store: Store | None = None
             except NotTranslated as refusal:
                 rows += _unread(text, subject, str(refusal))
             except _FAILURES as failure:
-                why = (
-                    f"{text.source.path}: the translator fails: {type(failure).__name__}: {failure}"
-                )
-                rows += _unread(text, subject, why)
+                why = f"the translator fails: {type(failure).__name__}: {failure}"
+                rows += _unread(text, subject, f"{text.source.path}: {why}")
     return rows
 
 
