@@ -1,7 +1,7 @@
 """Judges the KV cache manager: after every event the contracts of the pool, and of each answer."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from itertools import starmap
 from typing import Any
 
@@ -183,7 +183,10 @@ class KVCacheJudge:
             else:
                 asked = Asked.of(call)
                 hit = call.arguments[1].get("new_computed_blocks", hit)
-                self._judge_grant(name, known, asked, hit, call.answer, outcome["changed"])
+                changed = outcome["changed"]
+                hits, new = self._judge_grant(name, known, asked, hit, call.answer, changed)
+                self._lives.hit(hits)
+                self._lives.hand_out(new)
 
     def _judge_lookup(self, known: RequestGhost, answer: Any) -> None:
         lookup = self._lookup(known, answer)
@@ -198,9 +201,10 @@ class KVCacheJudge:
         hit: list[list[int]],
         answer: Any,
         changed: Event,
-    ) -> None:
+    ) -> tuple[Set[int], Set[int]]:
         """Judge whether and with which blocks a request got its slots; `hit` are those that it
-        brings, `answer` the ids of those that it was told of, None for none."""
+        brings, `answer` the ids of those that it was told of, None for none. Returns those that it
+        hit and those that it got for new content."""
         given = self._given({"event": "slots", "request": name}, answer, changed)
         queues = self._mirror.given_back(given, goes_on=True)
         self._check(self._admission(name, known, asked, hit, queues, answer is not None))
@@ -218,8 +222,6 @@ class KVCacheJudge:
         new_keys = self._new_keys(changed)
         was_running = known.state == "running"
         needed = self._layout.needed(known, asked)
-        self._lives.hit(touched)
-        self._lives.hand_out(taken)
         if answer is not None:
             self._count_lookup(known, asked.hit)
             known.get_slots(asked)
@@ -243,6 +245,7 @@ class KVCacheJudge:
                 known.left_out = needed - has.keys()
             self._check(Slots(needed - known.left_out, frozenset(has), frozenset(new)))
             self._check_cached(name, known, new_keys, known.certain, is_due=True)
+        return touched, taken
 
     def _count_lookup(self, known: RequestGhost, hit: int) -> None:
         """A request is admitted: what it looked up counts, unless it reads nothing."""
