@@ -58,8 +58,9 @@ def named_by(arrival: Event) -> list[Named]:
 
 
 def named_of(request: Any) -> list[Named] | None:
-    """The same of a request as a scheduler has it; None of one that does not say."""
-    if not hasattr(request, "mm_features"):
+    """The same of a request as a scheduler has it; None of one that does not say, or whose prompt
+    was given as embeddings."""
+    if not hasattr(request, "mm_features") or getattr(request, "prompt_embeds", None) is not None:
         return None
     items = [
         (one.identifier, one.mm_position.offset, one.mm_position.length)
