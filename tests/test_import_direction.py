@@ -41,7 +41,8 @@ OF_PROOFS = {
     "subjects": {"deciding", "reading", "rules", "values"},
     "checking": {"deciding", "reading", "rules", "subjects", "values"},
 }
-"""The folders of proofs/symbolic/ likewise; `evidence` beside them imports all, and none it."""
+"""The folders of proofs/symbolic/ likewise; `aside`, `evidence` and `texts` beside them import all,
+and no folder imports them."""
 SYMBOLIC = "proofs/symbolic/"
 TEXT = "proofs/text/"
 FOR_ALL_ROOMS = {"depths", "errors", "files"}

@@ -76,9 +76,9 @@ class Aside:
         self._asked = 0
         self._results: dict[int, _Result] = {}
 
-    def begin(self, text: Text) -> Asked[None]:
+    def begin(self, text: Text) -> None:
         """From here on it is asked about this text, which the gates let pass."""
-        return self._ask("take_up", text)
+        self._ask("take_up", text)
 
     def shown(self, promise: int, fallen: Collection[str]) -> Asked[dict[str, Shown]]:
         """Operation -> what calls show of it, of callers who keep the promise of that number, where

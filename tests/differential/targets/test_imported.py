@@ -1,12 +1,20 @@
 """A class that is not what its module's text says, once all is imported, is told."""
 
 import builtins
+import inspect
+from contextlib import closing
 from types import ModuleType
 from typing import Any
 
 import pytest
 
+from cacheproof.differential.targets import releases
+from cacheproof.differential.targets.host import __main__ as host_main
 from cacheproof.differential.targets.host.as_imported import differences, replaced
+from cacheproof.differential.targets.process import HostTarget
+from cacheproof.differential.targets.resolve import resolve
+from cacheproof.proof_targets import MANAGERS, SCHEDULER
+from cacheproof.reference.releases import NEWEST
 
 TEXT = '''
 from collections import OrderedDict
@@ -113,3 +121,23 @@ def test_a_user_that_has_another_class_of_that_name_is_told(module: Any) -> None
     assert list(replaced(module, [user], NAMES)) == []
     vars(user)["Manager"] = module.Base
     assert list(replaced(module, [user], NAMES)) == ["user.Manager"]
+
+
+def test_a_release_is_asked_once_it_has_imported_its_scheduler() -> None:
+    own = releases.install(NEWEST, report=print).tree / MANAGERS
+    text, module = own.read_text(), MANAGERS.removesuffix(".py").replace("/", ".")
+    other = text.replace("return freed", "return list(freed)")
+    assert other != text
+    with closing(resolve(f"vllm@{NEWEST}", report=print)) as target:
+        assert isinstance(target, HostTarget)
+        names = ["EncoderCacheManager", "EncoderDecoderCacheManager"]
+        assert target.imported_otherwise([module, SCHEDULER], module, text, names) == []
+        (told, *_) = target.imported_otherwise([module, SCHEDULER], module, other, names)
+    assert told == "EncoderCacheManager.get_freed_mm_hashes"
+
+
+def test_builtins_are_noted_before_anything_of_a_release_is_imported() -> None:
+    code = inspect.getsource(host_main)
+    first = code.index('import_module("host.as_imported")')
+    others = [code.index(f'import_module("host.{one}")') for one in ("session", "torch_names")]
+    assert first < min([*others, code.index("host.release")])

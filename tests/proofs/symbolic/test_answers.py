@@ -175,7 +175,21 @@ def test_answers_that_are_lost_are_found_again(
         assert rows_of(TABLE, left) == rows
 
 
+class OfThisProcess(Shared):
+    """Those of this process alone: what a fork keeps is lost with it."""
+
+    def __init__(self) -> None:
+        self.kept = {}
+
+
+@pytest.mark.full
 def test_what_a_fork_finds_is_kept_too(store: Shared, rows: list[Evidence]) -> None:
+    own = OfThisProcess()
+    assert rows_of(TABLE, own) == rows
+    assert 0 < len(own.kept) < len(store.kept)
+
+
+def test_nothing_is_asked_twice(store: Shared, rows: list[Evidence]) -> None:
     before = dict(store.kept)
     assert rows_of(TABLE, store) == rows
     assert dict(store.kept) == before
