@@ -22,7 +22,11 @@ SCHEDULER = "v1/core/sched/scheduler.py"
 STEP = "v1/core/sched/output.py"
 HASHER = "multimodal/hasher.py"
 FIELD = "    skip_drafts: bool = False\n"
-SEARCH = "--depth", "media_hash", "--seeds", "0:3"
+SEARCH = "--depth", "media_hash", "--seeds", "3:6"
+# Other digests of what few traces hash: of SEARCH's, one does, and no contract breaks behind it.
+OTHER_NONE = '_TAG_NONE = b"\\x00"', '_TAG_NONE = b"\\x07"'
+# Other digests of nearly all, so listed faults break contracts behind a difference.
+OTHER_SEQUENCES = '_TAG_SEQUENCE = b"\\x01"', '_TAG_SEQUENCE = b"\\x07"'
 Change = Callable[[str, str, str], None]
 
 
@@ -120,20 +124,30 @@ def test_a_changed_function_and_a_new_field_are_named_before_the_search(
 def test_where_a_fork_parts_from_the_reference_is_a_difference_from_the_model(
     fuzz: Any, change: Change, tmp_path: Path
 ) -> None:
-    change(HASHER, '_TAG_SEQUENCE = b"\\x01"', '_TAG_SEQUENCE = b"\\x07"')
+    change(HASHER, *OTHER_NONE)
     ran, model = fuzz()
     assert ran.code == 4
-    assert model["reading"]["differing"] == {"_TAG_SEQUENCE": "changed"}
+    assert model["reading"]["differing"] == {"_TAG_NONE": "changed"}
     assert " decides otherwise than the reference in " in ran.out.splitlines()[0]
     (file, *_) = (tmp_path / "findings").glob("lockstep_*.json")
     assert json.loads(file.read_text())["harm"] == "difference from the model"
 
 
 @pytest.mark.full
+def test_where_a_contract_breaks_behind_a_difference_nothing_listed_is_its_cause(
+    fuzz: Any, change: Change
+) -> None:
+    change(HASHER, *OTHER_SEQUENCES)
+    ran, _ = fuzz()
+    assert ran.code == 1
+    assert "media-hash-values breaks MH-3 too, but the target decides otherwise" in ran.out
+
+
+@pytest.mark.full
 def test_replays_and_diffs_tell_a_difference_from_the_model_by_their_exit_code(
     fuzz: Any, run: Any, fork: Path, change: Change, tmp_path: Path
 ) -> None:
-    change(HASHER, '_TAG_SEQUENCE = b"\\x01"', '_TAG_SEQUENCE = b"\\x07"')
+    change(HASHER, *OTHER_SEQUENCES)
     fuzz()
     (file, *_) = (tmp_path / "findings").glob("lockstep_*.json")
     assert run("replay", file, "--times", 2).code == 4
@@ -151,7 +165,7 @@ def test_the_same_differences_of_a_release_that_reads_as_modelled_are_findings(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    change(HASHER, '_TAG_SEQUENCE = b"\\x01"', '_TAG_SEQUENCE = b"\\x07"')
+    change(HASHER, *OTHER_SEQUENCES)
     as_modelled = reading_of(newest)
     monkeypatch.setattr(resolving, "reading_of", lambda release: as_modelled)
     findings = "--findings", tmp_path / "findings"
@@ -162,7 +176,7 @@ def test_the_same_differences_of_a_release_that_reads_as_modelled_are_findings(
 def test_the_main_job_tells_an_installed_release_whose_text_was_changed(
     run: Any, fork: Path, change: Change, newest: Release, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    change(HASHER, '_TAG_SEQUENCE = b"\\x01"', '_TAG_SEQUENCE = b"\\x07"')
+    change(HASHER, *OTHER_SEQUENCES)
     changed = replace(newest, tree=fork)
     monkeypatch.setattr(releases, "install", lambda version, **further: changed)
     target = resolve(f"vllm@{NEWEST}", report=print)
@@ -230,7 +244,7 @@ def test_families_and_what_reads_otherwise_are_printed(
     ran = run("vllm", "texts")
     assert ran.code == 0
     assert any(line.startswith("0.11.1, 0.11.2: ") for line in ran.out.splitlines())
-    change(HASHER, '_TAG_SEQUENCE = b"\\x01"', '_TAG_SEQUENCE = b"\\x07"')
+    change(HASHER, *OTHER_SEQUENCES)
     changed = replace(newest, tree=fork)
     monkeypatch.setattr(text_table.releases, "list_installed", lambda: [changed])
     ran = run("vllm", "texts")
