@@ -21,7 +21,7 @@ from cacheproof.differential.errors import InputError
 from cacheproof.differential.search.campaigns.store import Store
 from tests.differential.findings.timeline import browser as browsers
 from tests.front import board_stores
-from tests.front.board_stores import BEGUN, enlist, made, search
+from tests.front.board_stores import BEGUN, early_release, enlist, made, search
 
 LOOPBACK = "127.0.0.1"
 needs_browser = pytest.mark.skipif(not browsers.is_there(), reason=browsers.REASON)
@@ -250,7 +250,8 @@ def test_a_page_shows_what_comes_and_says_what_is_gone(serve, tmp_path: Path) ->
         page.clock.install()
         page.goto(served.server.url)
         page.wait_for_selector("#pace >> text=No shard has ended yet.")
-        search(store, enlist(store, 0.0), 0, 10.0, kinds=[("EC-6", "", 1)])
+        kinds, listed = early_release(1)
+        search(store, enlist(store, 0.0), 0, 10.0, kinds=kinds, listed=listed)
         served.let_pass()
         page.clock.run_for(6000)
         page.wait_for_selector(".fault >> text=early-release")
