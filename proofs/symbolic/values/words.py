@@ -59,7 +59,8 @@ class Words:
 
     def len(self, container: Value) -> z3.ArithRef:
         if self._universe.elements is None:
-            self._facts += [_of_subsets(container, other, self.count) for other in self._measured]
+            alike = [other for other in self._measured if other.key == container.key]
+            self._facts += [_of_subsets(container, other, self.count) for other in alike]
             self._measured.append(container)
         number = self.number(container)
         self._measures[number.get_id()] = number, container
