@@ -28,6 +28,8 @@ Check = Callable[[], Iterator[str]]
 CHECKS: dict[str, Check] = {}
 HITS = "        if holders is None:\n            return False\n"
 """Of the reference, where a lookup misses."""
+COPIED = "        self.num_freeable_slots = cache_size\n"
+"""Of the reference, a line of its making."""
 ANSWER = "            return set(self._claims.get(request.request_id, ()))\n"
 """Of the reference, what a request may release."""
 
@@ -99,6 +101,17 @@ def _an_answer_that_is_only_as_good_as_true_is_refused() -> Iterator[str]:
         subject = changed(of_reference(), "m", {HITS: HITS.replace("False", new)})
         if _is_refused(subject, ["check"]) != expected:
             yield f"{new}: {'read' if expected else 'refused'}"
+
+
+@_check
+def _what_is_added_to_a_number_that_nobody_reads_has_its_effects() -> Iterator[str]:
+    """The number may be anything; what is evaluated for it happens."""
+    counts = {
+        COPIED: f"{COPIED}        self.looked_up = 0\n",
+        HITS: f"{HITS}        self.looked_up += self.num_embeds_by_hash.pop(identifier)\n",
+    }
+    if not _refuted(changed(of_reference(), "m", counts), ["check"]):
+        yield "nothing is refuted of a lookup that takes an entry's size away"
 
 
 @_check

@@ -17,7 +17,7 @@ FOLDER = Path(__file__).resolve().parents[1] / "symbolic"
 PACKAGE = "cacheproof.proofs.symbolic"
 MODULES = (
     "execution", "containers", "comprehensions", "builtin_calls", "expressions", "operands",
-    "loops", "machine", "state", "gate", "plain",
+    "loops", "statements", "machine", "state", "gate", "plain",
 )  # fmt: skip
 
 
@@ -110,20 +110,23 @@ def _short(node: ast.AST) -> str:
     return " ".join(ast.unparse(node).split())[:90]
 
 
-_GIVES_STATE = {"require": 1, "_detached": 2, "_fits": 3, "assuming": -1}
-"""Methods that go on with a state, by the number of the argument that it is."""
+_GIVES_STATE = {"require": 1, "detach": 3, "refuse_misfit": 4, "assuming": -1}
+"""Functions that go on with a state, by the number of the argument that it is; -1: of `self`."""
 
 
 def _without_call(tree: ast.AST, node: ast.AST) -> str | None:
     match node:
-        case ast.Call(func=ast.Attribute(value=of, attr=name), args=given):
+        case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name), args=given):
             if name not in _GIVES_STATE or any(isinstance(one, ast.Starred) for one in given[:1]):
                 return None
             words = f"without {_short(node)}"
             place = _GIVES_STATE[name]
             if place >= len(given):
                 return None
-            put_in_place(tree, node, of if place < 0 else given[place])
+            if place >= 0:
+                put_in_place(tree, node, given[place])
+            elif isinstance(node.func, ast.Attribute):
+                put_in_place(tree, node, node.func.value)
             return words
     return None
 

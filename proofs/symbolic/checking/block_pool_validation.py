@@ -10,7 +10,7 @@ from cacheproof.proofs.logic import Formula, iff
 from cacheproof.proofs.symbolic.checking.validation import element, is_value
 from cacheproof.proofs.symbolic.deciding.play import Play
 from cacheproof.proofs.symbolic.deciding.subject import End
-from cacheproof.proofs.symbolic.reading.block_pool_machine import Places
+from cacheproof.proofs.symbolic.reading.block_pool_readings import Places
 from cacheproof.proofs.symbolic.values.values import BLOCK, BOOL, HASH, Universe
 from cacheproof.proofs.witness.pool import BLOCKS, Asked, Exploration, Setting
 from cacheproof.proofs.witness.recorded import RecordedCall

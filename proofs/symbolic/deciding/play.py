@@ -9,6 +9,7 @@ import z3
 
 from cacheproof.proofs.logic import Formula, conjunction, implies
 from cacheproof.proofs.symbolic.deciding.subject import Aggregate, Names, Operation, Subject
+from cacheproof.proofs.symbolic.reading.machine import Machine
 from cacheproof.proofs.symbolic.rules.readings import Language
 from cacheproof.proofs.symbolic.rules.rules import Predicate
 from cacheproof.proofs.symbolic.values.solver import Verdict
@@ -51,7 +52,8 @@ class Play:
         self.universe = universe = language.universe
         self.words = language.words
         self._language = language
-        self.machine = subject.machine(
+        self.machine = Machine(
+            subject.readings,
             universe,
             self.words,
             subject.sources,

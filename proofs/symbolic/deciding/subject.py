@@ -9,7 +9,8 @@ import z3
 
 from cacheproof.proofs.logic import Formula
 from cacheproof.proofs.symbolic.deciding.replay import Replay
-from cacheproof.proofs.symbolic.reading.machine import Machine
+from cacheproof.proofs.symbolic.reading.execution import Readings
+from cacheproof.proofs.symbolic.reading.machine import READINGS
 from cacheproof.proofs.symbolic.reading.source import Source, reached_from
 from cacheproof.proofs.symbolic.rules.rules import Predicate
 from cacheproof.proofs.symbolic.values.state import Loop, State
@@ -75,8 +76,8 @@ class Subject:
         component: whose callers' promises are kept; "": of none.
         assumptions: facts of the table of requests' inputs, from its words.
         under_proof: the owners of the texts that the rules are proved of.
-        machine: what runs the texts. `objects` and `variables` are as it knows them; it `unrolls`
-            loops among a few elements.
+        readings: how the texts are read. `objects` and `variables` are as a machine knows them; it
+            `unrolls` loops among a few elements.
         hangs_on: rule -> the owner and name of a method of which a change breaks it.
         noticed_by: rule -> the method and words of a change that breaks it in a small scope.
         told: of texts that are not under proof, the methods that operations call.
@@ -99,7 +100,7 @@ class Subject:
     replay: Replay | None = None
     component: str = ""
     under_proof: Sequence[str] = ("m",)
-    machine: type[Machine] = Machine
+    readings: Readings = READINGS
     objects: Mapping[Leaf, str] = field(default_factory=dict)
     variables: Mapping[tuple[str, str, str], Type] = field(default_factory=dict)
     unrolls: bool = False

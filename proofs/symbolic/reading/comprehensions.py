@@ -1,7 +1,6 @@
 """Comprehensions and generators on symbolic values: members that are described, not enumerated."""
 
 import ast
-from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -9,7 +8,8 @@ from typing import Any
 import z3
 
 from cacheproof.proofs.logic import Formula, conjunction, disjunction, iff, implies, negated
-from cacheproof.proofs.symbolic.reading.containers import Containers
+from cacheproof.proofs.symbolic.reading import containers
+from cacheproof.proofs.symbolic.reading.execution import Run
 from cacheproof.proofs.symbolic.values.state import (
     Empty,
     Lazy,
@@ -17,6 +17,7 @@ from cacheproof.proofs.symbolic.values.state import (
     Ref,
     Reversed,
     State,
+    Ways,
     truth_of,
 )
 from cacheproof.proofs.symbolic.values.values import (
@@ -29,149 +30,147 @@ from cacheproof.proofs.symbolic.values.values import (
 )
 
 
-class Comprehensions(Containers):
-    """Evaluates comprehensions, and `any` and `all` of generators."""
+def comprehension(run: Run, node: ast.ListComp | ast.SetComp, state: State) -> Ways:
+    """The members that a filter leaves, or what an element is of each of them."""
+    (head,) = node.generators
+    for after, among in run.evaluated(head.iter, state):
+        lazy = lazy_of(run, node, among, after)
+        for there in _of_some_or_none(run, node, lazy, after):
+            yield from _described(run, node, lazy, there)
 
-    @abstractmethod
-    def _eval(self, node: ast.expr, state: State) -> Iterator[tuple[State, Any]]:
-        """What an expression is in a state, on each way that it may take."""
 
-    @abstractmethod
-    def _assign(self, target: ast.expr, operand: Any, state: State) -> Iterator[State]:
-        """The states in which a target is bound to an operand."""
+def lazy_of(run: Run, node: ast.AST, among: Any, state: State) -> Lazy:
+    if isinstance(among, Lazy):
+        return among
+    if isinstance(among, Reversed):
+        lazy = lazy_of(run, node, among.of, state)
+        forwards = lazy.place
+        if forwards is None:
+            raise run.refused_in(state, node)
+        return replace(lazy, place=lambda member: -forwards(member), backwards=True)
+    if isinstance(among, Range):
+        number = run.universe.constant(INT, "number")
+        inside = z3.And(among.start <= number, number < among.stop)
+        return Lazy(Value(run.universe, SetOf(INT), (z3.Lambda([number], inside),)))
+    container = state.value(among)
+    if isinstance(container, Value):
+        source = among if isinstance(among, Ref) else None
+        place = container.place if is_ordered(container.kind) else None
+        again = _always if isinstance(container.kind, ListOf) else None
+        return Lazy(container.keys, source=source, place=place, again=again)
+    raise run.refused_in(state, node)
 
-    def _lazy(self, node: ast.AST, among: Any, state: State) -> Lazy:
-        if isinstance(among, Lazy):
-            return among
-        if isinstance(among, Reversed):
-            lazy = self._lazy(node, among.of, state)
-            forwards = lazy.place
-            if forwards is None:
-                raise self._refused_in(state, node)
-            return replace(lazy, place=lambda member: -forwards(member), backwards=True)
-        if isinstance(among, Range):
-            number = self.universe.constant(INT, "number")
-            inside = z3.And(among.start <= number, number < among.stop)
-            return Lazy(Value(self.universe, SetOf(INT), (z3.Lambda([number], inside),)))
-        container = state.value(among)
-        if isinstance(container, Value):
-            source = among if isinstance(among, Ref) else None
-            place = container.place if is_ordered(container.kind) else None
-            again = _always if isinstance(container.kind, ListOf) else None
-            return Lazy(container.keys, source=source, place=place, again=again)
-        raise self._refused_in(state, node)
 
-    def _comprehension(
-        self,
-        node: ast.ListComp | ast.SetComp,
-        element: ast.expr,
-        head: ast.comprehension,
-        among: Lazy,
-        state: State,
-    ) -> Iterator[tuple[State, Any]]:
-        """The members that a filter leaves, or what the element is of each of them, in the order of
-        what it runs over."""
-        if among.backwards:
-            raise self._refused_in(state, node)
-        leaf = among.members.key
-        member = self.universe.constant(leaf, "member")
-        conditions = self._conditions(head, among, member, state)
-        there = conjunction((among.members.has(member), *conditions))
-        found = self.universe.fresh(SetOf(leaf), "filtered")
-        described = self.universe.of_every(member, leaf, iff(found.has(member), there))
-        state = state.assuming(described)
-        first = head.target.elts[0] if isinstance(head.target, ast.Tuple) else head.target
-        if ast.unparse(first) != ast.unparse(element) or not _begins_with_itself(among):
-            if isinstance(node, ast.SetComp):
-                raise self._refused_in(state, node)  # what is alike would be one
-            among = replace(among, members=found)
-            yield state, self._mapped(node, element, head, among, member, state)
-            return
-        if isinstance(node, ast.ListComp):
-            (there,) = found.terms
-            if among.source is not None and among.place is not None:
-                found = state.value(among.source).filtered(there)
-            elif among.again is None:  # in some order, each once
-                _, *order = self.universe.fresh(SequenceOf(leaf), "filtered").terms
-                found = Value(self.universe, SequenceOf(leaf), (there, *order))
-            else:
-                log, _, length = self.universe.fresh(ListOf(leaf), "filtered").terms
-                found = Value(self.universe, ListOf(leaf), (log, there, length))
-        yield self._held(found, state)
+def _described(run: Run, node: ast.ListComp | ast.SetComp, among: Lazy, state: State) -> Ways:
+    """The members that a filter leaves, or what the element is of each of them, in the order of
+    what it runs over."""
+    element, (head,) = node.elt, node.generators
+    if among.backwards:
+        raise run.refused_in(state, node)
+    leaf = among.members.key
+    member = run.universe.constant(leaf, "member")
+    conditions = _conditions(run, head, among, member, state)
+    there = conjunction((among.members.has(member), *conditions))
+    found = run.universe.fresh(SetOf(leaf), "filtered")
+    described = run.universe.of_every(member, leaf, iff(found.has(member), there))
+    state = state.assuming(described)
+    first = head.target.elts[0] if isinstance(head.target, ast.Tuple) else head.target
+    if ast.unparse(first) != ast.unparse(element) or not _begins_with_itself(among):
+        if isinstance(node, ast.SetComp):
+            raise run.refused_in(state, node)  # what is alike would be one
+        among = replace(among, members=found)
+        yield state, _mapped(run, node, element, head, among, member, state)
+        return
+    if isinstance(node, ast.ListComp):
+        (there,) = found.terms
+        if among.source is not None and among.place is not None:
+            found = state.value(among.source).filtered(there)
+        elif among.again is None:  # in some order, each once
+            _, *order = run.universe.fresh(SequenceOf(leaf), "filtered").terms
+            found = Value(run.universe, SequenceOf(leaf), (there, *order))
+        else:
+            log, _, length = run.universe.fresh(ListOf(leaf), "filtered").terms
+            found = Value(run.universe, ListOf(leaf), (log, there, length))
+    yield containers.hold(run, found, state)
 
-    def _mapped(
-        self,
-        node: ast.AST,
-        element: ast.expr,
-        head: ast.comprehension,
-        among: Lazy,
-        member: z3.ExprRef,
-        state: State,
-    ) -> Lazy:
-        """What an element is of each member, which an expression of one tells."""
-        (inner,) = self._assign(head.target, among.target(member), state)
-        ((_, value),) = self._eval(element, inner.assuming(among.members.has(member)))
-        if not isinstance(value, z3.ExprRef):
-            raise self._refused_in(state, node)
-        return replace(among, source=None, target=lambda one: z3.substitute(value, (member, one)))
 
-    def _conditions(
-        self, head: ast.comprehension, among: Lazy, member: z3.ExprRef, state: State
-    ) -> list[Formula]:
-        """A generator's conditions of one member; they must decide nothing else."""
-        (inner,) = self._assign(head.target, among.target(member), state)
-        inner = inner.assuming(among.members.has(member))
-        conditions = []
-        for condition in head.ifs:
-            ways = [
-                conjunction((*_facts_since(inner, end), truth_of(end, value)))
-                for end, value in self._eval(condition, inner)
-            ]
-            conditions.append(disjunction(ways))
-            inner = inner.assuming(conditions[-1])
-        return conditions
+def _mapped(
+    run: Run,
+    node: ast.AST,
+    element: ast.expr,
+    head: ast.comprehension,
+    among: Lazy,
+    member: z3.ExprRef,
+    state: State,
+) -> Lazy:
+    """What an element is of each member, which an expression of one tells."""
+    (inner,) = run.assigned(head.target, among.target(member), state)
+    ((_, value),) = run.evaluated(element, inner.assuming(among.members.has(member)))
+    if not isinstance(value, z3.ExprRef):
+        raise run.refused_in(state, node)
+    return replace(among, source=None, target=lambda one: z3.substitute(value, (member, one)))
 
-    def _quantified(
-        self, node: ast.Call, word: str, generator: ast.GeneratorExp, state: State
-    ) -> Iterator[tuple[State, Any]]:
-        (head,) = generator.generators
-        for after, among in self._eval(head.iter, state):
-            if isinstance(among, Empty) or among == ():
-                yield after, word == "all"
-                continue
-            lazy = self._lazy(node, among, after)
-            for there in self._of_some_or_none(node, lazy, after):
-                yield there, self._of_members(word, generator, head, lazy, there)
 
-    def _of_members(
-        self,
-        word: str,
-        generator: ast.GeneratorExp,
-        head: ast.comprehension,
-        lazy: Lazy,
-        state: State,
-    ) -> Formula:
-        """Whether an expression holds of `any` or `all` of the members that a filter leaves."""
-        leaf = lazy.members.key
-        member = self.universe.constant(leaf, "member")
-        conditions = self._conditions(head, lazy, member, state)
-        (inner,) = self._assign(head.target, lazy.target(member), state)
-        there = conjunction((lazy.members.has(member), *conditions))
-        inner = inner.assuming(there)
-        holds = disjunction(
+def _conditions(
+    run: Run, head: ast.comprehension, among: Lazy, member: z3.ExprRef, state: State
+) -> list[Formula]:
+    """A generator's conditions of one member; they must decide nothing else."""
+    (inner,) = run.assigned(head.target, among.target(member), state)
+    inner = inner.assuming(among.members.has(member))
+    conditions = []
+    for condition in head.ifs:
+        ways = [
             conjunction((*_facts_since(inner, end), truth_of(end, value)))
-            for end, value in self._eval(generator.elt, inner)
-        )
-        if word == "all":
-            return self.universe.of_every(member, leaf, implies(there, holds))
-        none = self.universe.of_every(member, leaf, negated(conjunction((there, holds))))
-        return negated(none)
+            for end, value in run.evaluated(condition, inner)
+        ]
+        conditions.append(disjunction(ways))
+        inner = inner.assuming(conditions[-1])
+    return conditions
 
-    def _of_some_or_none(self, node: ast.expr, among: Lazy, state: State) -> Iterator[State]:
-        """A state in which there is something to run over, so that what is said of each is
-        evaluated, and one in which there is nothing."""
-        for branch, is_empty in self._split(among.members.is_empty, state):
-            yield branch if is_empty else self._through(node, branch, "of some")
+
+def quantified(
+    run: Run, node: ast.Call, word: str, generator: ast.GeneratorExp, state: State
+) -> Ways:
+    (head,) = generator.generators
+    for after, among in run.evaluated(head.iter, state):
+        if isinstance(among, Empty) or among == ():
+            yield after, word == "all"
+            continue
+        lazy = lazy_of(run, node, among, after)
+        for there in _of_some_or_none(run, node, lazy, after):
+            yield there, _of_members(run, word, generator, head, lazy, there)
+
+
+def _of_members(
+    run: Run,
+    word: str,
+    generator: ast.GeneratorExp,
+    head: ast.comprehension,
+    lazy: Lazy,
+    state: State,
+) -> Formula:
+    """Whether an expression holds of `any` or `all` of the members that a filter leaves."""
+    leaf = lazy.members.key
+    member = run.universe.constant(leaf, "member")
+    conditions = _conditions(run, head, lazy, member, state)
+    (inner,) = run.assigned(head.target, lazy.target(member), state)
+    there = conjunction((lazy.members.has(member), *conditions))
+    inner = inner.assuming(there)
+    holds = disjunction(
+        conjunction((*_facts_since(inner, end), truth_of(end, value)))
+        for end, value in run.evaluated(generator.elt, inner)
+    )
+    if word == "all":
+        return run.universe.of_every(member, leaf, implies(there, holds))
+    none = run.universe.of_every(member, leaf, negated(conjunction((there, holds))))
+    return negated(none)
+
+
+def _of_some_or_none(run: Run, node: ast.expr, among: Lazy, state: State) -> Iterator[State]:
+    """A state in which there is something to run over, so that what is said of each is
+    evaluated, and one in which there is nothing."""
+    for branch, is_empty in run.split(among.members.is_empty, state):
+        yield branch if is_empty else run.through(node, branch, "of some")
 
 
 def _facts_since(before: State, after: State) -> list[Formula]:

@@ -1,4 +1,8 @@
-"""Containers in the states of a symbolic execution: reading them, changing them, sharing them."""
+"""Containers in the states of a symbolic execution: reading them, changing them, sharing them.
+
+A value that is a container is a `Ref` to where it lives, so that what is done to it is seen by all
+who have it.
+"""
 
 import ast
 from dataclasses import replace
@@ -7,8 +11,14 @@ from typing import Any
 import z3
 
 from cacheproof.proofs.logic import Formula, implies
-from cacheproof.proofs.symbolic.reading.execution import Execution
-from cacheproof.proofs.symbolic.reading.operands import RUNNING, WHOLE, same_place, short
+from cacheproof.proofs.symbolic.reading.execution import Run
+from cacheproof.proofs.symbolic.reading.operands import (
+    RUNNING,
+    WHOLE,
+    refuse_kept,
+    same_place,
+    short,
+)
 from cacheproof.proofs.symbolic.values.language import NotTranslated
 from cacheproof.proofs.symbolic.values.records import unwrapped
 from cacheproof.proofs.symbolic.values.state import Empty, Receiver, Ref, State, term_of
@@ -21,212 +31,237 @@ _NOTHING = object()
 _NOWHERE = State({}, {}, {})
 
 
-class Containers(Execution):
-    """Reads and changes containers. A value that is a container is a `Ref` to where it lives, so
-    that what is done to it is seen by all who have it."""
+# what a variable has
 
-    # what a variable has
 
-    def _parked(self, operand: Any, state: State) -> tuple[State, str]:
-        """With a variable of no name for what an expression has evaluated, where it leads into a
-        container: what takes its place there must not take its place here."""
-        refuse_kept(operand)
-        if not isinstance(operand, Ref) or not operand.keys:
-            return state, ""
-        name = f"{_PARKED}{next(self._cells)}"
-        return replace(state, names={**state.names, name: operand}), name
+def park(run: Run, operand: Any, state: State) -> tuple[State, str]:
+    """With a variable of no name for what an expression has evaluated, where it leads into a
+    container: what takes its place there must not take its place here."""
+    refuse_kept(operand)
+    if not isinstance(operand, Ref) or not operand.keys:
+        return state, ""
+    name = f"{_PARKED}{run.new_cell()}"
+    return replace(state, names={**state.names, name: operand}), name
 
-    def _unparked(self, operand: Any, name: str, state: State) -> tuple[State, Any]:
-        """The operand as it is by now, and the state without its variable."""
-        if not name:
-            return state, operand
-        names = {one: found for one, found in state.names.items() if one != name}
-        return replace(state, names=names), state.names[name]
 
-    def _held(self, value: Value, state: State) -> tuple[State, Ref]:
-        """A container where only one has it."""
-        cell = next(self._cells)
-        return replace(state, cells={**state.cells, cell: value}), Ref(cell)
+def unpark(operand: Any, name: str, state: State) -> tuple[State, Any]:
+    """The operand as it is by now, and the state without its variable."""
+    if not name:
+        return state, operand
+    names = {one: found for one, found in state.names.items() if one != name}
+    return replace(state, names=names), state.names[name]
 
-    def _detached(self, ref: Ref, key: z3.ExprRef | None, state: State) -> State:
-        """Variables, the callers' among them, that lead into what goes away keep it. What goes is
-        at a key, or everything."""
-        frames = [*state.frames, state.names]
-        leading = [
-            (number, name, operand)
-            for number, names in enumerate(frames)
-            for name, operand in names.items()
-            if _leads_into(operand, ref)
-        ]
-        if not leading:
+
+def hold(run: Run, value: Value, state: State) -> tuple[State, Ref]:
+    """A container where only one has it."""
+    cell = run.new_cell()
+    return replace(state, cells={**state.cells, cell: value}), Ref(cell)
+
+
+def detach(run: Run, ref: Ref, key: z3.ExprRef | None, state: State) -> State:
+    """Variables, the callers' among them, that lead into what goes away keep it. What goes is
+    at a key, or everything."""
+    frames = [*state.frames, state.names]
+    leading = [
+        (number, name, operand)
+        for number, names in enumerate(frames)
+        for name, operand in names.items()
+        if _leads_into(operand, ref)
+    ]
+    if not leading:
+        return state
+    deeper = len(ref.keys)
+    cell = run.new_cell()  # one for all of them: they go on having the same object
+    for number, name, operand in leading:
+        if key is None or not operand.keys[deeper].eq(key):
+            raise NotTranslated(f"{name} may lead into what goes away")
+        kept = Ref(cell, operand.keys[deeper + 1 :], operand.is_frozen)
+        frames[number] = {**frames[number], name: kept}
+    first = leading[0][2]
+    goes = state.value(Ref(ref.cell, first.keys[: deeper + 1]))
+    cells = {**state.cells, cell: goes}
+    return replace(state, cells=cells, names=frames[-1], frames=tuple(frames[:-1]))
+
+
+def take_out(run: Run, ref: Ref, key: z3.ExprRef, state: State) -> tuple[State, Any]:
+    """What is at a key, where it is to be kept when the key goes: a scalar, or a container that
+    variables go on sharing."""
+    found = inner(run, ref, key, state)
+    state, name = park(run, found, state)
+    return unpark(found, name, detach(run, ref, key, state))
+
+
+# attributes
+
+
+def owner_of(run: Run, operand: Any) -> str | None:
+    """Of an element that is an object, the owner of its attributes."""
+    leaf = run.universe.leaf_of(operand) if isinstance(operand, z3.ExprRef) else None
+    return run.objects.get(leaf) if leaf is not None else None
+
+
+def set_attribute(run: Run, state: State, owner: str, name: str, operand: Any) -> State:
+    place, kind = (owner, name), run.types.get((owner, name))
+    if kind is None:
+        known = state.attributes.get(place, _NOTHING)
+        if known is _NOTHING:  # nothing is proved of it, and a text that reads it is refused
             return state
-        deeper = len(ref.keys)
-        cell = next(self._cells)  # one for all of them: they go on having the same object
-        for number, name, operand in leading:
-            if key is None or not operand.keys[deeper].eq(key):
-                raise NotTranslated(f"{name} may lead into what goes away")
-            kept = Ref(cell, operand.keys[deeper + 1 :], operand.is_frozen)
-            frames[number] = {**frames[number], name: kept}
-        first = leading[0][2]
-        goes = state.value(Ref(ref.cell, first.keys[: deeper + 1]))
-        cells = {**state.cells, cell: goes}
-        return replace(state, cells=cells, names=frames[-1], frames=tuple(frames[:-1]))
+        if operand is not known and not (isinstance(operand, Receiver) and operand == known):
+            raise NotTranslated(f"{name} is set, and nothing says what it is")
+        return state
+    if isinstance(operand, Empty):
+        operand = empty_in(run, operand, kind)
+    if isinstance(operand, Value) and operand.kind == kind and not isinstance(kind, Leaf):
+        state, operand = hold(run, operand, state)
+    operand = unwrapped(operand)
+    if isinstance(operand, Ref) and operand.keys:
+        raise NotTranslated(f"{owner}.{name}: what is in another container is put there")
+    refuse_misfit(run, name, kind, operand, state)
+    state = replace(state, attributes={**state.attributes, place: operand})
+    return state.snapshot()
 
-    def _taken_out(self, ref: Ref, key: z3.ExprRef, state: State) -> tuple[State, Any]:
-        """What is at a key, where it is to be kept when the key goes: a scalar, or a container that
-        variables go on sharing."""
-        found = self._inner(ref, key, state)
-        state, name = self._parked(found, state)
-        return self._unparked(found, name, self._detached(ref, key, state))
 
-    # attributes
+def refuse_misfit(run: Run, name: str, kind: Type, operand: Any, state: State) -> None:
+    """Refuse what is of another type than the place that it is put."""
+    if isinstance(operand, Ref):
+        fits = not operand.is_frozen and state.value(operand).kind == kind
+    elif isinstance(kind, Leaf):
+        number = type(operand) is int and kind == INT
+        truth_value = type(operand) is bool and kind == BOOL
+        sort = run.universe.sort(kind)
+        term = isinstance(operand, z3.ExprRef) and operand.sort() == sort
+        fits = number or truth_value or term
+    else:
+        fits = False
+    if not fits:
+        raise NotTranslated(f"{name}: {short(operand)} is put where {kind} is read")
 
-    def _owner_of(self, operand: Any) -> str | None:
-        """Of an element that is an object, the owner of its attributes."""
-        leaf = self.universe.leaf_of(operand) if isinstance(operand, z3.ExprRef) else None
-        return self.objects.get(leaf) if leaf is not None else None
 
-    def _set_attribute(self, state: State, owner: str, name: str, operand: Any) -> State:
-        place, kind = (owner, name), self.types.get((owner, name))
-        if kind is None:
-            known = state.attributes.get(place, _NOTHING)
-            if known is _NOTHING:  # nothing is proved of it, and a text that reads it is refused
-                return state
-            if operand is not known and not (isinstance(operand, Receiver) and operand == known):
-                raise NotTranslated(f"{name} is set, and nothing says what it is")
-            return state
-        if isinstance(operand, Empty):
-            operand = self._emptied(operand, kind)
-        if isinstance(operand, Value) and operand.kind == kind and not isinstance(kind, Leaf):
-            state, operand = self._held(operand, state)
-        operand = unwrapped(operand)
-        if isinstance(operand, Ref) and operand.keys:
-            raise NotTranslated(f"{owner}.{name}: what is in another container is put there")
-        self._fits(name, kind, operand, state)
-        state = replace(state, attributes={**state.attributes, place: operand})
-        return state.snapshot()
+# items
 
-    def _fits(self, name: str, kind: Type, operand: Any, state: State) -> None:
-        """Refuse what is of another type than the place that it is put."""
-        if isinstance(operand, Ref):
-            fits = not operand.is_frozen and state.value(operand).kind == kind
-        elif isinstance(kind, Leaf):
-            number = type(operand) is int and kind == INT
-            truth_value = type(operand) is bool and kind == BOOL
-            sort = self.universe.sort(kind)
-            term = isinstance(operand, z3.ExprRef) and operand.sort() == sort
-            fits = number or truth_value or term
-        else:
-            fits = False
-        if not fits:
-            raise NotTranslated(f"{name}: {short(operand)} is put where {kind} is read")
 
-    # items
+def key_of(run: Run, operand: Any) -> z3.ExprRef:
+    if isinstance(operand, tuple):
+        return run.universe.pair(*operand)
+    return unwrapped(operand)
 
-    def _key(self, operand: Any) -> z3.ExprRef:
-        if isinstance(operand, tuple):
-            return self.universe.pair(*operand)
-        return unwrapped(operand)
 
-    def _inner(self, of: Any, key: z3.ExprRef, state: State) -> Any:
-        """What a key of a container maps to: a scalar, or where the inner container is."""
-        value = state.value(of).at(key)
-        scalar = unwrapped(value)
-        return Ref(of.cell, (*of.keys, key)) if scalar is value else scalar
+def inner(run: Run, of: Any, key: z3.ExprRef, state: State) -> Any:
+    """What a key of a container maps to: a scalar, or where the inner container is."""
+    value = state.value(of).at(key)
+    scalar = unwrapped(value)
+    return Ref(of.cell, (*of.keys, key)) if scalar is value else scalar
 
-    def _map(self, of: Any, state: State) -> Value:
-        """A dict by its contents; all else has no items."""
-        container = state.value(of)
-        if not isinstance(of, Ref) or not isinstance(container.kind, MapOf):
-            raise NotTranslated(f"{short(of)} has no items")
-        return container  # type: ignore[no-any-return]
 
-    def _put(self, of: Any, key: Any, operand: Any, state: State) -> State:
-        key = self._key(key)
-        container = self._map(of, state)
-        kind = container.kind.value  # type: ignore[attr-defined]
-        state = self._detached(of, key, state)
-        if isinstance(operand, Ref):
-            raise NotTranslated("one container is put into another while a variable has it")
-        return self._write(of, container.put(key, self._whole(kind, operand)), state, key)
+def map_of(of: Any, state: State) -> Value:
+    """A dict by its contents; all else has no items."""
+    container = state.value(of)
+    if not isinstance(of, Ref) or not isinstance(container.kind, MapOf):
+        raise NotTranslated(f"{short(of)} has no items")
+    return container  # type: ignore[no-any-return]
 
-    def _delete(self, node: ast.AST, of: Any, key: Any, state: State) -> State:
-        key = self._key(key)
-        container = self._map(of, state)
-        state = self.require(self._at(state, node, "KeyError"), state, container.has(key))
-        return self._dropped(of, key, state)
 
-    def _dropped(self, of: Any, key: Any, state: State) -> State:
-        """Without a key, where it is there."""
-        key = self._key(key)
-        self._map(of, state)
-        state = self._detached(of, key, state)
-        return self._write(of, state.value(of).without(key), state, key)
+def values_of(container: Value) -> Type:
+    """Of what type the values of a dict are."""
+    assert isinstance(container.kind, MapOf)
+    return container.kind.value
 
-    def _whole(self, kind: Type, operand: Any) -> Value:
-        """An operand as a value of the type of the place that it is put."""
-        if isinstance(operand, Empty):
-            return self._emptied(operand, kind)
-        scalar = unwrapped(operand)
-        if not isinstance(kind, Leaf) or isinstance(scalar, Value | Ref):
-            raise NotTranslated(f"{short(operand)} is put where {kind} is read")
-        self._fits("an item", kind, scalar, _NOWHERE)
-        return Value(self.universe, kind, (term_of(scalar),))
 
-    def _emptied(self, operand: Empty, kind: Type) -> Value:
-        """An empty container in a place of that type."""
-        if not operand.fits(kind):
-            raise NotTranslated(f"an empty {operand.name} is put where {kind} is read")
-        return self.universe.empty(kind)
+def put(run: Run, of: Any, key: Any, operand: Any, state: State) -> State:
+    key = key_of(run, key)
+    container = map_of(of, state)
+    kind = values_of(container)
+    state = detach(run, of, key, state)
+    if isinstance(operand, Ref):
+        raise NotTranslated("one container is put into another while a variable has it")
+    return write(run, of, container.put(key, whole(run, kind, operand)), state, key)
 
-    def _write(self, ref: Ref, value: Value, state: State, touched: z3.ExprRef | None) -> State:
-        """A container replaced by its next contents."""
-        if ref.is_frozen:
-            raise NotTranslated("a container that has no method to change it is changed")
-        chain = [state.cells[ref.cell]]
-        for key in ref.keys:
-            chain.append(chain[-1].at(key))
-        for key, outer in zip(reversed(ref.keys), reversed(chain[:-1]), strict=True):
-            value = outer.put(key, value)
-        named, facts = self.universe.named(value, chain[0])
-        before = state
-        state = replace(state, cells={**state.cells, ref.cell: named}).assuming(*facts)
-        for names in (*state.frames, state.names):
-            for name, over in names.items():
-                if name.startswith(RUNNING) and over.cell == ref.cell:
-                    same = same_place(before.value(over), state.value(over), name)
-                    state = self.require(_CHANGED, state, same)
-        return state.snapshot(ref.keys[0] if ref.keys else touched)
 
-    def in_order(self, value: Value) -> list[Formula]:
-        """What the places of an ordered map are by the way they come to be: each its own, and all
-        before the next."""
-        if not is_ordered(value.kind):
-            return []
-        before = value.all(lambda k: implies(value.has(k), value.place(k) < value.clock))
-        apart = value.all(
-            lambda k: value.all(
-                lambda j: implies(
-                    z3.And(value.has(k), value.has(j), value.place(k) == value.place(j)), k == j
-                ),
+def delete(run: Run, node: ast.AST, of: Any, key: Any, state: State) -> State:
+    key = key_of(run, key)
+    container = map_of(of, state)
+    state = run.require(run.at(state, node, "KeyError"), state, container.has(key))
+    return drop(run, of, key, state)
+
+
+def drop(run: Run, of: Any, key: Any, state: State) -> State:
+    """Without a key, where it is there."""
+    key = key_of(run, key)
+    map_of(of, state)
+    state = detach(run, of, key, state)
+    return write(run, of, state.value(of).without(key), state, key)
+
+
+def whole(run: Run, kind: Type, operand: Any) -> Value:
+    """An operand as a value of the type of the place that it is put."""
+    if isinstance(operand, Empty):
+        return empty_in(run, operand, kind)
+    scalar = unwrapped(operand)
+    if not isinstance(kind, Leaf) or isinstance(scalar, Value | Ref):
+        raise NotTranslated(f"{short(operand)} is put where {kind} is read")
+    refuse_misfit(run, "an item", kind, scalar, _NOWHERE)
+    return Value(run.universe, kind, (term_of(scalar),))
+
+
+def empty_in(run: Run, operand: Empty, kind: Type) -> Value:
+    """An empty container in a place of that type."""
+    if not operand.fits(kind):
+        raise NotTranslated(f"an empty {operand.name} is put where {kind} is read")
+    return run.universe.empty(kind)
+
+
+def write(run: Run, ref: Ref, value: Value, state: State, touched: z3.ExprRef | None) -> State:
+    """A container replaced by its next contents."""
+    if ref.is_frozen:
+        raise NotTranslated("a container that has no method to change it is changed")
+    chain = [state.cells[ref.cell]]
+    for key in ref.keys:
+        chain.append(chain[-1].at(key))
+    for key, outer in zip(reversed(ref.keys), reversed(chain[:-1]), strict=True):
+        value = outer.put(key, value)
+    named, facts = run.universe.named(value, chain[0])
+    before = state
+    state = replace(state, cells={**state.cells, ref.cell: named}).assuming(*facts)
+    for names in (*state.frames, state.names):
+        for name, over in names.items():
+            if name.startswith(RUNNING) and over.cell == ref.cell:
+                same = same_place(before.value(over), state.value(over), name)
+                state = run.require(_CHANGED, state, same)
+    return state.snapshot(ref.keys[0] if ref.keys else touched)
+
+
+def in_order(value: Value) -> list[Formula]:
+    """What the places of an ordered map are by the way they come to be: each its own, and all
+    before the next."""
+    if not is_ordered(value.kind):
+        return []
+    before = value.all(lambda k: implies(value.has(k), value.place(k) < value.clock))
+    apart = value.all(
+        lambda k: value.all(
+            lambda j: implies(
+                z3.And(value.has(k), value.has(j), value.place(k) == value.place(j)), k == j
             ),
-        )
-        return [before, apart]
+        ),
+    )
+    return [before, apart]
 
-    # what a loop runs over
 
-    def running_over(self, state: State, ref: Ref, *, whole: bool) -> tuple[State, str]:
-        """With a variable of no name for what a loop runs over: no turn may change which members
-        there are and in what order; where it takes values along (`whole`), nothing of it."""
-        name = f"{WHOLE if whole else RUNNING}{next(self._cells)}"
-        return replace(state, names={**state.names, name: ref}), name
+# what a loop runs over
 
-    def run_over(self, state: State, name: str, ref: Ref) -> State:
-        """A turn is done: without that variable."""
-        if state.names.get(name) is not ref:
-            raise NotTranslated("what a loop runs over goes away in it")
-        names = {one: found for one, found in state.names.items() if one != name}
-        return replace(state, names=names)
+
+def begin_turn(run: Run, state: State, ref: Ref, *, whole: bool) -> tuple[State, str]:
+    """With a variable of no name for what a loop runs over: no turn may change which members
+    there are and in what order; where it takes values along (`whole`), nothing of it."""
+    name = f"{WHOLE if whole else RUNNING}{run.new_cell()}"
+    return replace(state, names={**state.names, name: ref}), name
+
+
+def end_turn(state: State, name: str, ref: Ref) -> State:
+    """A turn is done: without that variable."""
+    if state.names.get(name) is not ref:
+        raise NotTranslated("what a loop runs over goes away in it")
+    names = {one: found for one, found in state.names.items() if one != name}
+    return replace(state, names=names)
 
 
 def _leads_into(operand: Any, ref: Ref) -> bool:
@@ -237,31 +272,3 @@ def _leads_into(operand: Any, ref: Ref) -> bool:
         and len(operand.keys) > len(ref.keys)
         and all(a.eq(b) for a, b in zip(ref.keys, operand.keys, strict=False))
     )
-
-
-def refuse_kept(operand: Any) -> None:
-    """Refuse a tuple that is kept while it has what is in another container: what takes its place
-    there must not take its place in the tuple.
-
-    Raises:
-        NotTranslated: it has such.
-    """
-    if isinstance(operand, tuple):
-        for one in operand:
-            refuse_kept(one)
-            if isinstance(one, Ref) and one.keys:
-                raise NotTranslated("a container of another one in a tuple that is kept")
-
-
-def refuse_empty(operand: Any) -> None:
-    """Refuse an empty container that a variable has: it is not known which container it is, and so
-    not that two places have it, or that it is empty no more.
-
-    Raises:
-        NotTranslated: it is one, or a tuple with one.
-    """
-    if isinstance(operand, Empty):
-        raise NotTranslated(f"an empty {operand.name} in a variable")
-    if isinstance(operand, tuple):
-        for one in operand:
-            refuse_empty(one)

@@ -1,13 +1,14 @@
 """A symbolic execution, whatever it runs: the tables that it reads by, the obligations it leaves.
 
+What a statement or an expression does is read by a function, which tables tell by the node's type
+(`Readings`); it is given the execution, the node and a state, and tells the states that come of it.
 An operation that could raise leaves an obligation: that it does not. A construct without a reading
 is refused with file, line and construct.
 """
 
 import ast
 import itertools
-from abc import ABC
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,22 +16,77 @@ from typing import Any
 import z3
 
 from cacheproof.proofs.logic import Formula, negated
-from cacheproof.proofs.symbolic.reading.joins import Joins
-from cacheproof.proofs.symbolic.reading.source import Source
+from cacheproof.proofs.symbolic.reading.joins import Joins, joined
+from cacheproof.proofs.symbolic.reading.operands import refuse_empty, refuse_kept
+from cacheproof.proofs.symbolic.reading.source import Source, defaults_of
 from cacheproof.proofs.symbolic.values.language import NotTranslated
 from cacheproof.proofs.symbolic.values.solver import Possible
-from cacheproof.proofs.symbolic.values.state import Loop, Obligation, Place, State
+from cacheproof.proofs.symbolic.values.state import (
+    Ended,
+    Evaluated,
+    Loop,
+    Obligation,
+    Place,
+    Receiver,
+    Ref,
+    State,
+    Ways,
+)
 from cacheproof.proofs.symbolic.values.values import Leaf, Type, Universe
 from cacheproof.proofs.symbolic.values.words import Words
 from cacheproof.proofs.text.definitions import without_docstring
 
+PATHS_MAX = 8
+"""So many paths go on from a statement before those are joined that can be."""
 _FAILURES = (AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """How a reading ends that was not made for what it meets."""
 
+Statement = Callable[["Run", Any, State], Iterable[Ended]]
+"""Of a node: where the method may be behind it."""
+Expression = Callable[["Run", Any, State], Iterable[Evaluated]]
+"""Of a node: what it is there, in each way that it may take."""
+Target = Callable[["Run", Any, Any, State], Iterable[State]]
+"""Of a node and what is assigned to it: the states in which it is."""
+Attribute = Callable[["Run", Any, str, State], Any]
+"""Of an operand and a name: what it has of that name, or `UNREAD`."""
+Function = Callable[..., Iterable[Evaluated]]
+"""Of an execution, a node, a state, and operands: what the function answers."""
+Signature = tuple[str | type, ...]
+"""A name, and the type of each operand. Methods have a point before their names, and `[]` is what
+takes items; the first operand of these is what has them."""
+UNREAD = object()
+
+
+@dataclass(frozen=True)
+class Readings:
+    """Who reads what: nodes by their types, attributes by the type of what has them, functions by
+    their signatures. A type stands for those that inherit from it."""
+
+    statements: Mapping[type[ast.stmt], Statement]
+    expressions: Mapping[type[ast.expr], Expression]
+    targets: Mapping[type[ast.expr], Target]
+    attributes: Mapping[type, Attribute]
+    functions: Mapping[Signature, Function]
+
+    def attribute_of(self, operand: Any) -> Attribute | None:
+        """Who reads attributes of such operands."""
+        table = self.attributes
+        return next((table[one] for one in type(operand).__mro__ if one in table), None)
+
+    def function(self, name: str, operands: Sequence[Any]) -> Function | None:
+        """Who reads a function of such operands: of the narrowest types, those of the first before
+        those of the others."""
+        for types in itertools.product(*(type(one).__mro__ for one in operands)):
+            if (name, *types) in self.functions:
+                return self.functions[name, *types]
+        return None
+
 
 @dataclass
-class Execution(ABC):
+class Run:
     """What a symbolic execution works on, the obligations that it leaves, and what it refuses.
+
+    Raises NotTranslated for a construct that has no reading.
 
     Attributes:
         safety: the rule that nothing raises.
@@ -40,6 +96,7 @@ class Execution(ABC):
         may_join: whether paths may be joined; `joins` are those that were.
     """
 
+    readings: Readings
     universe: Universe
     words: Words
     sources: Mapping[str, Source]
@@ -52,12 +109,112 @@ class Execution(ABC):
     may_join: bool = False
     joins: Joins = field(default_factory=Joins)
     obligations: list[Obligation] = field(default_factory=list)
+    possible: Possible = field(default_factory=Possible)
     _cells: Iterator[int] = field(default_factory=itertools.count)
-    _possible: Possible = field(default_factory=Possible)
     _numbers: dict[tuple[str, str], Mapping[int, int]] = field(default_factory=dict)
     _numbered: list[ast.FunctionDef] = field(default_factory=list)
 
-    def _through(self, node: ast.stmt | ast.expr, state: State, way: str = "") -> State:
+    # what its tables tell
+
+    def evaluated(self, node: ast.expr, state: State) -> Ways:
+        """What an expression is in a state, on each way that it may take."""
+        read = self.readings.expressions.get(type(node))
+        if read is None:
+            raise self.refused_in(state, node)
+        return read(self, node, state)
+
+    def assigned(self, target: ast.expr, operand: Any, state: State) -> Iterable[State]:
+        """The states in which a target is bound to an operand."""
+        assign = self.readings.targets.get(type(target))
+        if assign is None:
+            raise self.refused_in(state, target)
+        return assign(self, target, operand, state)
+
+    def answered(self, node: ast.AST, name: str, operands: Sequence[Any], state: State) -> Ways:
+        """What a function answers in a state, on each way that it may take."""
+        read = self.readings.function(name, operands)
+        if read is None:
+            raise self.refused_in(state, node)
+        return read(self, node, state, *operands)
+
+    def block(self, body: Sequence[ast.stmt], state: State) -> list[Ended]:
+        """Where a run of some statements may end."""
+        ends: list[Ended] = [(state, False, None)]
+        for statement in body:
+            ends = [
+                end
+                for before, done, answer in ends
+                for end in ([(before, done, answer)] if done else self.executed(statement, before))
+            ]
+            if self.may_join and len(ends) > PATHS_MAX:
+                ends = self._joined(ends)
+        return ends
+
+    def executed(self, node: ast.stmt, state: State) -> list[Ended]:
+        """Where a run of a statement may end."""
+        read = self.readings.statements.get(type(node))
+        if read is None:
+            raise self.refused_in(state, node)
+        with self.reading(node, state):
+            return list(read(self, node, self.through(node, state)))
+
+    def _joined(self, ends: Sequence[Ended]) -> list[Ended]:
+        """With the paths joined that go on and can be; what returns is left as it is."""
+        left = joined(self.universe, [state for state, done, _ in ends if not done], self.joins)
+        return [one for one in ends if one[1]] + [(state, False, None) for state in left]
+
+    # calls of methods
+
+    def call(
+        self, owner: str, name: str, arguments: Sequence[Any], state: State
+    ) -> list[Evaluated]:
+        """The states in which a call of a method may end, and its answers."""
+        return self.call_on(Receiver(owner), owner, name, arguments, state)
+
+    def call_on(
+        self, receiver: Any, owner: str, name: str, arguments: Sequence[Any], state: State
+    ) -> list[Evaluated]:
+        """The same of a method of an object."""
+        method = self.sources[owner].methods[name]
+        parameters = [one.arg for one in (*method.args.args, *method.args.kwonlyargs)][1:]
+        defaults = defaults_of(method)
+        left_out = parameters[len(arguments) :]
+        if len(arguments) > len(parameters) or not defaults.keys() >= {*left_out}:
+            raise self.refused(owner, method, f"{name}() with {len(arguments)} arguments")
+        arguments = [*arguments, *(defaults[one] for one in left_out)]
+        for one in arguments:
+            refuse_kept(one)
+            if state.names:  # what is told from outside is told once
+                refuse_empty(one)
+        names = {"self": receiver, **dict(zip(parameters, arguments, strict=True))}
+        frames = (*state.frames, state.names)
+        inside = replace(state, names={**names, "": (owner, name)}, frames=frames)
+        ends = [
+            (replace(end, names=end.frames[-1], frames=end.frames[:-1]), answer if done else None)
+            for end, done, answer in self.block(method.body, inside)
+        ]
+        if not state.names:  # the next call starts with attributes of which each has its own
+            for end, _ in ends:
+                self._refuse_shared(end, owner, method)
+        return ends
+
+    def _refuse_shared(self, state: State, owner: str, method: ast.FunctionDef) -> None:
+        """Two attributes that have one container between calls."""
+        found: dict[int, str] = {}
+        for (_, name), operand in state.attributes.items():
+            if isinstance(operand, Ref):
+                if operand.cell in found:
+                    words = f"{found[operand.cell]} and {name}, which are one object"
+                    raise self.refused(owner, method, f"{method.name}(): {words}")
+                found[operand.cell] = name
+
+    # what readings go on with
+
+    def new_cell(self) -> int:
+        """Where a container may live that is in no other one."""
+        return next(self._cells)
+
+    def through(self, node: ast.stmt | ast.expr, state: State, way: str = "") -> State:
         """The same place, gone through a node of the method that runs."""
         of_method = owner, method = state.names[""]
         if of_method not in self._numbers:
@@ -77,7 +234,8 @@ class Execution(ABC):
         self.obligations.append(Obligation(name, state, claimed, rule or self.safety))
         return state.assuming(claimed)
 
-    def _split(self, holds: Formula, state: State) -> Iterator[tuple[State, bool]]:
+    def split(self, holds: Formula, state: State) -> Iterator[tuple[State, bool]]:
+        """A state in which something holds, and one in which it does not; one where it is plain."""
         if isinstance(holds, z3.BoolRef):
             plain = z3.simplify(holds)
             holds = z3.is_true(plain) if z3.is_true(plain) or z3.is_false(plain) else holds
@@ -97,20 +255,23 @@ class Execution(ABC):
         except NotTranslated as refusal:
             if refusal.has_place:
                 raise
-            raise self._refused_in(state, node, f": {refusal}") from refusal
+            raise self.refused_in(state, node, f": {refusal}") from refusal
         except (*_FAILURES, z3.Z3Exception) as failure:
-            raise self._refused_in(state, node, f": {failure}") from failure
+            raise self.refused_in(state, node, f": {failure}") from failure
 
-    def _at(self, state: State, node: ast.AST, what: str) -> str:
+    def at(self, state: State, node: ast.AST, what: str) -> str:
+        """The name of an obligation: what, and where."""
         owner, method = state.names.get("", ("", ""))
         path = self.sources[owner].path if owner in self.sources else ""
         return f"{method}: {what} ({path}:{getattr(node, 'lineno', 0)})"
 
-    def _refused_in(self, state: State, node: ast.AST, why: str = "") -> NotTranslated:
+    def refused_in(self, state: State, node: ast.AST, why: str = "") -> NotTranslated:
+        """The refusal of a node of the method that runs."""
         owner, _ = state.names.get("", ("", ""))
-        return self._refused(owner, node, ast.unparse(node).splitlines()[0] + why)
+        return self.refused(owner, node, ast.unparse(node).splitlines()[0] + why)
 
-    def _refused(self, owner: str, node: Any, what: str) -> NotTranslated:
+    def refused(self, owner: str, node: Any, what: str) -> NotTranslated:
+        """The refusal of what stands in the text of an owner."""
         path = self.sources[owner].path if owner in self.sources else owner
         place = f"{path}:{getattr(node, 'lineno', 0)}"
         return NotTranslated(f"{place}: no reading of {what}", has_place=True)

@@ -8,7 +8,7 @@ import z3
 from cacheproof.proofs.logic import Formula, conjunction, implies, negated
 from cacheproof.proofs.symbolic.values.language import NotTranslated
 from cacheproof.proofs.symbolic.values.records import equal, unwrapped
-from cacheproof.proofs.symbolic.values.state import Ref, State
+from cacheproof.proofs.symbolic.values.state import Empty, Ref, State
 from cacheproof.proofs.symbolic.values.values import ListOf, MapOf, SetOf, Type, Value, is_ordered
 
 RUNNING = "over "
@@ -106,3 +106,31 @@ def short(operand: Any) -> str:
     if isinstance(operand, int | str | tuple | z3.ExprRef) or operand is None:
         return f"{operand}"
     return f"a {type(operand).__name__}"
+
+
+def refuse_kept(operand: Any) -> None:
+    """Refuse a tuple that is kept while it has what is in another container: what takes its place
+    there must not take its place in the tuple.
+
+    Raises:
+        NotTranslated: it has such.
+    """
+    if isinstance(operand, tuple):
+        for one in operand:
+            refuse_kept(one)
+            if isinstance(one, Ref) and one.keys:
+                raise NotTranslated("a container of another one in a tuple that is kept")
+
+
+def refuse_empty(operand: Any) -> None:
+    """Refuse an empty container that a variable has: it is not known which container it is, and so
+    not that two places have it, or that it is empty no more.
+
+    Raises:
+        NotTranslated: it is one, or a tuple with one.
+    """
+    if isinstance(operand, Empty):
+        raise NotTranslated(f"an empty {operand.name} in a variable")
+    if isinstance(operand, tuple):
+        for one in operand:
+            refuse_empty(one)

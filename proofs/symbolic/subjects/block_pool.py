@@ -13,7 +13,7 @@ from typing import Any
 import z3
 
 from cacheproof.proofs.symbolic.deciding.subject import Aggregate, Names, Operation, Subject
-from cacheproof.proofs.symbolic.reading.block_pool_machine import PoolMachine
+from cacheproof.proofs.symbolic.reading.block_pool_readings import POOL_READINGS
 from cacheproof.proofs.symbolic.reading.source import source_of
 from cacheproof.proofs.symbolic.rules.rules import of_contract
 from cacheproof.proofs.symbolic.subjects.block_pool_calls import OPERATIONS
@@ -164,7 +164,7 @@ def of_reference(assumptions: Sequence[Assumption] = ()) -> Subject:
             *(one(play) for one in assumptions),
         ],
         under_proof=("m", "q"),
-        machine=PoolMachine,
+        readings=POOL_READINGS,
         objects={BLOCK: "b"},
         variables=VARIABLES,
         unrolls=True,

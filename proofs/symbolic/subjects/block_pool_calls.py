@@ -9,11 +9,12 @@ import z3
 from cacheproof.proofs.logic import Formula, conjunction, disjunction, iff, implies, negated
 from cacheproof.proofs.symbolic.deciding.play import Play
 from cacheproof.proofs.symbolic.deciding.subject import End, Operation
-from cacheproof.proofs.symbolic.reading.block_pool_machine import (
+from cacheproof.proofs.symbolic.reading.block_pool_readings import (
     HashedRequest,
     OncePlaces,
     Places,
 )
+from cacheproof.proofs.symbolic.reading.containers import in_order
 from cacheproof.proofs.symbolic.values.records import Record
 from cacheproof.proofs.symbolic.values.state import Empty, Lazy, State
 from cacheproof.proofs.symbolic.values.values import (
@@ -191,7 +192,7 @@ def _given(play: Play, state: State) -> tuple[State, Value, Lazy, z3.ExprRef]:
     fields = play.names(state)["m"].fields
     blocks, null = fields["blocks"], fields["null_block"]
     state = state.assuming(
-        *play.machine.in_order(given), given.all(lambda b: implies(given.has(b), blocks.has(b)))
+        *in_order(given), given.all(lambda b: implies(given.has(b), blocks.has(b)))
     )
     play.given = {"blocks": given}
     lazy = Lazy(given.keys, place=given.place, again=lambda b: b == null)

@@ -158,7 +158,7 @@ def check(play: Play, state: State) -> Iterator[End]:
     state, r, i = one_input(play, state)
     m, words = play.machine, play.words
     for answered, answer in m.asked("check_and_update_cache", [RequestOf(r), i], state):
-        for after, granted in m.granted(answer, answered):
+        for after, granted in m.split(answer, answered):
             told = [after]
             if granted:
                 given = [r, words.item(r, i), words.end(r, i)]

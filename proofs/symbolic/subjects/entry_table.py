@@ -108,7 +108,7 @@ def begin(play: Play, state: State) -> Iterator[End]:
     size, m = z3.Int("size"), play.machine
     state = state.assuming(size >= 1)
     for after, answer in m.asked("begin", [entry, size], state):
-        for end, granted in m.granted(answer, after):
+        for end, granted in m.split(answer, after):
             told = _told(play, end, entry, "begin") if granted else end
             yield _end(play, state, told, need=size, granted=granted)
 
@@ -130,7 +130,7 @@ def abandon(play: Play, state: State) -> Iterator[End]:
 def pin(play: Play, state: State) -> Iterator[End]:
     entry, m = _entry(play), play.machine
     for after, answer in m.asked("pin", [entry], state):
-        for end, granted in m.granted(answer, after):
+        for end, granted in m.split(answer, after):
             ends = [end]
             if granted:
                 ends = [

@@ -1,6 +1,6 @@
 """Where a symbolic run has come to: objects, what their containers hold, and what is known."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -198,7 +198,10 @@ class Loop:
     variant: Callable[[State], z3.ArithRef] | None = None
 
 
-Returned = tuple[State, Any]
+Evaluated = tuple[State, Any]
+"""A state, and what an expression is there, or a call has answered."""
+Ways = Iterable[Evaluated]
+"""Each way that an expression or a call may take."""
 Ended = tuple[State, bool, Any]
 """A state, whether the method has returned there, and what."""
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cacheproof.proofs.symbolic.reading.expressions import Expressions
+from cacheproof.proofs.symbolic.reading import containers
 from tests.proofs.symbolic.generator import Judge, generated, text_of
 
 SEEDS = 6
@@ -51,9 +51,9 @@ def test_a_wrong_reading_is_found_and_made_small(
 ) -> None:
     """As the translator once read what leads into a container that goes."""
 
-    def not_detached(self: Any, ref: Any, key: Any, state: Any) -> Any:
+    def not_detached(run: Any, ref: Any, key: Any, state: Any) -> Any:
         return state
 
-    monkeypatch.setattr(Expressions, "_detached", not_detached)
+    monkeypatch.setattr(containers, "detach", not_detached)
     (found,) = _misread(Judge(), range(30, 60))
     assert len(found.splitlines()) <= 6

@@ -9,11 +9,14 @@ from cacheproof.proofs.symbolic.deciding.play import Play
 from cacheproof.proofs.symbolic.deciding.subject import Subject
 from cacheproof.proofs.symbolic.gate.gate import CHECKS, refuse_subject
 from cacheproof.proofs.symbolic.gate.language_page import PAGE, page
-from cacheproof.proofs.symbolic.reading.machine import Machine
+from cacheproof.proofs.symbolic.reading.block_pool_readings import POOL_READINGS
+from cacheproof.proofs.symbolic.reading.execution import Readings
+from cacheproof.proofs.symbolic.reading.machine import READINGS, Machine
 from cacheproof.proofs.symbolic.reading.source import source_in
 from cacheproof.proofs.symbolic.rules.readings import Language
 from cacheproof.proofs.symbolic.subjects import block_pool, encoder_cache, encoder_decoder_cache
 from cacheproof.proofs.symbolic.subjects.calls import TOLD
+from cacheproof.proofs.symbolic.values import language
 from cacheproof.proofs.symbolic.values.language import METHODS, NotTranslated
 from cacheproof.proofs.symbolic.values.values import Universe
 
@@ -75,3 +78,22 @@ def test_methods_are_those_that_containers_of_python_have() -> None:
     kinds = {"dict": dict, "OrderedDict": OrderedDict, "set": set, "list": list}
     for name, methods in METHODS.items():
         assert all(hasattr(kinds[name], method) for method in methods)
+
+
+@pytest.mark.parametrize("readings", [READINGS, POOL_READINGS])
+def test_what_the_gate_lets_through_has_a_reader_and_nothing_else_has_one(
+    readings: Readings,
+) -> None:
+    """But for what is read with what it stands in."""
+    assert {*language.STATEMENTS} == {*readings.statements, ast.Continue}
+    assert {*language.EXPRESSIONS} == {*readings.expressions, ast.GeneratorExp}
+
+
+def test_functions_that_the_gate_lets_through_have_readers() -> None:
+    names = {str(name) for name, *_ in READINGS.functions}
+    of_containers = {f".{name}" for methods in language.METHODS.values() for name in methods}
+    of_requests = {".get_num_encoder_embeds", ".get_num_encoder_tokens"}
+    assert {one for one in names if one.startswith(".")} == of_containers | of_requests
+    elsewhere = {"all", "any", "bool", "property"}  # with what they are given, of pools, decorators
+    functions = {one for one in names if one.isidentifier()}
+    assert functions == {*language.BUILTINS, language.ORDERED} - elsewhere

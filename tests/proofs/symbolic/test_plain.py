@@ -13,6 +13,7 @@ from cacheproof.proofs.symbolic.deciding.prove import Library
 from cacheproof.proofs.symbolic.gate.gate import refuse_subject
 from cacheproof.proofs.symbolic.reading.plain import in_plain_words
 from cacheproof.proofs.symbolic.reading.source import Source, source_in
+from cacheproof.proofs.symbolic.reading.statements import only_counts
 from cacheproof.proofs.symbolic.subjects import encoder_cache
 from cacheproof.proofs.symbolic.values.language import NotTranslated
 from cacheproof.proofs.symbolic.values.state import State
@@ -192,9 +193,8 @@ class EncoderCacheManager:
 """
     source = source_in(text, "EncoderCacheManager", "text")
     assert source.is_counter("num_free_slots")
-    machine = encoder_cache.of_reference().machine
     state = State({("m", "num_free_slots"): z3.Int("n")}, {}, {"": ("m", "free")})
     asked = SimpleNamespace(sources={"m": source})
-    assert not machine._only_counts(cast("Any", asked), "num_free_slots", state)
+    assert not only_counts(cast("Any", asked), "num_free_slots", state)
     nobody = replace(state, attributes={})
-    assert machine._only_counts(cast("Any", asked), "num_free_slots", nobody)
+    assert only_counts(cast("Any", asked), "num_free_slots", nobody)

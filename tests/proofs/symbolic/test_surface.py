@@ -404,7 +404,7 @@ def test_a_text_is_read_in_its_own_encoding(tmp_path) -> None:  # type: ignore[n
         ),
         (
             "    def __init__(self, cache_size: int, semantics: ",
-            "    def __init__(self, cache_size: int, more: int, semantics: ",
+            "    def __init__(self, cache_size: int, more: int, further: int, semantics: ",
             r"changed\.py:\d+: no reading of __init__\(\) with 2 arguments",
         ),
     ],

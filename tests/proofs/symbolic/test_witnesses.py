@@ -12,7 +12,7 @@ from cacheproof.proofs.symbolic.checking.validated import Validation
 from cacheproof.proofs.symbolic.checking.witnesses import ManagerExploring
 from cacheproof.proofs.symbolic.deciding.prove import Library, prove
 from cacheproof.proofs.symbolic.evidence import prove_texts
-from cacheproof.proofs.symbolic.reading.expressions import Expressions
+from cacheproof.proofs.symbolic.reading import expressions
 from cacheproof.proofs.symbolic.reading.source import source_in
 from cacheproof.proofs.symbolic.subjects.encoder_cache import CLASS, of_reference
 from cacheproof.proofs.symbolic.texts import Text
@@ -58,10 +58,10 @@ def test_it_can_break_every_contract_and_does_not(
 def test_one_wrong_reading_makes_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
     """As the translator once read calls: keyword arguments by their place."""
 
-    def by_place(self: Any, node: Any, owner: str, name: str, given: Sequence[Any], at: Any) -> Any:
+    def by_place(run: Any, node: Any, owner: str, name: str, given: Sequence[Any], at: Any) -> Any:
         return list(given)
 
-    monkeypatch.setattr(Expressions, "_arranged", by_place)
+    monkeypatch.setattr(expressions, "_arranged", by_place)
     changed = TEXT.replace(
         "if need > self.num_freeable_slots:",
         "if self._over(limit=need, wanted=self.num_freeable_slots):",
