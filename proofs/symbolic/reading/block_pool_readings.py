@@ -107,7 +107,7 @@ def _made(run: Run, many: z3.ArithRef, state: State) -> tuple[State, Ref]:
 
 def _subscript(run: Run, node: ast.Subscript, state: State) -> Ways:
     match node.slice:
-        case ast.Slice(lower=ast.Constant(value=1), upper=None):
+        case ast.Slice(lower=ast.Constant(value=1), upper=None, step=None):
             for after, blocks in run.evaluated(node.value, state):
                 there, first = outermost(run, node, blocks, after, oldest=True)
                 found = there.value(blocks)
@@ -125,7 +125,7 @@ def _arithmetic(run: Run, node: ast.BinOp, state: State) -> Ways:
         case ast.FloorDiv():
             for after, (one, other) in each(run, [node.left, node.right], state):
                 name = run.at(after, node, "ZeroDivisionError")
-                yield run.require(name, after, other > 0), one / other
+                yield run.require(name, after, other > 0), term_of(one) / term_of(other)
         case _:
             yield from EXPRESSIONS[ast.BinOp](run, node, state)
 

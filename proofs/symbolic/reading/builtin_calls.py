@@ -87,6 +87,8 @@ def _reversed(run: Run, node: ast.AST, state: State, among: Ref) -> Ways:
 
 
 def _enumerate(run: Run, node: ast.AST, state: State, of: Features) -> Ways:
+    if of.gives_identifiers:
+        raise run.refused_in(state, node)
     inputs = Lazy(run.words.inputs(of.request))
     return [(state, replace(inputs, target=lambda number: (number, Feature(of.request, number))))]
 

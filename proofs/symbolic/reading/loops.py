@@ -188,7 +188,7 @@ def _counted(run: Run, node: ast.For, among: Range, state: State) -> Iterator[En
     if not run.possible(before.path):
         return
     rest = Range(among.start + 1, among.stop)
-    for end in _once(run, node, before):
+    for end in _numbered(run, node, among.start, before):
         yield from _counted(run, node, rest, end)
 
 
@@ -197,12 +197,20 @@ def _counting(run: Run, node: ast.For, among: Range, state: State) -> Iterator[E
     many = z3.If(among.start < among.stop, among.stop - among.start, 0)
     loop = _loop(run, node, state)
     _claim(run, node, "loop starts with", loop, Around(state, state, turns=z3.IntVal(0)))
-    around = _forgotten(run, state, lambda s: _once(run, node, s))
     turns = run.universe.constant(INT, "turns")
+    number = among.start + turns
+    around = _forgotten(run, state, lambda s: _numbered(run, node, number, s))
     known = _take(loop, Around(state, around, turns=turns))
-    for end in _once(run, node, known.assuming(turns >= 0, turns < many)):
+    for end in _numbered(run, node, number, known.assuming(turns >= 0, turns < many)):
         _claim(run, node, "loop keeps", loop, Around(state, end, turns=turns + 1))
     yield _take(loop, Around(state, around, turns=many)), False, None
+
+
+def _numbered(run: Run, node: ast.For, number: z3.ArithRef, state: State) -> list[State]:
+    """A turn of a loop that is told its number."""
+    return [
+        end for one in run.assigned(node.target, number, state) for end in _once(run, node, one)
+    ]
 
 
 def _loop(run: Run, node: ast.AST, state: State) -> Loop:

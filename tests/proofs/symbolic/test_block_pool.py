@@ -5,12 +5,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import pytest
+import z3
 
 from cacheproof.proofs.symbolic.checking.mutants import Mutant
 from cacheproof.proofs.symbolic.checking.twins import refuted_of
+from cacheproof.proofs.symbolic.deciding.play import Play
 from cacheproof.proofs.symbolic.deciding.prove import Outcome
 from cacheproof.proofs.symbolic.deciding.subject import Subject
+from cacheproof.proofs.symbolic.rules.readings import Language
 from cacheproof.proofs.symbolic.subjects.block_pool import PROVED, of_reference
+from cacheproof.proofs.symbolic.values.language import NotTranslated
+from cacheproof.proofs.symbolic.values.values import Universe
 from tests.proofs.symbolic.negated import is_refuted_negated
 
 SUBJECT = of_reference()
@@ -53,6 +58,24 @@ def changed(subject: Subject, owner: str, method: str, old: str, new: str) -> Mu
     assert isinstance(definition, ast.FunctionDef)
     methods = {**source.methods, method: definition}
     return Mutant(f"{method}: {new}", method, replace(source, methods=methods))
+
+
+(BEGIN,) = [one for one in SUBJECT.operations if one.begins]
+
+
+def test_all_but_the_first_are_read_and_not_each_second_of_them() -> None:
+    mutant = changed(SUBJECT, "m", "__init__", "self.blocks[1:]", "self.blocks[1::2]")
+    skipping = replace(SUBJECT, sources={**SUBJECT.sources, "m": mutant.source})
+    assert Play(SUBJECT, BEGIN, Language(Universe())).ends
+    with pytest.raises(NotTranslated, match=r"no reading of 1::2"):
+        Play(skipping, BEGIN, Language(Universe()))
+
+
+def test_numbers_that_are_written_there_are_divided_as_python_does() -> None:
+    play = Play(SUBJECT, BEGIN, Language(Universe()))
+    state = replace(play.ends[0].after, names={"": ("m", "__init__")})
+    ((_, found),) = play.machine.evaluated(ast.parse("7 // 2", mode="eval").body, state)
+    assert z3.simplify(found).eq(z3.IntVal(7 // 2))
 
 
 @pytest.mark.sample(6)

@@ -23,7 +23,7 @@ NOTICED: dict[str, str] = {
 }
 LOTS = 60
 """So many lots have all of them, each asked in one process."""
-DETACHED = "without self._detached(of, key, state)"
+DETACHED = "without detach(run, of, key, state)"
 DELETED = "variables that lead into what goes: one whose container is deleted"
 
 
