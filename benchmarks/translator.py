@@ -3,7 +3,7 @@
 A change of a module of the translator is judged by the claims that run its line, the cheapest
 first. What came of each is kept in a file at once, so that an interrupted run goes on where it
 stopped; docs/translator-kills.md is written from what is there. A change that no claim notices
-must be argued in translator.toml, and one that is argued must not be noticed.
+must be argued in proofs/conformance/argued.toml, and one that is argued must not be noticed.
 """
 
 import argparse
@@ -26,9 +26,9 @@ from cacheproof.proofs.conformance.noticing import Noticing, parts
 from cacheproof.proofs.conformance.undone import FOLDER, MODULES, Undone, path_of, undone
 
 ROOT = Path(__file__).parent.parent
-OUTCOMES = ROOT / "benchmarks" / "translator.json"
-ARGUMENTS = ROOT / "benchmarks" / "translator.toml"
 CONFORMANCE = ROOT / "proofs" / "conformance"
+OUTCOMES = CONFORMANCE / "undone.jsonl"
+ARGUMENTS = CONFORMANCE / "argued.toml"
 COVERAGE = ROOT / "benchmarks" / "translator_coverage.json"
 PAGE = ROOT / "docs" / "translator-kills.md"
 COMMAND = ".venv/bin/python benchmarks/translator.py"
@@ -36,21 +36,12 @@ CHEAPEST = 8
 """So many claims are asked before all others, whatever their construct."""
 
 
-class Result(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What became of a change: which claim noticed, and how; both "" where none of those that were
-    asked did."""
+class Result(msgspec.Struct, frozen=True, forbid_unknown_fields=True, order=True):
+    """What became of a change: which claim noticed, "" where none of those that were asked did."""
 
     key: str
     claim: str
-    complaint: str
     asked: int
-
-
-class Argued(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Why a change that nothing notices makes the translator claim no more than CPython does."""
-
-    key: str
-    why: str
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -81,10 +72,10 @@ class Kept(msgspec.Struct):
         return cls(digest.hexdigest())
 
 
-def put(path: Path, found: object) -> None:
+def put(path: Path, found: bytes) -> None:
     """Write a file that is never there in part."""
     beside = path.with_suffix(".part")
-    beside.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n")
+    beside.write_bytes(found)
     beside.replace(path)
 
 
@@ -143,7 +134,7 @@ def learn(wanted: Sequence[str], path: Path) -> None:
     kept, asked = Kept.of(path), texts()
     for name in wanted:
         kept.runs[name] = Run(asked[name], cost[name], lines[name])
-    put(path, kept)
+    put(path, msgspec.json.encode(kept))
 
 
 def known() -> Kept:
@@ -246,13 +237,13 @@ def page(
 def read_results() -> dict[str, Result]:
     if not OUTCOMES.exists():
         return {}
-    found = msgspec.json.decode(OUTCOMES.read_bytes(), type=list[Result])
-    return {one.key: one for one in found}
+    decoder = msgspec.json.Decoder(Result)
+    return {one.key: one for one in decoder.decode_lines(OUTCOMES.read_bytes())}
 
 
 def read_arguments() -> dict[str, str]:
-    found = msgspec.toml.decode(ARGUMENTS.read_bytes(), type=dict[str, list[Argued]])
-    return {one.key: one.why for one in found["argued"]}
+    """Why a change that nothing notices makes the translator claim no more than CPython does."""
+    return msgspec.toml.decode(ARGUMENTS.read_bytes(), type=dict[str, str])
 
 
 def run(
@@ -278,10 +269,10 @@ def run(
         noticed = names[told.asked - 1] if told.complaint else ""
         if not told.complaint:
             kept.silent[change.key] = [*silent, *names]
-            put(COVERAGE, kept)
+            put(COVERAGE, msgspec.json.encode(kept))
         asked = told.asked + len(silent)
-        results[change.key] = Result(change.key, noticed, told.complaint[:200], asked)
-        put(OUTCOMES, sorted(results.values(), key=lambda one: one.key))
+        results[change.key] = Result(change.key, noticed, asked)
+        put(OUTCOMES, msgspec.json.Encoder().encode_lines(sorted(results.values())))
         print(f"{change.key}: {told.complaint[:200] or 'NOT NOTICED'}", flush=True)
 
 

@@ -19,8 +19,8 @@ def test_the_page_is_what_was_found(script):
 def test_what_is_not_so_is_a_problem(script):
     two = CHANGES[:2]
     results = {
-        KEY: script.Result(KEY, "", "", 3),
-        OTHER: script.Result(OTHER, "some claim", "it is refuted", 1),
+        KEY: script.Result(KEY, "", 3),
+        OTHER: script.Result(OTHER, "some claim", 1),
     }
     assert script.problems(results, {KEY: "equivalent"}, two) == []
     assert script.problems(results, {}, two) == [f"not noticed, and not argued: {KEY}"]

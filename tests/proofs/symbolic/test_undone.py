@@ -14,11 +14,11 @@ from cacheproof.proofs.conformance.claims import claims
 from cacheproof.proofs.conformance.noticing import parts
 from cacheproof.proofs.conformance.undone import MODULES, Undone, undone
 
-RESULTS = Path(__file__).parents[3] / "benchmarks" / "translator.json"
+RESULTS = Path(__file__).parents[3] / "proofs" / "conformance" / "undone.jsonl"
 ALL: dict[str, Undone] = {one.key: one for module in MODULES for one in undone(module)}
 NOTICED: dict[str, str] = {
     one["key"]: one["claim"]
-    for one in json.loads(RESULTS.read_text())
+    for one in map(json.loads, RESULTS.read_text().splitlines())
     if one["claim"] and one["key"] in ALL
 }
 LOTS = 60
