@@ -129,7 +129,6 @@ class KillMatrix:
 
     def to_markdown(self) -> str:
         """The page docs/kill-matrix.md."""
-        ids = [rule.id for rule in self.contracts]
         lines = [
             "# The kill matrix",
             "",
@@ -139,18 +138,18 @@ class KillMatrix:
             f"the driver of a correct scheduler, {len(self.seeds)} traces each, or "
             f"{KV_CACHE_TRACES} of the KV cache's longer ones, {SCHEDULER_TRACES} of a scheduler's "
             f"and {CONNECTOR_TRACES} of each lane of connectors, or those at which a rare fault "
-            "shows itself; a mark says that the contract was broken. The unmodified reference, "
-            "over the same seeds, breaks "
+            "shows itself. It is killed by the contracts that it breaks. The unmodified "
+            "reference, over the same seeds, breaks "
             f"{'none' if not self.false_alarms else ', '.join(sorted(self.false_alarms))}. "
             "`cacheproof gallery` prints this page afresh.",
             "",
-            _row("variant", ids),
-            _row("---", [":-:"] * len(ids)),
+            _row("variant", ["its fault", "killed by"]),
+            _row("---", ["---", "---"]),
         ]
-        for variant, killed_by in self.kills.items():
-            lines.append(_row(variant.name, ["x" if id in killed_by else "" for id in ids]))
-        lines += ["", "## The variants", "", _row("variant", ["its fault"]), _row("---", ["---"])]
-        lines += [_row(variant.name, [variant.sentence]) for variant in self.kills]
+        lines += [
+            _row(variant.name, [variant.sentence, " ".join(self._in_order(killed_by))])
+            for variant, killed_by in self.kills.items()
+        ]
         lines += [
             "",
             "## Why each contract stays",
