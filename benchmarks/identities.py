@@ -21,7 +21,8 @@ import msgspec
 
 from cacheproof.differential.findings.finding import found_in
 from cacheproof.differential.findings.identity import ingredients
-from cacheproof.differential.findings.shrinking.edits import EXTRAS, kind, shape
+from cacheproof.differential.findings.shrinking.edits import kind, shape
+from cacheproof.differential.findings.shrinking.fields import extras_of
 from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search.attribution import Attribution
@@ -116,8 +117,7 @@ def sharing(row: Row) -> Hashable:
 
 def settings(row: Row) -> Hashable:
     """Settings that are not plain."""
-    config = row.configuration.config
-    return tuple(name for name, plain in EXTRAS.items() if getattr(config, name, plain) != plain)
+    return tuple(extras_of(row.configuration.config))
 
 
 SHAPES: dict[str, Callable[[Row], Hashable]] = {

@@ -95,7 +95,6 @@ DEPTHS = {
     ),
     "scheduler": _named(
         "scheduler",
-        edits="scheduler",
         has_scheduler=True,
         has_ledger=True,
         has_timeline=True,
@@ -103,7 +102,6 @@ DEPTHS = {
     "engine": _named(
         "engine",
         view="scheduler",
-        edits="scheduler",
         has_scheduler=True,
         has_ledger=True,
         is_executed=True,

@@ -11,7 +11,7 @@ import msgspec
 
 from cacheproof.differential.errors import HarnessError
 from cacheproof.differential.findings.question import Question
-from cacheproof.differential.findings.shrinking.edits import EXTRAS
+from cacheproof.differential.findings.shrinking.fields import extras_of
 from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.reference import ReferenceTarget
@@ -19,6 +19,15 @@ from cacheproof.differential.traces.trace import Trace
 
 TIMES = 2
 """Runs of a trace on a release, which must come out alike."""
+
+OF_EVERY_RELEASE = frozenset(
+    {
+        "prefix_caching", "chunked_prefill", "disable_chunked_mm_input", "policy",
+        "long_prefill_token_threshold", "async_scheduling", "enable_caching", "use_eagle",
+        "kv_events", "groups", "model", "one_text", "as_released", "store", "ranks",
+    }
+)  # fmt: skip
+"""Settings that no release lacks, or that no trace is the same question without."""
 
 
 @dataclass(frozen=True)
@@ -156,9 +165,10 @@ def span(first: str, last: str) -> str:
 def tellings(trace: Trace) -> Iterator[tuple[tuple[str, ...], Trace]]:
     """The trace, and without one or all of those settings that not every release has."""
     config = trace.header.config
-    optional = [name for name, plain in EXTRAS.items() if getattr(config, name, plain) != plain]
+    extras = extras_of(config)
+    optional = [name for name in extras if name not in OF_EVERY_RELEASE]
     lacking = [(), *((name,) for name in optional), *([tuple(optional)] if optional[1:] else [])]
     for names in lacking:
-        changed = msgspec.structs.replace(config, **{name: EXTRAS[name] for name in names})
+        changed = msgspec.structs.replace(config, **{name: extras[name] for name in names})
         header = msgspec.structs.replace(trace.header, config=changed)
         yield tuple(names), Trace(header, trace.events)

@@ -7,10 +7,16 @@ import msgspec
 SCHEMA = 1
 LARGEST = 2**31 - 1
 MAX_BLOCKS = 2**20
+IS_CONTENT = "is content"
+"""Marks a number that is what something is, and no size: as another number it is something else."""
+_CONTENT = {IS_CONTENT: True}
 Count = Annotated[int, msgspec.Meta(ge=0, le=LARGEST)]
 Size = Annotated[int, msgspec.Meta(ge=1, le=LARGEST)]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
-TokenId = Annotated[int, msgspec.Meta(ge=0, le=LARGEST)]
+TokenId = Annotated[int, msgspec.Meta(ge=0, le=LARGEST, extra=_CONTENT)]
+AdapterId = Annotated[int, msgspec.Meta(ge=1, le=LARGEST, extra=_CONTENT)]
+ItemLength = Annotated[int, msgspec.Meta(ge=1, le=1_000_000, extra=_CONTENT)]
+"""Of what has an identifier, which decides it."""
 RunLength = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
 
 
@@ -19,7 +25,7 @@ class Item(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
     identifier: Name
     offset: Count
-    length: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
+    length: ItemLength
     mm_hash: Name | None = None
     is_embed: tuple[bool, ...] | None = None
 
@@ -30,7 +36,7 @@ class Rows(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
     identifier: Name
     offset: Count
-    length: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
+    length: ItemLength
 
 
 class Event(msgspec.Struct, forbid_unknown_fields=True, frozen=True, tag_field="event"):
@@ -41,7 +47,7 @@ class Adapter(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """The LoRA adapter of a request."""
 
     lora_name: Name
-    lora_int_id: Size
+    lora_int_id: AdapterId
     lora_path: Name
 
 
@@ -51,6 +57,10 @@ class Group(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     kind: Literal["full", "sliding_window", "chunked_local", "cross"]
     block_size: Size
     window: Count = 0
+
+
+WITH_WINDOW = frozenset({"sliding_window", "chunked_local"})
+"""Kinds of groups whose layers see the last tokens alone."""
 
 
 def tag_of(kind: type) -> str:

@@ -4,13 +4,23 @@ from typing import Annotated, Literal, get_args
 
 import msgspec
 
-from cacheproof.differential.traces.base import Adapter, Event, Item, Name, Size, TokenId
+from cacheproof.differential.traces.base import (
+    IS_CONTENT,
+    Adapter,
+    Event,
+    Item,
+    Name,
+    Size,
+    TokenId,
+)
 from cacheproof.differential.traces.headers import ComponentHeader
 from cacheproof.reference.hash_functions import Algorithm
 
 EMBEDDED = 9
 """The token id that stands where an embedding was given; no text has it."""
-Row = Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{8})+$", max_length=1024)]
+Row = Annotated[
+    str, msgspec.Meta(pattern="^([0-9a-f]{8})+$", max_length=1024, extra={IS_CONTENT: True})
+]
 
 
 class Prompt(Event, tag="prompt", frozen=True):

@@ -78,7 +78,7 @@ class Reset(Event, tag="reset", frozen=True):
     """The encoder cache is reset on both sides, between two steps."""
 
 
-ManagerEvent = Add | Walk | Stall | Notices | Update | Preempt | Finish | Release | Reset
+ManagerEvent = Add | Walk | Stall | Notices | Update | Finish | Preempt | Release | Reset
 
 
 class ManagerConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):

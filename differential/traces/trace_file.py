@@ -10,7 +10,7 @@ import msgspec
 from cacheproof.differential.depths import DEPTHS, Depth
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.media.descriptions import Malformed, check_call
-from cacheproof.differential.traces.base import SCHEMA, Item, tag_of
+from cacheproof.differential.traces.base import SCHEMA, WITH_WINDOW, Item, tag_of
 from cacheproof.differential.traces.block_hash import EMBEDDED, Continue, Prompt
 from cacheproof.differential.traces.engine import EngineConfig
 from cacheproof.differential.traces.kv_cache import Arrive
@@ -99,6 +99,12 @@ def _header(line: bytes, where: str) -> Header:
         )
     header: Header = _decode(_decoders(*DEPTHS.values())[0], line, what)
     _check_names([header.generator], where)
+    for number, group in enumerate(getattr(header.config, "groups", ())):
+        if group.kind in WITH_WINDOW and group.window == 0:
+            raise InputError(
+                f"{where}: group {number} is {group.kind} with a window of 0 tokens; expected at "
+                f"least 1"
+            )
     return header
 
 

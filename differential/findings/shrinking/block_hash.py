@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from cacheproof.differential.findings.shrinking.edits import EXTRAS, Edit, Lines, edited, put, rows
+from cacheproof.differential.findings.shrinking.edits import Edit, Lines, edited, put
 from cacheproof.differential.traces.block_hash import EMBEDDED, BlockHashEvent, Prompt
 from cacheproof.differential.traces.trace import Trace
 
@@ -17,16 +17,14 @@ def simpler_prompts(trace: Trace) -> Iterator[Trace | None]:
             yield edited(trace, _remove_token(position, number))
             if event.tokens[number] not in (0, EMBEDDED):
                 yield edited(trace, put((*path, "tokens", number), 0))
-        for number, row in enumerate(rows(event)):
+        rows = event.embeds if isinstance(event, Prompt) else None
+        for number, row in enumerate(rows or ()):
             zero = "0" * len(row or "")
             if row is not None:
                 yield edited(trace, put((*path, "embeds", number), zero))
             yield edited(
                 trace, put((*path, "embeds", number), None), put((*path, "tokens", number), 0)
             )
-    prompts = [number for number, event in enumerate(trace.events) if isinstance(event, Prompt)]
-    for name, plain in EXTRAS.items():
-        yield edited(trace, *(put(("events", position, name), plain) for position in prompts))
     for number in range(max(len(event.tokens) for event in _with_tokens(trace)), 0, -1):
         yield edited(
             trace,

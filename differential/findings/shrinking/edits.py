@@ -10,20 +10,11 @@ from typing import Any
 
 import msgspec
 
+from cacheproof.differential.depths import DEPTHS
 from cacheproof.differential.errors import InputError
-from cacheproof.differential.findings.shrinking.descriptions import weight
-from cacheproof.differential.traces.base import tag_of
-from cacheproof.differential.traces.block_hash import (
-    BlockHashEvent,
-    Prompt,
-)
-from cacheproof.differential.traces.encoder_connector import (
-    EncoderConnectorConfig,
-    Forget,
-    Plan,
-    StoredItem,
-)
-from cacheproof.differential.traces.kv_cache import Arrive
+from cacheproof.differential.findings.shrinking.fields import extras_of, fields_of, measure
+from cacheproof.differential.traces.base import Item, Rows, tag_of
+from cacheproof.differential.traces.encoder_connector import EncoderConnectorConfig
 from cacheproof.differential.traces.manager import (
     Add,
     Finish,
@@ -33,13 +24,14 @@ from cacheproof.differential.traces.manager import (
     Update,
     Walk,
 )
-from cacheproof.differential.traces.media_hash import Hash
 from cacheproof.differential.traces.scheduler import Schedule, SchedulerConfig, SchedulerHeader
 from cacheproof.differential.traces.trace import AnyEvent, Arrival, Showing, Trace
 from cacheproof.differential.traces.trace_file import parse
 
 Lines = dict[str, Any]
 Edit = Callable[[Lines], Any]
+Path = tuple[Any, ...]
+"""Names and numbers on the way to a value, in a trace as plain objects."""
 
 REQUEST_NAMES = "abcdefghijklmnopqrstuvw"
 IDENTIFIER_NAMES = "xyzuvw"
@@ -48,84 +40,40 @@ PLAIN_NAMES = "abcdefghi"
 _TOKENS_MAX = 16
 _FACTORS = (2, 3, 4)
 _CHANGES = (1, 2, 3, 4, 6)
-_KINDS = (
-    "add", "chunk", "close", "walk", "stall", "schedule", "notices", "update",
-    "finish", "abort", "preempt", "release", "reset", "reset_prefix", "pause", "transfer",
-    "elsewhere", "received", "sent", "prompt",
-    "decode", "continue",
-    "arrive", "slots", "output", "loaded", "end", "settle", "skip", "evict_blocks",
-    "common_prefix", "take_events", "take_stats", "take_residencies", "hash",
-    "start", "plan", "execute", "forget", "ask", "stop", "spoil", "reach", "new_weights",
-)  # fmt: skip
-NUMBERS = (
-    "tokens", "steps", "input", "max_tokens", "priority", "prompt",
-    "drafts", "lookahead", "external", "encoder", "reserved", "accepted", "valid",
-    "failed", "dies_at",
-)  # fmt: skip
-LOWEST = {
-    "input": 0, "priority": 0, "offset": 0, "long_prefill_token_threshold": 0, "lookahead": 0,
-    "drafts": 0, "external": 0, "encoder": 0, "reserved": 0, "accepted": 0, "valid": 0,
-    "failed": 0, "dies_at": 0,
-}  # fmt: skip
-EXTRAS = {
-    "lora": None, "salt": None, "embeds": None, "one_object": False, "algorithm": "sha256",
-    "skip_reading": False, "resumable": False, "stop_after": None, "accepts": (), "running": False,
-    "long_prefill_token_threshold_adaptive": False, "max_num_active_seqs": None,
-    "scheduler_reserve_full_isl": True, "watermark": 0.0, "prefill_schedule_interval": 1,
-    "max_loras": 0, "drafter": False, "num_speculative_tokens": 0, "v2_model_runner": False,
-    "ec_connector": False, "prefix_cache_retention_interval": None,
-    "kv_connector": None, "sends": False, "later": False, "one_text": False, "session": None,
-    "late": 0,
-}  # fmt: skip
 
 
 def cost(trace: Trace) -> tuple[Any, ...]:
     """What shrinking lowers, in order of weight."""
-    adds = [event for event in trace.events if isinstance(event, Arrival)]
-    items = all_items(trace)
-    stored = _stored(trace)
-    extras = [
-        name
-        for holder in (trace.header.config, *trace.events)
-        for name, plain in EXTRAS.items()
-        if getattr(holder, name, plain) != plain
-    ]
+    holders = (trace.header.config, *trace.events)
+    listed, extras, numbers = map(sum, zip(*map(measure, holders), strict=True))
     return (
         len(trace.events),
-        len(adds),
-        len(items) + _mentions(trace),
-        sum(item.is_embed is not None or item.mm_hash is not None for item in items) + len(extras),
-        len({item.identifier for item in items}) + len(stored),
-        sum(_numbers_of(trace)),
-        tuple(_rank(kind(event)) for event in trace.events),
+        sum(isinstance(event, Arrival) for event in trace.events),
+        listed,
+        extras,
+        len(lengths(trace)) + len(engines(trace)),
+        numbers + sum(len(name) + (name not in PLAIN_NAMES) for name in _stored(trace)),
+        tuple(_rank(trace, event) for event in trace.events),
     )
 
 
-def _stored(trace: Trace) -> tuple[StoredItem, ...]:
-    """The items that there are for connectors."""
+def _stored(trace: Trace) -> list[str]:
+    """The identifiers of the items that there are for connectors; paths are made of them."""
     config = trace.header.config
-    return config.items if isinstance(config, EncoderConnectorConfig) else ()
+    if isinstance(config, EncoderConnectorConfig):
+        return [item.identifier for item in config.items]
+    return []
 
 
-def _mentions(trace: Trace) -> int:
-    """How often steps of engines with connectors name an item."""
-    return sum(
-        len(getattr(event, name, ()))
-        for event in trace.events
-        if isinstance(event, Plan | Forget)
-        for name in ("items", "refused", "preempted", "apart")
-    )
-
-
-def _rank(kind: str) -> int:
-    """Where kinds of events are expected; those of which nothing is said come last."""
-    return _KINDS.index(kind) if kind in _KINDS else len(_KINDS)
+def _rank(trace: Trace, event: AnyEvent) -> int:
+    """Where an event is expected: kinds come in the order in which its depth names them."""
+    return DEPTHS[trace.depth].events.index(type(event))
 
 
 def shape(trace: Trace) -> str:
     """A trace without its numbers: kinds of events, requests and identifiers, renamed in order."""
     requests = numbered(request_names(trace), REQUEST_NAMES)
-    identifiers = numbered(identifier_names(trace), IDENTIFIER_NAMES)
+    identifiers = numbered(list(lengths(trace)), IDENTIFIER_NAMES)
     words: list[str] = [trace.header.manager]
     for event in trace.events:
         word = kind(event)
@@ -269,14 +217,10 @@ def simpler_items(trace: Trace) -> Iterator[Trace | None]:
     for position, number in item_sites(trace):
         path = ("events", position, "items", number)
         item = at(as_lines(trace), path)
-        if item["mm_hash"] is not None:
-            yield edited(trace, put((*path, "mm_hash"), None))
-        if item["is_embed"] is not None:
+        if embeds := sum(item["is_embed"] or ()):
             dense = put((*path, "is_embed"), None)
-            yield edited(trace, dense)
-            if embeds := sum(item["is_embed"]):
-                yield edited(trace, dense, put((*path, "length"), embeds))
-    for one, two in combinations(identifier_names(trace), 2):
+            yield edited(trace, dense, put((*path, "length"), embeds))
+    for one, two in combinations(lengths(trace), 2):
         yield edited(trace, rename("identifier", {two: one}))
 
 
@@ -295,17 +239,62 @@ def scaled(trace: Trace) -> Iterator[Trace | None]:
 
 
 def plainer(trace: Trace) -> Iterator[Trace | None]:
-    """Without what few configurations and few requests have."""
-    holders: list[tuple[tuple[Any, ...], Any]] = [(("header", "config"), trace.header.config)]
-    holders += [(("events", position), event) for position, event in enumerate(trace.events)]
-    for path, holder in holders:
-        for name, plain in EXTRAS.items():
-            if getattr(holder, name, plain) != plain:
-                yield edited(trace, put((*path, name), plain))
+    """With the default in the place of what has one: everywhere, in one field of all that have
+    it, or in one place."""
+    sites = [
+        ((*path, name), (type(holder), name), plain)
+        for path, holder in holders(trace)
+        for name, plain in extras_of(holder).items()
+    ]
+    alike: dict[Any, list[Edit]] = {}
+    for path, field, plain in sites:
+        alike.setdefault(field, []).append(put(path, plain))
+    yield edited(trace, *(edit for edits in alike.values() for edit in edits))
+    for edits in alike.values():
+        yield edited(trace, *edits)
+        if len(edits) > 1:
+            yield from (edited(trace, edit) for edit in edits)
 
 
-def rows(event: BlockHashEvent) -> tuple[str | None, ...]:
-    return (event.embeds or ()) if isinstance(event, Prompt) else ()
+def holders(trace: Trace) -> Iterator[tuple[Path, msgspec.Struct]]:
+    """The configuration and each event with its path, and what they hold that has fields."""
+    yield from _held(("header", "config"), trace.header.config)
+    for position, event in enumerate(trace.events):
+        yield from _held(("events", position), event)
+
+
+def _held(path: Path, holder: msgspec.Struct) -> Iterator[tuple[Path, msgspec.Struct]]:
+    yield path, holder
+    for field in fields_of(type(holder)):
+        value = getattr(holder, field.name)
+        if isinstance(value, msgspec.Struct):
+            yield from _held((*path, field.name), value)
+        elif field.holds == "structs":
+            for number, part in enumerate(value or ()):
+                yield from _held((*path, field.name, number), part)
+
+
+def elements(trace: Trace) -> Iterator[Path]:
+    """What can be taken out of a list: its path."""
+    for path, holder in holders(trace):
+        for field in fields_of(type(holder)):
+            if field.holds in ("structs", "names", "numbers"):
+                for number in range(len(getattr(holder, field.name) or ())):
+                    yield (*path, field.name, number)
+
+
+def lower(trace: Trace) -> Iterator[tuple[Path, Sequence[Any]]]:
+    """Each number that is not content, and each choice: its path, and lower ones in its place."""
+    for path, holder in holders(trace):
+        for field in fields_of(type(holder)):
+            at_field, value = (*path, field.name), getattr(holder, field.name)
+            if field.choices:
+                yield at_field, field.choices[: field.choices.index(value)]
+            elif field.lowest is not None and value is not None:
+                yield at_field, lower_values(value, field.lowest)
+            elif field.holds == "numbers":
+                for number, part in enumerate(value):
+                    yield (*at_field, number), lower_values(part, 0)
 
 
 def closed(trace: Trace) -> Iterator[Trace | None]:
@@ -330,29 +319,25 @@ def edited(trace: Trace, *edits: Edit) -> Trace | None:
 # edits of a trace as plain objects
 
 
-def put(path: tuple[Any, ...], value: Any) -> Edit:
+def put(path: Path, value: Any) -> Edit:
     return lambda lines: at(lines, path[:-1]).__setitem__(path[-1], value)
 
 
-def remove(path: tuple[Any, ...], number: int) -> Edit:
-    return lambda lines: at(lines, path).pop(number)
+def remove(path: Path) -> Edit:
+    return lambda lines: at(lines, path[:-1]).pop(path[-1])
 
 
 def _remove_event(position: int) -> Edit:
     return lambda lines: lines["events"].pop(position)
 
 
-def remove_item(position: int, number: int) -> Edit:
-    return lambda lines: lines["events"][position]["items"].pop(number)
-
-
 def cap_length(length: int, identifier: str | None = None) -> Edit:
     def edit(lines: Lines) -> None:
         for event in lines["events"]:
-            for item in event.get("items", ()):
+            for item in _pieces(event):
                 if identifier in (None, item["identifier"]):
                     item["length"] = min(item["length"], length)
-                    if item["is_embed"] is not None:
+                    if item.get("is_embed") is not None:
                         item["is_embed"] = item["is_embed"][:length]
 
     return edit
@@ -371,11 +356,17 @@ def close_gaps(lines: Lines) -> None:
 def rename(field: str, names: dict[str, str]) -> Edit:
     def edit(lines: Lines) -> None:
         for event in lines["events"]:
-            for holder in (event, *event.get("items", ())):
+            for holder in (event, *_pieces(event)):
                 if field in holder:
                     holder[field] = names.get(holder[field], holder[field])
 
     return edit
+
+
+def _pieces(event: Lines) -> list[Lines]:
+    """What an event shows under an identifier: items, and rows that stand for tokens."""
+    shown = (*event.get("items", ()), *(event.get("embeds") or ()))
+    return [piece for piece in shown if isinstance(piece, dict)]
 
 
 # looking at a trace
@@ -395,12 +386,23 @@ def request_names(trace: Trace) -> list[str]:
     return [event.request for event in trace.events if isinstance(event, Arrival)]
 
 
-def all_items(trace: Trace) -> list[Any]:
-    return [item for event in trace.events if isinstance(event, Showing) for item in event.items]
+def lengths(trace: Trace) -> dict[str, int]:
+    """The identifiers of what requests show, in order, and how long the longest of each is."""
+    longest: dict[str, int] = {}
+    for event in trace.events:
+        rows: tuple[Rows, ...] = (event.embeds or ()) if isinstance(event, Add) else ()
+        pieces: tuple[Item | Rows, ...] = (
+            (*event.items, *rows) if isinstance(event, Showing) else ()
+        )
+        for piece in pieces:
+            longest[piece.identifier] = max(piece.length, longest.get(piece.identifier, 0))
+    return longest
 
 
-def identifier_names(trace: Trace) -> list[str]:
-    return list(dict.fromkeys(item.identifier for item in all_items(trace)))
+def engines(trace: Trace) -> list[str]:
+    """The engines that a trace for connectors names, in order."""
+    named = (getattr(event, "engine", None) for event in trace.events)
+    return list(dict.fromkeys(name for name in named if name is not None))
 
 
 def item_sites(trace: Trace) -> list[tuple[int, int]]:
@@ -422,30 +424,7 @@ def numbered(names: Sequence[str], alphabet: str) -> dict[str, str]:
     }
 
 
-def _numbers_of(trace: Trace) -> Iterator[int]:
-    config = msgspec.structs.asdict(trace.header.config)
-    yield from (int(value) for value in config.values() if isinstance(value, int))
-    for event in trace.events:
-        if isinstance(event, Arrive):
-            yield from (count for _, count in event.text)
-        if isinstance(event, Hash):
-            yield weight(event.value)
-        if isinstance(event, BlockHashEvent):
-            yield from (1 + token for token in event.tokens)
-            yield from (row is None or row.strip("0") != "" for row in rows(event))
-        else:
-            yield from (abs(getattr(event, name, 0) or 0) for name in NUMBERS)
-    for item in all_items(trace):
-        yield item.offset + item.length
-    for stored in _stored(trace):
-        yield stored.rows + stored.gaps
-        yield len(stored.identifier) + (stored.identifier not in PLAIN_NAMES)
-    if isinstance(trace.header.config, EncoderConnectorConfig):
-        for model in trace.header.config.models:
-            yield model.row_width + (model.dtype != "float32")
-
-
-def at(lines: Any, path: tuple[Any, ...]) -> Any:
+def at(lines: Any, path: Path) -> Any:
     for key in path:
         lines = lines[key]
     return lines

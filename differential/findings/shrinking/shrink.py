@@ -13,11 +13,9 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations
 from typing import Any
 
-import msgspec
-
 from cacheproof.differential.depths import DEPTHS, part
 from cacheproof.differential.findings.shrinking import edits
-from cacheproof.differential.findings.shrinking.edits import cost, edited, put, without
+from cacheproof.differential.findings.shrinking.edits import cost, edited, put, remove, without
 from cacheproof.differential.traces.trace import Trace
 
 StillFails = Callable[[list[Trace]], Sequence[bool]]
@@ -196,13 +194,12 @@ class _Search:
     # fewer and simpler items
 
     def drop_items(self) -> None:
-        while self._try(
-            edited(self.trace, edits.remove_item(*site)) for site in edits.item_sites(self.trace)
-        ):
+        """Shorter lists: of items, groups, models and whatever else there is several of."""
+        while self._try(edited(self.trace, remove(path)) for path in edits.elements(self.trace)):
             pass
 
     def simplify(self) -> None:
-        """Dense masks, plain hashes, fewer identifiers, and a small cache of small items."""
+        """Dense masks, fewer identifiers, defaults, and a small cache of small items."""
         while self._try(edits.simpler_items(self.trace)):
             pass
         while self._try(edits.plainer(self.trace)):
@@ -216,28 +213,13 @@ class _Search:
 
     def lower_numbers(self) -> None:
         self._try(edits.closed(self.trace))
-        for name in msgspec.structs.asdict(self.trace.header.config):
-            self._lower(("header", "config", name))
-        for position, event in enumerate(self.trace.events):
-            for name in edits.NUMBERS:
-                if hasattr(event, name):
-                    self._lower(("events", position, name))
-        for identifier in edits.identifier_names(self.trace):
-            self._lower_length(identifier)
-        for position, number in edits.item_sites(self.trace):
-            self._lower(("events", position, "items", number, "offset"))
-
-    def _lower(self, path: tuple[Any, ...]) -> None:
-        value = edits.at(edits.as_lines(self.trace), path)
-        if type(value) is int:
-            ladder = edits.lower_values(value, edits.LOWEST.get(path[-1], 1))
+        for path, ladder in list(edits.lower(self.trace)):
             self._try(edited(self.trace, put(path, lower)) for lower in ladder)
+        for identifier in edits.lengths(self.trace):
+            self._lower_length(identifier)
 
     def _lower_length(self, identifier: str) -> None:
-        longest = max(
-            (item.length for item in edits.all_items(self.trace) if item.identifier == identifier),
-            default=1,
-        )
+        longest = edits.lengths(self.trace)[identifier]
         self._try(
             edited(self.trace, edits.cap_length(length, identifier), *also)
             for length in edits.lower_values(longest, 1)
@@ -267,7 +249,7 @@ class _Search:
     def rename(self) -> None:
         """Call requests a, b, c and identifiers x, y, z, and forget the seed, if it still fails."""
         requests = edits.numbered(edits.request_names(self.trace), edits.REQUEST_NAMES)
-        identifiers = edits.numbered(edits.identifier_names(self.trace), edits.IDENTIFIER_NAMES)
+        identifiers = edits.numbered(list(edits.lengths(self.trace)), edits.IDENTIFIER_NAMES)
         for renames in (
             (edits.rename("request", requests), edits.rename("identifier", identifiers)),
             (edits.rename("identifier", identifiers),),

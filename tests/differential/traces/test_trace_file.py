@@ -302,6 +302,17 @@ def test_more_blocks_than_memory_holds_are_refused() -> None:
         parse(lines, "trace")
 
 
+@pytest.mark.parametrize("kind", ["sliding_window", "chunked_local"])
+def test_a_window_of_no_tokens_is_refused(kind: str) -> None:
+    lines = lines_of(2)
+    group = {"kind": kind, "block_size": 16, "window": 0}
+    in_config(groups=[group])(lines, random.Random(0))
+    with pytest.raises(InputError, match=f"group 0 is {kind} with a window of 0 tokens; expected"):
+        parse(lines, "trace")
+    in_config(groups=[{**group, "window": 1}])(lines, random.Random(0))
+    assert parse(lines, "trace")
+
+
 def test_another_schema_version_is_named_before_anything_else_in_the_header() -> None:
     lines = lines_of(0)
     header(schema=2, config={"of": "the future"})(lines, random.Random(0))
