@@ -25,7 +25,7 @@ check-slice: setup
 	@.venv/bin/cacheproof check --budget full --slice $$(( $$(date +%s) / 86400 % 7 + 1 ))/7 \
 	    $(if $(SECONDS_MAX),--seconds $(SECONDS_MAX))
 
-# Two of all releases, others each day, on the seeds of docs/releases-checked.md.
+# Two of all releases, others each day, on the seeds of docs/evidence/releases-checked.md.
 every-release: setup
 	@.venv/bin/python benchmarks/every_release.py --slice $(if $(SECONDS_MAX),--seconds $(SECONDS_MAX))
 

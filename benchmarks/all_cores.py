@@ -11,7 +11,7 @@ from cacheproof.differential.search.campaign import Campaign
 from cacheproof.differential.search.fault_folders import load
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.resolve import reference_for
-from cacheproof.workers import Crew, count
+from cacheproof.work.workers import Crew, count
 
 PART_SEEDS = 20
 

@@ -1,5 +1,5 @@
-"""docs/audit.md, docs/fault-causes.md and the table in faults/README.md, from the list of
-known faults."""
+"""docs/how-to/audit.md, docs/evidence/fault-causes.md and the table in faults/README.md, from the
+list of known faults."""
 
 from pathlib import Path
 
@@ -7,8 +7,8 @@ from cacheproof.assessing import page
 from cacheproof.differential.search.fault_folders import load
 
 ROOT = Path(__file__).parent.parent
-AUDIT = ROOT / "docs" / "audit.md"
-CAUSES = ROOT / "docs" / "fault-causes.md"
+AUDIT = ROOT / "docs" / "how-to" / "audit.md"
+CAUSES = ROOT / "docs" / "evidence" / "fault-causes.md"
 FINDINGS = ROOT / "faults" / "README.md"
 
 

@@ -13,7 +13,8 @@ from typing import Any
 
 sys.path.append(str(Path(__file__).parent.parent / "differential" / "targets"))
 
-from host import manager_depth, release, session
+from host import release, session
+from host.managers import manager as manager_depth
 from vllm.v1.core import encoder_cache_manager
 
 

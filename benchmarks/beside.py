@@ -26,7 +26,7 @@ def options(description: str | None) -> argparse.Namespace:
 def run(file: str, release: str, *arguments: object, given: Any = None) -> Iterator[Any]:
     """What `file` prints beside the release, a line of JSON at a time. It gets the arguments
     `inside`, the release and `arguments`, and `given` as JSON on its standard input."""
-    from cacheproof.differential.targets import releases
+    from cacheproof.differential.provision import releases
 
     command, environment = releases.host_command(releases.install(release, report=print))
     done = subprocess.run(

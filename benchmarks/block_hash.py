@@ -74,7 +74,7 @@ def _hashers(
     release: str, prompt: dict[str, Any], algorithm: str
 ) -> Iterator[tuple[Callable[[Any], Any], Any]]:
     """The release's hasher and the reference's, each with the request that it hashes."""
-    from host.block_hash_release import block_hasher, make_request
+    from host.managers.block_hash_release import block_hasher, make_request
 
     from cacheproof.reference.block_hash import get_request_block_hasher
     from cacheproof.reference.hash_functions import hash_function

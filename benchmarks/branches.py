@@ -110,7 +110,7 @@ REFUSED = (
         "0.27.0",
     ),
 )
-"""Features that docs/scheduler.md refuses."""
+"""Features that docs/explain/scheduler.md refuses."""
 
 GUARDS = (
     Reason("an error of the release's own", r"RequestStatus\.PREEMPTED$ | policy\ =="),

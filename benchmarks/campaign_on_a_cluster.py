@@ -31,9 +31,9 @@ import psycopg
 import sqlalchemy as sql
 from worker_memory import below, mib
 
-from cacheproof.cluster import quiet_ray
 from cacheproof.differential.search.campaigns.schema import FILE, JOBS, engine_for
 from cacheproof.differential.search.campaigns.store import DONE
+from cacheproof.work.cluster import quiet_ray
 
 COMMAND = (sys.executable, "-m", "cacheproof", "campaign")
 LOOK_SECONDS = 2.0

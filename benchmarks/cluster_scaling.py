@@ -33,9 +33,7 @@ import sqlalchemy as sql
 from campaign_on_a_cluster import COMMAND, Database, cluster_of
 from worker_memory import below
 
-from cacheproof import cluster as clusters
-from cacheproof import workers
-from cacheproof.campaign_run import SystemClock
+from cacheproof.campaign.run import SystemClock
 from cacheproof.differential.lanes.all_lanes import lane_called
 from cacheproof.differential.search import work
 from cacheproof.differential.search.campaigns import outcomes
@@ -47,6 +45,8 @@ from cacheproof.differential.search.campaigns.schema import JOBS, engine_for
 from cacheproof.differential.search.campaigns.store import SEARCH, About, MadeBy, Store
 from cacheproof.differential.search.work import Search, Worker
 from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.work import cluster as clusters
+from cacheproof.work import workers
 
 LANE = "encoder cache"
 SHARD_SEEDS = 20

@@ -102,9 +102,9 @@ def runs_on(device: str, fault: str | None, models: str) -> Callable[["Trace"], 
 
     from cacheproof.differential.judges.examination import judge_of
     from cacheproof.differential.judges.rare_states import Reachability
-    from cacheproof.differential.targets.host.engine_limits import MODELS_SETTING
-    from cacheproof.differential.targets.host.media_hash_alone import REFERENCE_SETTING
-    from cacheproof.differential.targets.host.runner import Release
+    from cacheproof.differential.targets.host.engine.limits import MODELS_SETTING
+    from cacheproof.differential.targets.host.engine.runner import Release
+    from cacheproof.differential.targets.host.managers.media_hash_alone import REFERENCE_SETTING
     from cacheproof.differential.targets.reference import protocol_of
     from cacheproof.differential.traces.records import TraceResult
     from cacheproof.reference.semantics import Semantics

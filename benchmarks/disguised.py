@@ -4,9 +4,9 @@
 
 Each change of `disguised.jsonl` is run on the one trace that it names. By its contract, lane and
 kind a listed fault of the release would cover the break. It is to be told as new all the same: by a
-search with the contracts alone, by one in lockstep, and by a review. docs/disguised-faults.md is
-written from what is seen. `--tree NAME DIR` writes the tree of one change, `--kept` the small
-findings that the tests judge without a release.
+search with the contracts alone, by one in lockstep, and by a review.
+docs/evidence/disguised-faults.md is written from what is seen. `--tree NAME DIR` writes the tree of
+one change, `--kept` the small findings that the tests judge without a release.
 """
 
 import argparse
@@ -23,17 +23,17 @@ from cacheproof.differential.findings import finding_file
 from cacheproof.differential.findings.breaks import Attributed
 from cacheproof.differential.findings.finding import Finding, found_in
 from cacheproof.differential.judges.examination import examine
+from cacheproof.differential.provision import releases
 from cacheproof.differential.search.attribution import Attribution
 from cacheproof.differential.search.fault_folders import load
 from cacheproof.differential.search.known import may_be
 from cacheproof.differential.search.paired import Both, RunSeeds
 from cacheproof.differential.search.weighing import tallies
-from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.changed import ChangingHost, Reading, write_tree
-from cacheproof.differential.targets.edits import edited
 from cacheproof.differential.targets.reference import ReferenceTarget, protocol_of
 from cacheproof.differential.targets.resolve import host_of
+from cacheproof.differential.texts.edits import edited
 from cacheproof.differential.traces.records import TraceResult
 from cacheproof.reference.semantics import Semantics
 
@@ -154,7 +154,7 @@ class Room:
         return Attributed(brought[0].fault) if brought else NOT_BROKEN
 
     def small(self, change: Disguised) -> Finding:
-        """The change's finding, made small.
+        """The change's finding, minimised.
 
         Raises:
             ValueError: it breaks nothing there.

@@ -1,4 +1,4 @@
-"""docs/disguised-faults.md: what disguised faults are told as."""
+"""docs/evidence/disguised-faults.md: what disguised faults are told as."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -67,7 +67,8 @@ def _lines(
         "",
         f"    {COMMAND}",
         "",
-        "makes this page. A search tells a [known fault](known-faults.md) by its cause. Whether it",
+        "makes this page. A search tells a [known fault](../reference/known-faults.md) by "
+        "its cause. Whether it",
         "does is tested here with faults in disguise. Each is one changed statement of the text of",
         f"vLLM {RELEASE}. On one trace it breaks a contract that the release keeps there, and a",
         "listed fault of the release covers that contract, lane and kind. The cause is another,",
@@ -97,7 +98,8 @@ def _lines(
         "",
         "## Faults of the model",
         "",
-        "A changed release parts from the model, so [condition (a)](known-faults.md#when-a-break-"
+        "A changed release parts from the model, so [condition "
+        "(a)](../reference/known-faults.md#when-a-break-"
         "is-a-known-fault)",
         "alone tells it as new. Conditions (b) and (c) decide where target and model agree. Here",
         f"the model of {RELEASE} has one more flag that is not true, and is its own target.",

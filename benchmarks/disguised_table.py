@@ -8,15 +8,15 @@ import msgspec
 
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.lanes.lane import Lane
-from cacheproof.differential.targets.edits import Edit
+from cacheproof.differential.texts.edits import Edit
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.differential.traces.trace_file import parse
-from cacheproof.fault_pages import kept_traces, told
+from cacheproof.listed.pages import kept_traces, told
 from cacheproof.reference.releases import NEWEST
 
 ROOT = Path(__file__).parent.parent
 TABLE = ROOT / "benchmarks" / "disguised.jsonl"
-PAGE = ROOT / "docs" / "disguised-faults.md"
+PAGE = ROOT / "docs" / "evidence" / "disguised-faults.md"
 RELEASE = NEWEST
 
 

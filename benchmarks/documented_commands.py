@@ -15,7 +15,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = (ROOT / "README.md", ROOT / "docs" / "tutorial.md", ROOT / "docs" / "simulate.md")
+PAGES = (
+    ROOT / "README.md",
+    ROOT / "docs" / "tutorial.md",
+    ROOT / "docs" / "how-to" / "simulate.md",
+)
 _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _VARIES = (
     (re.compile(r"\bin \d+ s\b"), "in some s"),

@@ -63,7 +63,7 @@ def main() -> None:
 
 def _lmcache(chosen: Namespace) -> tuple[list[str], dict[str, str]] | None:
     """The interpreter that has LMCache too."""
-    from cacheproof.differential.targets import connectors, releases
+    from cacheproof.differential.provision import connectors, releases
 
     if chosen.alone:
         return None
@@ -129,7 +129,7 @@ def store_in(place: Path | str, bytes_max: int) -> Any:
 @contextmanager
 def server() -> Iterator[str]:
     """The URL of a Redis server, while it runs."""
-    from host.redis_server import RedisServer
+    from host.connectors.redis_server import RedisServer
 
     with tempfile.TemporaryDirectory() as folder, closing(RedisServer(Path(folder))) as server:
         yield server.url

@@ -1,6 +1,6 @@
 """What connectors of external encoder caches promise and keep, on real releases.
 
-    .venv/bin/python benchmarks/encoder_connectors.py > docs/encoder-connectors-checked.md
+    .venv/bin/python benchmarks/encoder_connectors.py > docs/evidence/encoder-connectors-checked.md
 
 Each connector plays the traces of its lanes, and contracts judge them. What is not installed is
 installed first; `redis-server` has to be on PATH.
@@ -19,7 +19,7 @@ from cacheproof.differential.targets.resolve import resolve
 from cacheproof.reference.releases import MODELLED
 from cacheproof.spec.encoder_connector import COMPONENT
 from cacheproof.spec.registry import contracts
-from cacheproof.workplace import Workplace
+from cacheproof.work.workplace import Workplace
 
 LMCACHE = ("0.5.6", "0.5.7rc2")
 OWN = "cacheproof.gpu_runner.encoder_connector.vllm_connector:EncoderConnector"
@@ -103,12 +103,12 @@ def main() -> None:
 
 HEAD = """# Connectors of external encoder caches, checked
 
-    .venv/bin/python benchmarks/encoder_connectors.py > docs/encoder-connectors-checked.md
+    .venv/bin/python benchmarks/encoder_connectors.py > docs/evidence/encoder-connectors-checked.md
 
 Each cell is SEEDS random traces of the lane, on that version: engines in processes of their own, on
 one store. Their schedulers and workers are played, in the order of vLLM's calls. A cell says in how
 many traces the rule was broken, and after what; `kept`: in none. What breaks is explained in
-[their faults](../faults/README.md), the rules in [contracts.md](contracts.md).
+[their faults](../../faults/README.md), the rules in [contracts.md](../reference/contracts.md).
 """
 NOT_LOOKED_AT = """
 Not looked at: `ECMooncakeConnector`; `ECCPUConnector` with NIXL; several hosts; releases of vLLM

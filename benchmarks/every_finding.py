@@ -1,7 +1,7 @@
 """Every kept trace of faults/ on every stable release, under both model runners.
 
-Each release has one host. docs/findings-replayed.md says in which of them a trace breaks what, and
-where it cannot be run; so a page's first and last release are ones that were run.
+Each release has one host. docs/evidence/findings-replayed.md says in which of them a trace breaks
+what, and where it cannot be run; so a page's first and last release are ones that were run.
 """
 
 import argparse
@@ -15,11 +15,11 @@ from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.targets.host.session import calm_collector
 from cacheproof.differential.targets.resolve import resolve
 from cacheproof.differential.traces.trace import ModelRunner, Trace
-from cacheproof.fault_pages import kept_traces
+from cacheproof.listed.pages import kept_traces
 from cacheproof.reference.releases import MODELLED, spans
 
 ROOT = Path(__file__).parent.parent
-PAGE = ROOT / "docs" / "findings-replayed.md"
+PAGE = ROOT / "docs" / "evidence" / "findings-replayed.md"
 COMMAND = ".venv/bin/python benchmarks/every_finding.py"
 RUNNERS: tuple[ModelRunner, ...] = ("first", "second")
 
@@ -57,13 +57,13 @@ def replays(release: str, wanted: Collection[str] = ()) -> Iterator[Replay]:
 
 
 def page(found: Sequence[Replay]) -> str:
-    """docs/findings-replayed.md."""
+    """docs/evidence/findings-replayed.md."""
     lines = [
         "# Every trace of the findings, on every stable release",
         "",
         f"    {COMMAND}",
         "",
-        f"makes this page. Each trace of [the faults](../faults/README.md) was run on all "
+        f"makes this page. Each trace of [the faults](../../faults/README.md) was run on all "
         f"{len(MODELLED)} stable",
         f"releases from {MODELLED[0]} to {MODELLED[-1]}, under both model runners where it has a",
         "scheduler. A release that lacks what a trace asks for (its sizes of blocks, sessions, a",

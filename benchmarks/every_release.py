@@ -3,7 +3,7 @@
 At each depth the lanes take their turns, from one seed on, until so many operations were compared
 with the reference (judged, where the reference does not model the release at that depth). Releases
 run side by side. What came of each is kept in a file at once, so that an interrupted run goes on
-where it stopped; docs/releases-checked.md is written from it when all releases are done.
+where it stopped; docs/evidence/releases-checked.md is written from it when all releases are done.
 """
 
 import argparse
@@ -21,6 +21,7 @@ from cacheproof.differential.findings.breaks import Break
 from cacheproof.differential.findings.finding import found_in
 from cacheproof.differential.judges.examination import LOCKSTEP
 from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.provision.versions import order
 from cacheproof.differential.search import fault_folders
 from cacheproof.differential.search.attribution import Attribution
 from cacheproof.differential.search.campaign import LaneReport, search
@@ -28,15 +29,14 @@ from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.host.session import calm_collector
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
-from cacheproof.differential.targets.versions import order
 from cacheproof.reference.releases import MODELLED
 from cacheproof.reference.semantics import Semantics
 from cacheproof.spec.registry import by_id
-from cacheproof.workplace import Workplace
+from cacheproof.work.workplace import Workplace
 
 ROOT = Path(__file__).parent.parent
 OUTCOMES = ROOT / "benchmarks" / "every_release.json"
-PAGE = ROOT / "docs" / "releases-checked.md"
+PAGE = ROOT / "docs" / "evidence" / "releases-checked.md"
 COMMAND = ".venv/bin/python benchmarks/every_release.py"
 FIRST_SEED = 20261123
 SEEDS_AT_A_TIME = 20
@@ -190,7 +190,7 @@ def run_release(
 
 
 def page(outcomes: Sequence[Outcome]) -> str:
-    """docs/releases-checked.md."""
+    """docs/evidence/releases-checked.md."""
     by_place = {(outcome.release, outcome.depth): outcome for outcome in outcomes}
     versions = sorted({outcome.release for outcome in outcomes}, key=order)
     names = [name for _, _, name in OPERATIONS.values()]
@@ -203,7 +203,8 @@ def page(outcomes: Sequence[Outcome]) -> str:
         "makes this page; it goes on where it stopped, and with `--again` begins anew. `--first`",
         "takes other seeds, `--release` and `--depth` parts. In each cell: operations compared",
         "with the reference; then traces that differ from it; then breaks of contracts that no",
-        "entry of [the known faults](known-faults.md) lists. Seeds of every lane: from "
+        "entry of [the known faults](../reference/known-faults.md) lists. Seeds of every "
+        "lane: from "
         f"{first_seed} on.",
         "*Not modelled*: the reference does not have this depth for that release, and contracts",
         "alone were judged. *Refused*: no trace of this depth asks what the release can answer.",

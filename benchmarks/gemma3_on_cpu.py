@@ -187,7 +187,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--release", default="0.32.0")
     release = parser.parse_args().release
-    from cacheproof.differential.targets import releases
+    from cacheproof.differential.provision import releases
 
     found = releases.find(release, kind=releases.WHEEL)
     if found is None:

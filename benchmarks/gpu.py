@@ -1,4 +1,5 @@
-"""The runner on a GPU: its tests, its answers, and what is timed there. Writes docs/gpu.md.
+"""The runner on a GPU: its tests, its answers, and what is timed there. Writes
+docs/evidence/gpu.md.
 
     .venv/bin/python benchmarks/gpu.py --python PYTHON
 
@@ -19,7 +20,7 @@ from pathlib import Path
 
 BENCHMARKS = Path(__file__).parent
 ROOT = BENCHMARKS.parent
-PAGE = ROOT / "docs" / "gpu.md"
+PAGE = ROOT / "docs" / "evidence" / "gpu.md"
 DEVICE = ("--device", "cuda")
 FACTS = """
 import json, platform, torch, transformers
@@ -114,9 +115,9 @@ whatever would:
 
 A model of the size of Qwen2.5-VL-7B in bfloat16 with random weights, and a video that is encoded
 (cold), found in the encoder cache (warm), or taken from
-[a store that engines share](encoder-connector.md); milliseconds. Where no Redis server was at hand,
-no column says "from server".
-[What is claimed, and what differs here](runner.md#time-to-the-first-token).
+[a store that engines share](../explain/encoder-connector.md); milliseconds. Where no Redis server
+was at hand, no column says "from server".
+[What is claimed, and what differs here](../explain/runner.md#time-to-the-first-token).
 
 {first_token}
 

@@ -1,6 +1,6 @@
 """What Hypothesis' traces meet and find, beside those of the seed generators.
 
-    .venv/bin/python benchmarks/hypothesis_traces.py > docs/hypothesis-traces.md
+    .venv/bin/python benchmarks/hypothesis_traces.py > docs/evidence/hypothesis-traces.md
 
 Both generators get as many events on the reference, and every rare state that either meets is
 counted. Then Hypothesis looks for each faulty manager of the gallery; some of what it finds it
@@ -42,10 +42,10 @@ SHRUNK = (
 KINDS: tuple[Kind, ...] = ("encoder_cache", "encoder_decoder")
 HEAD = f"""# What Hypothesis' traces meet and find
 
-    .venv/bin/python benchmarks/hypothesis_traces.py > docs/hypothesis-traces.md
+    .venv/bin/python benchmarks/hypothesis_traces.py > docs/evidence/hypothesis-traces.md
 
-[`manager_traces()`](pytest.md) beside the seed generators of a search, on the reference: how often
-each meets a rare state in as many events, {EXAMPLES:,} examples of Hypothesis.
+[`manager_traces()`](../how-to/pytest.md) beside the seed generators of a search, on the reference:
+how often each meets a rare state in as many events, {EXAMPLES:,} examples of Hypothesis.
 """
 
 

@@ -1,10 +1,10 @@
-"""How well shapes of traces tell faults apart: listed faults, found and made small many times.
+"""How well shapes of traces tell faults apart: listed faults, found and minimised many times.
 
     .venv/bin/python benchmarks/identities.py [RELEASE...]
 
-With releases, their faults are searched and made small anew, each finding by itself, and kept in
-benchmarks/identities.jsonl. Without, docs/identities-measured.md is written from what is there.
-Truth is the list of known faults: two findings are one fault where it gives them one name.
+With releases, their faults are searched and minimised anew, each finding by itself, and kept in
+benchmarks/identities.jsonl. Without, docs/evidence/identities-measured.md is written from what is
+there. Truth is the list of known faults: two findings are one fault where it gives them one name.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ from cacheproof.differential.traces.trace import AnyEvent, Header, Showing, Trac
 
 ROOT = Path(__file__).parent.parent
 DATA = ROOT / "benchmarks" / "identities.jsonl"
-PAGE = ROOT / "docs" / "identities-measured.md"
+PAGE = ROOT / "docs" / "evidence" / "identities-measured.md"
 COMMAND = ".venv/bin/python benchmarks/identities.py"
 DEPTHS = ("manager", "scheduler", "kv_cache", "block_hash")
 SEEDS = 40
@@ -50,7 +50,7 @@ RELEASE_SECONDS = 190.0
 
 
 class Row(msgspec.Struct, frozen=True):
-    """A finding of a listed fault, made small. `functions` is a digest of those that its last event
+    """A finding of a listed fault, minimised. `functions` is a digest of those that its last event
     calls in the release, `modules` are theirs."""
 
     release: str
@@ -175,7 +175,7 @@ def mistakes(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def page(rows: Sequence[Row]) -> str:
-    """docs/identities-measured.md."""
+    """docs/evidence/identities-measured.md."""
     releases = ", ".join(sorted({row.release for row in rows}, key=lambda one: one.split(".")))
     faults = {row.fault for row in rows}
     lines = [
@@ -185,7 +185,7 @@ def page(rows: Sequence[Row]) -> str:
         "",
         f"makes this page of {len(rows)} findings of {len(faults)} listed faults in vLLM",
         f"{releases}.",
-        f"Each was found in one of {SEEDS} seeds of a lane and made small by itself. A pair is two",
+        f"Each was found in one of {SEEDS} seeds of a lane and minimised by itself. A pair is two",
         "findings of one contract. Wrong are pairs of one fault with two identities, and of two",
         "faults with one. Beside the contract and the kind of break an identity has:",
         "",

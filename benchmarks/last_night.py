@@ -1,4 +1,4 @@
-"""An engine that dies of a listed fault, recorded, audited, and its record made small.
+"""An engine that dies of a listed fault, recorded, audited, and its record minimised.
 
     .venv/bin/python benchmarks/last_night.py [--folder DIR] [--release 0.32.0]
 
@@ -37,7 +37,7 @@ def main() -> None:
         subprocess.run(
             [CACHEPROOF, "minimise", folder, "--contract", "SC-9", *findings], check=False
         )
-        print(f"made small in {time.perf_counter() - begin:.0f} s")
+        print(f"minimised in {time.perf_counter() - begin:.0f} s")
 
 
 def dies(release: str, folder: Path) -> int:

@@ -21,13 +21,13 @@ from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search.attribution import Attribution
 from cacheproof.differential.search.fault_folders import load
 from cacheproof.differential.search.known import KnownFault
-from cacheproof.differential.targets import mends
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
+from cacheproof.differential.texts import mends
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.differential.traces.trace_file import parse
-from cacheproof.fault_pages import kept_traces
+from cacheproof.listed.pages import kept_traces
 from cacheproof.reference.releases import NEWEST
 
 OF_NO_LANE = frozenset({"media-hash-identifiers"})

@@ -5,8 +5,8 @@
 Changes of vLLM 0.33.0, one statement each, are run on the lanes' traces. Of each is recorded which
 contract breaks first, and where the changed release first differs from the reference. Outcomes are
 appended to a file as they come, so that an interrupted run goes on where it stopped;
-docs/one-statement.md is written from it when all are there. `--tree KEY DIR` writes the tree of one
-change, for `cacheproof fuzz --target path:DIR`.
+docs/evidence/one-statement.md is written from it when all are there. `--tree KEY DIR` writes the
+tree of one change, for `cacheproof fuzz --target path:DIR`.
 
 A trace in which the release calls the changed function nowhere is not run, and a result that is
 the unchanged release's to the last byte is not judged again: both can show nothing new.
@@ -38,24 +38,24 @@ from cacheproof.differential.judges.examination import LOCKSTEP, Examination, ex
 from cacheproof.differential.judges.lockstep import Difference, compare
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.lanes.lane import Lane
+from cacheproof.differential.provision import releases
+from cacheproof.differential.provision.cache import Cache
+from cacheproof.differential.provision.releases import Release
 from cacheproof.differential.search import fault_folders
 from cacheproof.differential.search.attribution import DRAWN, Attribution
 from cacheproof.differential.search.campaign import BATCH_TRACES, HARNESS_ERRORS_MAX
 from cacheproof.differential.search.mending import Mending
-from cacheproof.differential.targets import releases
-from cacheproof.differential.targets.cache import Cache
 from cacheproof.differential.targets.changed import ChangingHost, decoded, write_tree
 from cacheproof.differential.targets.host.session import calm_collector
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.targets.releases import Release
 from cacheproof.differential.targets.resolve import reference_for
 from cacheproof.differential.traces.records import TraceResult
 from cacheproof.differential.traces.trace import Trace
-from cacheproof.workers import results
+from cacheproof.work.workers import results
 
 ROOT = Path(__file__).parent.parent
 OUTCOMES = ROOT / "benchmarks" / "one_statement.jsonl"
-PAGE = ROOT / "docs" / "one-statement.md"
+PAGE = ROOT / "docs" / "evidence" / "one-statement.md"
 SEED = 20261129
 CHANGES = 200
 UNTRACED = "encoder_connector"

@@ -1,4 +1,5 @@
-"""docs/one-statement.md: what is seen of one-statement changes, and what survives, with why."""
+"""docs/evidence/one-statement.md: what is seen of one-statement changes, and what survives, with
+why."""
 
 import tomllib
 from collections import Counter
@@ -107,8 +108,8 @@ def page(
     seeds: int,
     untraced: int,
 ) -> str:
-    """docs/one-statement.md. Of lanes that need no engine each has so many `seeds`; of those of
-    connectors, which only changes of these are run on, so many are `untraced`."""
+    """docs/evidence/one-statement.md. Of lanes that need no engine each has so many `seeds`; of
+    those of connectors, which only changes of these are run on, so many are `untraced`."""
     verdicts = {
         outcome.key: judged[outcome.key].verdict for outcome in outcomes if outcome.key in judged
     }
@@ -122,7 +123,8 @@ def page(
         "a connector of the release has: a statement left out, another comparison, another",
         "constant; constructors are among them. The sample has as many of each module",
         f"and of each kind of change as there can be (seed {seed}). A place that no trace reaches",
-        "and that belongs to a [refused feature](scheduler.md#the-surface-of-vllm-0330) is not",
+        "and that belongs to a [refused "
+        "feature](../explain/scheduler.md#the-surface-of-vllm-0330) is not",
         "sampled.",
         "",
         f"Each change was run on seeds 0 to {seeds - 1} of every lane that needs no engine; one of",

@@ -22,11 +22,11 @@ from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.judges.outputs import is_tie
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.lanes.lane import FIRST_WITH_SECOND
-from cacheproof.differential.targets import sources
+from cacheproof.differential.provision import sources
+from cacheproof.differential.provision.versions import order
 from cacheproof.differential.targets.both_runners import EngineTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
-from cacheproof.differential.targets.versions import order
 from cacheproof.differential.traces.engine import EngineConfig, EngineModel
 from cacheproof.differential.traces.records import TraceResult
 from cacheproof.differential.traces.trace import ModelRunner

@@ -1,6 +1,6 @@
 """vLLM's own tests of its core, with the contracts attached: what they find, and what that costs.
 
-    .venv/bin/python benchmarks/own_tests.py > docs/own-tests.md
+    .venv/bin/python benchmarks/own_tests.py > docs/evidence/own-tests.md
 
 The tests come out of the release's source archive, which is downloaded. They run in the release's
 interpreter, without vLLM's conftest.py and without a network: where one asks for the configuration
@@ -29,10 +29,10 @@ from typing import NamedTuple
 
 from cacheproof.differential.generators.manager import manager_trace
 from cacheproof.differential.judges.watch import ManagerWatch
-from cacheproof.differential.targets import releases, sources
+from cacheproof.differential.provision import releases, sources
+from cacheproof.differential.provision.cache import Cache
 from cacheproof.differential.targets.attached import Attachment
-from cacheproof.differential.targets.cache import Cache
-from cacheproof.differential.targets.host.faults import FAULTS, nothing
+from cacheproof.differential.targets.host.faults.manager import FAULTS, nothing
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.reference.encoder_cache import EncoderCacheManager
 from cacheproof.reference.releases import NEWEST
@@ -264,11 +264,11 @@ def main() -> None:
 
 HEAD = f"""# vLLM's own tests, with the contracts attached
 
-    .venv/bin/python benchmarks/own_tests.py > docs/own-tests.md
+    .venv/bin/python benchmarks/own_tests.py > docs/evidence/own-tests.md
 
-[The plug-in](pytest.md) on the tests of vLLM {NEWEST}'s core, `tests/v1/core`, from its source
-archive: without vLLM's `conftest.py`, without a network, and with a small configuration in the
-place of OPT's and LLaVA's. What asks for another model does not run here."""
+[The plug-in](../how-to/pytest.md) on the tests of vLLM {NEWEST}'s core, `tests/v1/core`, from its
+source archive: without vLLM's `conftest.py`, without a network, and with a small configuration in
+the place of OPT's and LLaVA's. What asks for another model does not run here."""
 
 
 PLANTED = """

@@ -15,9 +15,9 @@ import pytest
 
 from cacheproof.differential.audit.scheduler_watch import SCHEDULERS
 from cacheproof.differential.targets.attached import ENCODER_MANAGERS, KV_CACHE_MANAGERS, Watched
-from cacheproof.differential.targets.host.faults import FAULTS
-from cacheproof.differential.targets.host.kv_cache_faults import KV_CACHE_FAULTS
-from cacheproof.differential.targets.host.scheduler_faults import SCHEDULER_FAULTS
+from cacheproof.differential.targets.host.faults.kv_cache import KV_CACHE_FAULTS
+from cacheproof.differential.targets.host.faults.manager import FAULTS
+from cacheproof.differential.targets.host.faults.scheduler import SCHEDULER_FAULTS
 
 STORED = "_planted"
 Fault = Callable[[Any], None]

@@ -11,8 +11,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from cacheproof.differential.targets import releases, sources
-from cacheproof.differential.targets.cache import Cache
+from cacheproof.differential.provision import releases, sources
+from cacheproof.differential.provision.cache import Cache
 
 CHILD = Path(__file__).with_name("text_only_engine.py")
 HOST = Path(releases.__file__).parent

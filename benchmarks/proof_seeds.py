@@ -1,7 +1,7 @@
 """Whether a seed of the solver matters: every text, the keys and the lemmas, proved under several.
 
-A proof that hangs on a seed is luck. docs/proof-seeds.md has a row for each class and its texts;
-rows of evidence are compared in contract, target, outcome, scope and text.
+A proof that hangs on a seed is luck. docs/evidence/proof-seeds.md has a row for each class and its
+texts; rows of evidence are compared in contract, target, outcome, scope and text.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
-PAGE = ROOT / "docs" / "proof-seeds.md"
+PAGE = ROOT / "docs" / "evidence" / "proof-seeds.md"
 COMMAND = ".venv/bin/python benchmarks/proof_seeds.py"
 SEEDS = range(5)
 OF_TEXTS = ("EncoderCacheManager", "EncoderDecoderCacheManager", "BlockPool", "EntryTable")
@@ -53,7 +53,7 @@ def differing(by_seed: Mapping[int, Sequence[Row]]) -> Iterator[str]:
 
 
 def page(by_seed: Mapping[int, Sequence[Row]]) -> str:
-    """docs/proof-seeds.md."""
+    """docs/evidence/proof-seeds.md."""
     seeds = list(by_seed)
     lines = [
         "# The solver's seed",

@@ -13,13 +13,13 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from cacheproof.differential.provision import environment, releases
+from cacheproof.differential.provision.cache import Cache
 from cacheproof.differential.serving import recorder
 from cacheproof.differential.serving.clients import ask_all
 from cacheproof.differential.serving.server import Server
 from cacheproof.differential.serving.traffic import Settings, traffic
-from cacheproof.differential.targets import environment, releases
-from cacheproof.differential.targets.cache import Cache
-from cacheproof.serving import truths_of
+from cacheproof.serving.serving import truths_of
 
 CLIENTS = 16
 SETTINGS = Settings(

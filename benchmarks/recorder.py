@@ -19,9 +19,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from cacheproof.differential.targets import releases
-from cacheproof.differential.targets.cache import Cache
-from cacheproof.differential.targets.releases import host_command
+from cacheproof.differential.provision import releases
+from cacheproof.differential.provision.cache import Cache
+from cacheproof.differential.provision.releases import host_command
 
 PACKAGE = Path(__file__).parents[1] / "cacheproof"
 ENGINE = Path(__file__).with_name("recorded_engine.py")

@@ -3,7 +3,8 @@
 For every fault and every installed release in its range: search the fitting lane from seed 0 until
 the fault's contract breaks or the budget is spent. What breaks is shrunk and replayed; silence
 counts only when the state that triggers the fault was reached often enough. Outcomes are kept in
-a file, so that an interrupted run goes on where it stopped; docs/rediscovery.md is written from it.
+a file, so that an interrupted run goes on where it stopped; docs/evidence/rediscovery.md is written
+from it.
 """
 
 import argparse
@@ -23,12 +24,12 @@ from cacheproof.differential.generators.scheduler import scheduler_trace
 from cacheproof.differential.judges.rare_states import RARE_STATES, Reachability
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.lanes.lane import Lane
+from cacheproof.differential.provision import releases
+from cacheproof.differential.provision.versions import order
 from cacheproof.differential.search.campaign import search
-from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.host.session import calm_collector
 from cacheproof.differential.targets.resolve import resolve
-from cacheproof.differential.targets.versions import order
 from cacheproof.differential.traces.base import Item
 from cacheproof.differential.traces.manager import Add, Walk
 from cacheproof.differential.traces.scheduler import Chunk
@@ -36,7 +37,7 @@ from cacheproof.differential.traces.trace import Trace
 
 ROOT = Path(__file__).parent.parent
 OUTCOMES = ROOT / "benchmarks" / "rediscovery.json"
-PAGE = ROOT / "docs" / "rediscovery.md"
+PAGE = ROOT / "docs" / "evidence" / "rediscovery.md"
 COMMAND = ".venv/bin/python benchmarks/rediscovery.py"
 SECONDS = 120.0
 SEEDS_AT_A_TIME = 200
@@ -276,7 +277,7 @@ FAULTS = (
         "tokens and embeddings mixed",
         "0.31.0",
         note="Before 0.31.0 the same contracts break in this lane for other reasons: see "
-        "[grown-block](../faults/grown-block/page.md).",
+        "[grown-block](../../faults/grown-block/page.md).",
     ),
 )
 
@@ -363,7 +364,7 @@ def _written_down(
 
 
 def page(outcomes: Sequence[Outcome]) -> str:
-    """docs/rediscovery.md."""
+    """docs/evidence/rediscovery.md."""
     by_place = {(outcome.fault, outcome.release): outcome for outcome in outcomes}
     versions = sorted({outcome.release for outcome in outcomes}, key=order)
     lines = [
@@ -375,7 +376,7 @@ def page(outcomes: Sequence[Outcome]) -> str:
         "search took with the release's host already running. *Silent* counts only when the state",
         f"that triggers the fault was reached at least {TRIGGERED_ENOUGH} times (*triggered*);",
         "with less it says *not enough*. *No thread found* is what a search of stored threads",
-        "came to: see [the faults](../faults/README.md).",
+        "came to: see [the faults](../../faults/README.md).",
         "",
         f"    {COMMAND} --again",
         "",

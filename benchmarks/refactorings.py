@@ -24,13 +24,13 @@ from pathlib import Path
 
 import msgspec
 
-from cacheproof.differential.targets import releases
-from cacheproof.differential.targets.edits import Edit, edited
-from cacheproof.kept_proofs import KeptProofs
-from cacheproof.proof_targets import MANAGERS
+from cacheproof.differential.provision import releases
+from cacheproof.differential.texts.edits import Edit, edited
 from cacheproof.proofs.symbolic.evidence import prove_texts
 from cacheproof.proofs.symbolic.reading.source import source_in
 from cacheproof.proofs.symbolic.texts import Text
+from cacheproof.proving.kept import KeptProofs
+from cacheproof.proving.targets import MANAGERS
 from cacheproof.reference.releases import NEWEST
 from cacheproof.spec.evidence import Evidence, Outcome
 
@@ -40,7 +40,7 @@ PROVED_MIN = 0.9
 
 
 class OneEdit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An edit of a method of the class, as `differential.targets.edits` has it."""
+    """An edit of a method of the class, as `differential.texts.edits` has it."""
 
     function: str
     expression: str

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Literal
 
 from cacheproof.differential.errors import HarnessError
+from cacheproof.differential.provision import environment, releases, sources
+from cacheproof.differential.provision.cache import Cache
 from cacheproof.differential.serving import recorder
 from cacheproof.differential.serving.refusals import Refusal, refusals
 from cacheproof.differential.serving.server import Server
 from cacheproof.differential.serving.traffic import ServedModel, traffic
-from cacheproof.differential.targets import environment, releases, sources
-from cacheproof.differential.targets.cache import Cache
-from cacheproof.serving import truths_of
+from cacheproof.serving.serving import truths_of
 
 KINDS: tuple[Literal["lru", "shm"] | None, ...] = ("lru", "shm", None)
 COLUMNS = ("engine", "processed media in", "refused", "the next not answered", "nor the one after")

@@ -4,7 +4,7 @@ neighbouring releases.
     .venv/bin/python benchmarks/reviews.py --pages reviews
 
 A change replaces expressions of a release in a copy of its tree. Prints a row for each change,
-and keeps its page and its JSON in the folder. docs/review.md has the rows.
+and keeps its page and its JSON in the folder. docs/how-to/review.md has the rows.
 """
 
 import argparse
@@ -17,8 +17,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cacheproof.differential.targets import mends, releases
-from cacheproof.differential.targets.edits import Edit, edited
+from cacheproof.differential.provision import releases
+from cacheproof.differential.texts import mends
+from cacheproof.differential.texts.edits import Edit, edited
 from cacheproof.reference.releases import NEWEST
 
 RELEASE = NEWEST
@@ -137,7 +138,7 @@ def reviewed(base: str, head: str, pages: Path, name: str, *options: str) -> dic
 
 
 def row(name: str, said: dict[str, Any]) -> str:
-    """What a review said, as a row of docs/review.md."""
+    """What a review said, as a row of docs/how-to/review.md."""
     proofs = said["proofs"]
     gained = sum(one["head"] == "holds" != one["base"] for one in proofs["changes"])
     lost = sum(one["base"] == "holds" != one["head"] for one in proofs["changes"])

@@ -6,7 +6,7 @@ structure.
 
 For each target and lane: the bytes of the traces, of what the target did, and what contracts and
 lockstep say of it, sentence for sentence; of what breaks first in each place the finding as well,
-made small, which takes most of the time: `--small N` does so for the first N seeds alone. The
+minimised, which takes most of the time: `--small N` does so for the first N seeds alone. The
 engine's lanes are left out. With `--against` a file of as many seeds it prints what
 differs, and exits with 1 where anything does.
 """
@@ -28,7 +28,7 @@ from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.targets.resolve import reference_for, resolve
 from cacheproof.reference.releases import SEARCHED
-from cacheproof.workplace import Workplace
+from cacheproof.work.workplace import Workplace
 
 TARGETS = (
     "reference",

@@ -78,7 +78,7 @@ def _time(kit: Any) -> float:
 
 def _sides(release: str, trace: Any) -> list[Any]:
     """The release's scheduler and the reference's, with the trace's requests decoding."""
-    from host import scheduler_depth
+    from host.scheduler import scheduler as scheduler_depth
     from vllm.v1.core.encoder_cache_manager import EncoderCacheManager
 
     from cacheproof.differential.targets import reference_scheduler

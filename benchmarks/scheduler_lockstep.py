@@ -68,8 +68,10 @@ class Measured:
 def inside(traces: list[Any]) -> None:
     """Runs in the release's interpreter: prints its steps, and the CPU seconds that they took."""
     beside.make_importable()
-    from host import release, scheduler_depth, scheduler_session, session
+    from host import release, session
     from host.protocol import Illegal
+    from host.scheduler import scheduler as scheduler_depth
+    from host.scheduler import session as scheduler_session
     from vllm.v1.core import encoder_cache_manager
 
     session.calm_collector()

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import outputs
 
-from cacheproof.differential.targets import sources
-from cacheproof.serving import MODELS
+from cacheproof.differential.provision import sources
+from cacheproof.differential.serving.traffic import SERVED_MODELS
 
 COLUMNS = (
     *("engine", "model", "requests", "whole answers", "tokens", "of which equal"),
@@ -36,7 +36,7 @@ class Outcome(NamedTuple):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--engine", action="append", help="its version; all by default")
-    parser.add_argument("--model", action="append", choices=MODELS, help="all by default")
+    parser.add_argument("--model", action="append", choices=SERVED_MODELS, help="all by default")
     parser.add_argument("--seeds", default="0:1")
     parser.add_argument("--requests", type=int, default=60)
     options = parser.parse_args()
@@ -45,7 +45,7 @@ def main() -> None:
     print(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}")
     for version in options.engine or reversed(sources.engines()):
         for model in offered(version):
-            if model in (options.model or MODELS):
+            if model in (options.model or SERVED_MODELS):
                 outcome = asked(version, model, options.seeds, options.requests)
                 print(f"| {' | '.join(row(version, model, outcome))} |", flush=True)
                 notes += [f"{version}, {model}: {said}" for said in wrong(outcome)]
@@ -58,7 +58,7 @@ def main() -> None:
 def offered(version: str) -> tuple[str, ...]:
     """Models that have a server's clients, and with which an engine of that release is searched."""
     searched = outputs.offered(version, ahead=False, asked=None)
-    return tuple(model for model in MODELS if model in searched)
+    return tuple(model for model in SERVED_MODELS if model in searched)
 
 
 def asked(version: str, model: str, seeds: str, requests: int) -> Outcome:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from branches import REFUSED
 
-from cacheproof.differential.targets import texts
 from cacheproof.differential.targets.changed import Reading
-from cacheproof.differential.targets.modelled import COMPONENTS, Component
+from cacheproof.differential.texts import texts
+from cacheproof.differential.texts.modelled import COMPONENTS, Component
 from cacheproof.proofs.symbolic.checking.mutants import BY_KIND, Change
 from cacheproof.reference.releases import NEWEST
 

@@ -1,11 +1,9 @@
-"""How the code is cut: the rooms of differential/, the arrows between them, the longest pieces,
-and how much of it is copied.
+"""How the code is cut: its longest pieces, and how much of it is copied.
 
     .venv/bin/python benchmarks/structure.py
 
-A room is a folder of differential/; an arrow leads from a room to another that a module of it
-imports; floors are counted along the longest chain of arrows. Tests do not count, except among
-copies: runs of lines that stand in two files, as pylint's symilar finds them.
+Tests do not count, except among copies: runs of lines that stand in two files, as pylint's symilar
+finds them. Rooms and what they import are in tests/test_import_direction.py.
 """
 
 import ast
@@ -20,8 +18,6 @@ FOLDERS = ("spec", "reference", "gpu_runner", "differential", "proofs", "cachepr
 COPY_LINES_MIN = 7
 IGNORED = ("comments", "docstrings", "imports", "signatures")
 """Of copies; who calls a method of vLLM's calls it so, and so its signature stands in many."""
-PACKAGE = "cacheproof.differential."
-Arrows = frozenset[tuple[str, str]]
 
 
 def modules(root: Path) -> Iterator[tuple[Path, ast.Module]]:
@@ -30,27 +26,6 @@ def modules(root: Path) -> Iterator[tuple[Path, ast.Module]]:
         for path in sorted((root / folder).rglob("*.py")):
             if path.resolve() == path:
                 yield path, ast.parse(path.read_text())
-
-
-def rooms_of(root: Path) -> frozenset[str]:
-    return frozenset(path.parent.name for path in (root / "differential").glob("*/__init__.py"))
-
-
-def arrows_of(root: Path) -> Arrows:
-    """Pairs of rooms, of which the first imports the second."""
-    rooms, found = rooms_of(root), set()
-    for path, tree in modules(root):
-        home = path.relative_to(root).parts[1]
-        if path.is_relative_to(root / "differential") and home in rooms:
-            for node in ast.walk(tree):
-                if isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                    found.add((home, f"{node.module}.".removeprefix(PACKAGE).partition(".")[0]))
-    return frozenset((one, other) for one, other in found if other in rooms - {one})
-
-
-def floors(arrows: Arrows, room: str) -> int:
-    """Rooms of the longest chain of arrows that begins in that room."""
-    return 1 + max((floors(arrows, other) for one, other in arrows if one == room), default=0)
 
 
 def longest(root: Path, *kinds: type[ast.AST]) -> tuple[int, str, str]:
@@ -88,10 +63,6 @@ def copied(root: Path) -> tuple[int, str]:
 
 
 def main() -> None:
-    rooms, arrows = rooms_of(ROOT), arrows_of(ROOT)
-    print(f"rooms: {len(rooms)}")
-    print(f"arrows: {len(arrows)}")
-    print(f"floors: {max(floors(arrows, room) for room in rooms)}")
     print("longest file:", *longest_file(ROOT))
     print("longest function:", *longest(ROOT, ast.FunctionDef, ast.AsyncFunctionDef))
     print("longest class:", *longest(ROOT, ast.ClassDef))

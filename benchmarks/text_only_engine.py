@@ -11,9 +11,9 @@ PROMPTS = [[20 + at for at in range(length)] for length in (8, 25, 60)]
 
 def answers(models: Path, folder: Path) -> dict[str, list[list[list[int]]]]:
     """By steps in flight, its answers where embeddings are not allowed, and where they are."""
-    from host.engine_in_flight import keeping_async_scheduling, stand_in_for_streams
-    from host.engine_kernels import mend_kernels_of_drafts, register_kernels_once
-    from host.engine_limits import BLOCK_SIZE, NUM_DRAFTS
+    from host.engine.in_flight import keeping_async_scheduling, stand_in_for_streams
+    from host.engine.kernels import mend_kernels_of_drafts, register_kernels_once
+    from host.engine.limits import BLOCK_SIZE, NUM_DRAFTS
     from host.package import ours
     from vllm import LLM, SamplingParams
     from vllm.v1.executor.uniproc_executor import UniProcExecutor

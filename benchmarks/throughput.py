@@ -20,7 +20,7 @@ from beside import ratios, spread
 from cacheproof.differential.generators.manager import Shape, manager_trace
 from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.lanes.all_lanes import LANES
-from cacheproof.differential.targets import releases
+from cacheproof.differential.provision import releases
 from cacheproof.differential.targets.host.session import calm_collector
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import resolve

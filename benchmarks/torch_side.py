@@ -46,7 +46,7 @@ def run(
     if given is not None:
         command, environment = given
     elif chosen.python is None:
-        from cacheproof.generating import provisioned
+        from cacheproof.serving.generating import provisioned
 
         python, environment = provisioned(report=lambda said: print(said, file=sys.stderr))
         command = [python]

@@ -2,8 +2,9 @@
 
 A change of a module of the translator is judged by the claims that run its line, the cheapest
 first. What came of each is kept in a file at once, so that an interrupted run goes on where it
-stopped; docs/translator-kills.md is written from what is there. A change that no claim notices
-must be argued in proofs/conformance/argued.toml, and one that is argued must not be noticed.
+stopped; docs/evidence/translator-kills.md is written from what is there. A change that no claim
+notices must be argued in proofs/conformance/argued.toml, and one that is argued must not be
+noticed.
 """
 
 import argparse
@@ -30,7 +31,7 @@ CONFORMANCE = ROOT / "proofs" / "conformance"
 OUTCOMES = CONFORMANCE / "undone.jsonl"
 ARGUMENTS = CONFORMANCE / "argued.toml"
 COVERAGE = ROOT / "benchmarks" / "translator_coverage.json"
-PAGE = ROOT / "docs" / "translator-kills.md"
+PAGE = ROOT / "docs" / "evidence" / "translator-kills.md"
 COMMAND = ".venv/bin/python benchmarks/translator.py"
 CHEAPEST = 8
 """So many claims are asked before all others, whatever their construct."""
@@ -203,8 +204,9 @@ def page(
         "",
         "undoes each reading of the translator, one at a time: an obligation or a refusal",
         "dropped, a condition taken the other way, a part left out, a comparison off by one,",
-        "an effect forgotten. [The claims](../proofs/conformance) that run the line judge it",
-        "until one complains, and [checks](../proofs/conformance/parts.py) of parts that no claim",
+        "an effect forgotten. [The claims](../../proofs/conformance) that run the line judge it",
+        "until one complains, and [checks](../../proofs/conformance/parts.py) of parts "
+        "that no claim",
         "reaches. Where none does, a line argues why the translator still says *proved* of no",
         "text that CPython breaks. The command fails where such a line is missing, and where one",
         "speaks of a change that is noticed or gone. It goes on where it stopped, asks of what",

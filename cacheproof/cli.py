@@ -19,7 +19,7 @@ from cacheproof.commands.campaign import campaign_app
 from cacheproof.commands.helping import SETTINGS, Group, add
 from cacheproof.commands.installed import connector_app, vllm_app
 from cacheproof.differential.errors import CacheproofError, InputError
-from cacheproof.interruptions import heed
+from cacheproof.work.interruptions import heed
 
 COMMANDS = {
     "Search": (

@@ -48,7 +48,7 @@ NO_DRAFT = -1
 """In the place of a draft that nobody proposed: never right."""
 WINDOW_BYTES = 8 << 20
 """Windows that are this large on average are copied one by one: one launch for all moves them more
-slowly (docs/gpu.md)."""
+slowly (docs/evidence/gpu.md)."""
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ from typing import Any, TextIO
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = Path("setup/dev.lock")
-UV = ROOT / "differential" / "targets" / "uv.py"
+UV = ROOT / "differential" / "provision" / "uv.py"
 LOCKED = re.compile(r"^[A-Za-z0-9][\w.-]*==", re.MULTILINE)
 FETCHED = re.compile(r"^(?:(?:Collecting|Processing) (?:\S*/)?| \+ )(\S+)")
 RESOLVED = re.compile(r"^Resolved (\d+) packages?\b")

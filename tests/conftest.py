@@ -12,9 +12,9 @@ from contextlib import AbstractContextManager, closing, nullcontext
 
 import pytest
 
-from cacheproof import progress
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.resolve import resolve
+from cacheproof.output import progress
 from cacheproof.reference.releases import NEWEST
 
 

@@ -1,4 +1,4 @@
-"""The action, the hooks for pre-commit and docs/how-to-ci.md ask for what is there. The calls that
+"""The action, the hooks for pre-commit and docs/how-to/ci.md ask for what is there. The calls that
 the page shows are looked at in test_documented_calls.py."""
 
 import json
@@ -18,7 +18,7 @@ from cacheproof.cli import app
 from cacheproof.differential.depths import DEPTHS
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = (ROOT / "docs" / "how-to-ci.md").read_text()
+PAGE = (ROOT / "docs" / "how-to" / "ci.md").read_text()
 ACTION: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text())
 STEPS: dict[str, dict[str, Any]] = {
     step.get("name") or step["uses"].partition("@")[0]: step for step in ACTION["runs"]["steps"]

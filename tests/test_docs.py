@@ -8,7 +8,11 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *ROOT.glob("faults/**/*.md")])
-RECIPES = [ROOT / "CONTRIBUTING.md", *DOCS.glob("add-*.md"), DOCS / "false-alarm.md"]
+RECIPES = [
+    ROOT / "CONTRIBUTING.md",
+    *(DOCS / "contribute").glob("add-*.md"),
+    DOCS / "contribute" / "false-alarm.md",
+]
 MADE_ON_THE_WAY = {"gpu_runner/models/vipllava.py"}
 """Files that a recipe adds."""
 FAULTS = ROOT / "faults"

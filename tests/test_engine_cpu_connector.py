@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from cacheproof.differential.targets import releases
+from cacheproof.differential.provision import releases
 
 SCRIPTS = Path(__file__).parent / "gpu_runner"
 RELEASE = "0.32.0"

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from cacheproof.differential.targets import releases
-from cacheproof.differential.targets.host import redis_server
-from cacheproof.differential.targets.host.redis_server import RedisServer
+from cacheproof.differential.provision import releases
+from cacheproof.differential.targets.host.connectors import redis_server
+from cacheproof.differential.targets.host.connectors.redis_server import RedisServer
 
 SCRIPTS = Path(__file__).parent / "gpu_runner"
 RELEASE = "0.32.0"

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from cacheproof.assessing import page as page_table
 from cacheproof.differential.search.fault_folders import load
 from cacheproof.differential.search.known import KnownFault
-from cacheproof.fault_pages import kept_traces
+from cacheproof.listed.pages import kept_traces
 from cacheproof.reference.releases import within
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from cacheproof.differential.targets import releases
+from cacheproof.differential.provision import releases
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = (ROOT / "docs" / "glossary.md").read_text()
+PAGE = (ROOT / "docs" / "reference" / "glossary.md").read_text()
 FOLDERS = ("spec", "reference", "gpu_runner", "differential", "proofs", "cacheproof")
 ROWS = [
     [cell.strip() for cell in line.strip("|").split("|")]

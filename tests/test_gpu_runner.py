@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from cacheproof.differential.targets import host, releases
-from cacheproof.differential.targets.releases import Release
+from cacheproof.differential.provision import releases
+from cacheproof.differential.provision.releases import Release
+from cacheproof.differential.targets import host
 
 TESTS = Path(__file__).parent / "gpu_runner"
 HOST = Path(host.__file__).parent

@@ -16,46 +16,127 @@ MAY_IMPORT = {
     "differential": {"spec", "reference", "gpu_runner"},
     "cacheproof": {"spec", "reference", "gpu_runner", "proofs", "differential"},
 }
-ROOMS = {
-    "media": set(),
-    "traces": {"media"},
-    "variants": set(),
-    "targets": {"traces"},
-    "generators": {"media", "traces"},
-    "lanes": {"generators", "traces"},
-    "judges": {"media", "traces", "targets"},
-    "findings": {"judges", "media", "targets", "traces"},
-    "search": {"findings", "judges", "lanes", "targets", "traces", "variants"},
-    "recording": {"targets"},
-    "audit": {"judges", "recording", "targets", "traces"},
-    "serving": {"judges", "recording", "targets"},
-}
-"""The folders of differential/, each with those that it may import; beside them errors and files,
-which all may."""
-OF_PROOFS = {
-    "values": set(),
-    "reading": {"values"},
-    "rules": {"values"},
-    "deciding": {"reading", "rules", "values"},
-    "gate": {"deciding", "reading", "values"},
-    "subjects": {"deciding", "reading", "rules", "values"},
-    "checking": {"deciding", "reading", "rules", "subjects", "values"},
-}
-"""The folders of proofs/symbolic/ likewise; `aside`, `evidence` and `texts` beside them import all,
-and no folder imports them."""
-SYMBOLIC = "proofs/symbolic/"
-TEXT = "proofs/text/"
-FOR_ALL_ROOMS = {"depths", "errors", "files"}
+HOUSES: dict[str, dict[str, set[str]]] = {
+    "reference": {
+        "encoder_connector": set(),
+        "scheduler": {
+            "block_hash", "block_pool", "encoder_cache", "kv_cache_manager", "kv_cache_specs",
+            "request", "scheduled_request", "semantics",
+        },
+        "semantics": {"releases"},
+    },
+    "gpu_runner": {
+        "encoder_connector": set(),
+        "models": {
+            "adapters", "cross_attention", "devices", "kv_store", "paged_attention", "requests",
+            "rotary", "video_pruning", "windowed_attention",
+        },
+    },
+    "differential": {
+        "media": set(),
+        "traces": {"media"},
+        "variants": set(),
+        "targets/host": set(),
+        "provision": {"targets/host"},
+        "texts": {"targets/host", "traces"},
+        "targets": {"provision", "targets/host", "texts", "traces"},
+        "generators": {"media", "traces"},
+        "lanes": {"generators", "traces"},
+        "judges": {"media", "targets", "targets/host", "texts", "traces"},
+        "findings": {
+            "judges", "media", "provision", "targets", "targets/host", "texts", "traces",
+        },
+        "search": {
+            "findings", "judges", "lanes", "provision", "targets", "targets/host", "texts",
+            "traces", "variants",
+        },
+        "recording": {"targets", "targets/host", "texts"},
+        "audit": {"judges", "recording", "targets", "targets/host", "traces"},
+        "serving": {"judges", "provision", "recording"},
+    },
+    "differential/findings": {
+        "shrinking": set(),
+        "standalone": {"finding"},
+        "timeline": {"finding", "leading", "letters", "short_names", "views"},
+        "views": set(),
+    },
+    "differential/search": {
+        "campaigns": {"campaign", "canary", "corpus", "known", "noting", "verdict", "work"},
+        "explore": {"attribution", "canary", "gallery", "known"},
+        "gallery": set(),
+    },
+    "differential/targets": {"host": set()},
+    "differential/targets/host": {
+        "scheduler": {"explorer", "protocol", "release_calls", "session"},
+        "connectors": {"by_name", "child", "package", "protocol", "session"},
+        "faults": {
+            "by_name", "media_inputs", "package", "protocol", "scheduler", "stale_tables",
+        },
+        "managers": {
+            "explorer", "faults", "package", "protocol", "release_calls", "scheduler", "session",
+        },
+        "engine": {
+            "by_name", "faults", "managers", "media_inputs", "package", "protocol", "scheduler",
+            "session",
+        },
+    },
+    "differential/targets/host/faults": {"engine": set(), "runner": set()},
+    "proofs": {
+        "text": set(),
+        "crosshair": set(),
+        "witness": {"crosshair"},
+        "keys": {"text"},
+        "symbolic": {"crosshair", "logic", "text", "witness"},
+        "conformance": {"crosshair", "logic", "symbolic", "witness"},
+    },
+    "proofs/symbolic": {
+        "values": set(),
+        "reading": {"values"},
+        "rules": {"values"},
+        "deciding": {"reading", "rules", "values"},
+        "gate": {"deciding", "reading", "values"},
+        "subjects": {"deciding", "reading", "rules", "values"},
+        "checking": {"deciding", "reading", "rules", "subjects", "values"},
+    },
+    "cacheproof": {
+        "formats": set(),
+        "work": set(),
+        "output": {"formats", "work"},
+        "listed": {"output"},
+        "tables": {"listed", "output"},
+        "simulation": {"output"},
+        "board": {"formats", "output"},
+        "assessing": {"listed", "output"},
+        "audit": {"formats", "listed", "output"},
+        "serving": {"audit", "output", "work"},
+        "proving": {"formats", "output", "work"},
+        "search": {"formats", "output", "proving", "work"},
+        "explore": {"output", "search", "work"},
+        "campaign": {"board", "output", "search", "tables", "work"},
+        "replay": {"audit", "listed", "output", "search", "work"},
+        "review": {"formats", "listed", "output", "proving", "search", "work"},
+        "reporting": {"assessing", "listed", "output", "replay", "review", "work"},
+        "commands": {
+            "assessing", "audit", "board", "campaign", "explore", "formats", "listed", "output",
+            "proving", "replay", "reporting", "review", "search", "serving", "simulation",
+            "tables", "work",
+        },
+    },
+}  # fmt: skip
+"""A house is a folder with folders in it, its rooms, each with the rooms and the modules beside
+rooms that it may import. The modules beside them may import any room."""
+FOR_ALL_ROOMS = {"differential": {"depths", "errors", "files"}, "cacheproof": {"__version__"}}
 """`depths` names modules of all rooms, and imports them when it is asked for one."""
+TEXT = "proofs/text/"
 TARGETS = "differential/targets/"
 HOST = "differential/targets/host/"
 RECORDING = "differential/recording/"
 TEXTS = (
     "cacheproof.differential.errors",
-    "cacheproof.differential.targets.known_texts",
-    "cacheproof.differential.targets.modelled",
-    "cacheproof.differential.targets.texts",
-    "cacheproof.differential.targets.told",
+    "cacheproof.differential.texts.known_texts",
+    "cacheproof.differential.texts.modelled",
+    "cacheproof.differential.texts.texts",
+    "cacheproof.differential.texts.told",
     "cacheproof.reference.releases",
     "cacheproof.spec.versions",
 )
@@ -68,13 +149,20 @@ HOST_MAY_IMPORT = (
 """vLLM and what it always brings along; "host": run as a folder."""
 PLUG_IN = "gpu_runner/encoder_connector/vllm_connector.py"
 """What vLLM imports, as a class of its own base."""
-STAND_IN = f"{HOST}kv_cache_stand_in.py"
-OF_SERVERS = {f"{HOST}connector_store.py": "redis", f"{HOST}lmcache_server.py": "lmcache"}
+STAND_IN = f"{HOST}managers/kv_cache_stand_in.py"
+OF_SERVERS = {
+    f"{HOST}connectors/store.py": "redis",
+    f"{HOST}connectors/lmcache_server.py": "lmcache",
+}
 """Asks a server, or is one, in the place of an engine that has the client."""
 """Imported for plug-ins that build on the reference, and so where it is importable, alone."""
 
 
-PACKAGES = ("cacheproof", "cacheproof.differential", "cacheproof.differential.targets")
+PACKAGES = {
+    "cacheproof",
+    "cacheproof.differential.texts",
+    *(f"cacheproof.{house.replace('/', '.')}" for house in HOUSES if house != "cacheproof"),
+}
 """What is imported from these is a module itself."""
 
 
@@ -116,8 +204,9 @@ def complaint(path: str, module: str) -> str | None:
         if path == STAND_IN and module.startswith("cacheproof.reference"):
             return None
         if top == "cacheproof":
-            inside = f"{module.removeprefix('cacheproof.').replace('.', '/')}/".startswith(HOST)
-            return None if inside else "the host runs where cacheproof is not installed"
+            if not f"{place_of(module)}/".startswith(HOST):
+                return "the host runs where cacheproof is not installed"
+            return complaint_of_rooms(path, place_of(module))
         if top not in HOST_MAY_IMPORT:
             return "the host has the standard library, vLLM and what vLLM needs"
         return None
@@ -132,10 +221,7 @@ def complaint(path: str, module: str) -> str | None:
         owner = folder if folder in MAY_IMPORT else "cacheproof"
         if owner != home and owner not in MAY_IMPORT[home]:
             return f"{home} may import {sorted(MAY_IMPORT[home]) or 'nothing of ours'}"
-        if owner == home == "differential":
-            return complaint_of_room(path, rest)
-        if path.startswith(SYMBOLIC) and rest.startswith("proofs.symbolic"):
-            return complaint_of_proofs(path, rest)
+        return complaint_of_rooms(path, place_of(module))
     return None
 
 
@@ -157,22 +243,31 @@ def is_light(module: str) -> bool:
     return module.startswith(ours) or top in {*sys.stdlib_module_names, "msgspec", "vllm"}
 
 
-def complaint_of_room(path: str, rest: str) -> str | None:
-    """Why a module of differential/ may not import cacheproof.`rest`, or None if it may."""
-    room, imported = Path(path).parts[1], [*rest.split("."), ""][1]
-    if room not in ROOMS:
-        return None if imported in {"", *FOR_ALL_ROOMS} else "what all rooms import, imports none"
-    if imported in {room, *FOR_ALL_ROOMS, *ROOMS[room]}:
-        return None
-    return f"{room} may import {sorted(ROOMS[room]) or 'no other room'}"
+def complaint_of_rooms(path: str, other: str) -> str | None:
+    """Why a module at `path` may not import one at `other`, by the houses in which both are."""
+    for house, rooms in HOUSES.items():
+        if not (path.startswith(f"{house}/") and f"{other}/".startswith(f"{house}/")):
+            continue
+        home, imported = (room_in(house, one) for one in (path.removesuffix(".py"), other))
+        allowed = {home, *rooms.get(home, ()), *FOR_ALL_ROOMS.get(house, ())}
+        if home in rooms and imported not in allowed:
+            return f"{home} may import {sorted(rooms[home]) or 'no other room'}"
+        if home in FOR_ALL_ROOMS.get(house, ()) and imported not in FOR_ALL_ROOMS[house]:
+            return "what all rooms import, imports none"
+    return None
 
 
-def complaint_of_proofs(path: str, rest: str) -> str | None:
-    """Why a module of proofs/symbolic/ may not import cacheproof.`rest`, or None if it may."""
-    room, imported = Path(path).parts[2], [*rest.split("."), ""][2]
-    if room not in OF_PROOFS or imported in {room, *OF_PROOFS[room]}:
-        return None
-    return f"{room} may import {sorted(OF_PROOFS[room]) or 'no other room'}"
+def place_of(module: str) -> str:
+    """Where a module of ours is, in the houses: the path without its suffix."""
+    inside = module.removeprefix("cacheproof.").replace(".", "/")
+    return inside if inside.partition("/")[0] in MAY_IMPORT else module.replace(".", "/")
+
+
+def room_in(house: str, path: str) -> str:
+    """The room of a house that a path leads into, or what lies beside its rooms."""
+    inside = path.removeprefix(house).removeprefix("/")
+    rooms = [room for room in HOUSES[house] if f"{inside}/".startswith(f"{room}/")]
+    return max(rooms, key=len, default=inside.partition("/")[0])
 
 
 def violations(path: str, source: str) -> list[str]:
@@ -213,7 +308,7 @@ def test_imports_point_one_way(path: str) -> None:
         ("reference/request.py", "from cacheproof.gpu_runner import store"),
         ("reference/request.py", "from cacheproof.differential.traces.trace import Trace"),
         ("gpu_runner/store.py", "from cacheproof.proofs import goals"),
-        ("differential/recording/engine.py", "from cacheproof.differential.targets import pip"),
+        ("differential/recording/engine.py", "from cacheproof.differential.provision import pip"),
         ("differential/recording/engine.py", "import rich"),
         ("proofs/goals.py", "from cacheproof.gpu_runner import store"),
         ("proofs/symbolic/values/state.py", "from cacheproof.proofs.symbolic.rules import rules"),
@@ -234,15 +329,30 @@ def test_imports_point_one_way(path: str) -> None:
         ("differential/judges/manager.py", "from cacheproof.cli import main"),
         ("differential/judges/manager.py", "import vllm.v1.core"),
         ("cacheproof/cli.py", "from vllm import LLM"),
+        ("cacheproof/work/plan.py", "from cacheproof.output.console import Output"),
+        ("cacheproof/search/verdict.py", "from cacheproof.review import run"),
+        ("differential/search/gallery/scheduler.py", "import cacheproof.differential.search.work"),
+        ("differential/findings/views/manager.py", "import cacheproof.differential.findings.faces"),
+        ("differential/provision/pip.py", "from cacheproof.differential.targets import process"),
+        ("differential/targets/host/scheduler/told.py", "from ..managers import kv_cache"),
+        ("reference/semantics/change.py", "from cacheproof.reference.scheduler import waiting"),
+        ("gpu_runner/models/llava.py", "from cacheproof.gpu_runner.engine import Engine"),
+        ("proofs/witness/pool.py", "from cacheproof.proofs.symbolic import evidence"),
         ("cacheproof/cli.py", "import spec"),
         ("differential/judges/manager.py", "from reference.request import Request"),
-        ("differential/targets/host/recorder.py", "from ..process import Host"),
-        ("differential/targets/host/recorder.py", "from cacheproof.spec import records"),
-        ("differential/targets/host/recorder.py", "from cacheproof.reference import request"),
-        ("differential/targets/host/kv_cache_stand_in.py", "import cacheproof.spec.records"),
-        ("differential/targets/host/recorder.py", "import hypothesis"),
-        ("differential/targets/host/lmcache_server.py", "import redis"),
-        ("differential/targets/host/recorder.py", "import lmcache.v1.server"),
+        ("differential/targets/host/scheduler/recorder.py", "from ...process import Host"),
+        ("differential/targets/host/scheduler/recorder.py", "from cacheproof.spec import records"),
+        (
+            "differential/targets/host/scheduler/recorder.py",
+            "from cacheproof.reference import request",
+        ),
+        (
+            "differential/targets/host/managers/kv_cache_stand_in.py",
+            "import cacheproof.spec.records",
+        ),
+        ("differential/targets/host/scheduler/recorder.py", "import hypothesis"),
+        ("differential/targets/host/connectors/lmcache_server.py", "import redis"),
+        ("differential/targets/host/scheduler/recorder.py", "import lmcache.v1.server"),
     ],
 )
 def test_a_forbidden_import_is_flagged(path: str, statement: str) -> None:
@@ -263,24 +373,78 @@ def test_a_forbidden_import_is_flagged(path: str, statement: str) -> None:
         ("differential/search/explore/job.py", "from cacheproof.spec.evidence import Evidence"),
         ("differential/search/explore/job.py", "from cacheproof.differential.search import canary"),
         ("differential/targets/spec.py", "from cacheproof.differential.targets import process"),
-        ("differential/targets/host/recorder.py", "from .protocol import FLAGS"),
-        ("differential/targets/host/recorder.py", "import vllm.v1.core"),
+        ("differential/targets/host/scheduler/recorder.py", "from ..protocol import FLAGS"),
+        ("differential/targets/host/scheduler/recorder.py", "import vllm.v1.core"),
         ("differential/recording/settings.py", "import vllm"),
         ("differential/recording/ledger.py", "from cacheproof.differential.targets.host import x"),
         (
-            "differential/targets/host/kv_cache_stand_in.py",
+            "differential/targets/host/managers/kv_cache_stand_in.py",
             "from cacheproof.reference import request",
         ),
         ("cacheproof/cli.py", "from cacheproof.errors import UsageError"),
         ("cacheproof/cli.py", "from cacheproof.differential.search import campaign"),
-        ("cacheproof/own_run.py", "from cacheproof.proofs.keys import scopes"),
+        ("cacheproof/proving/own_run.py", "from cacheproof.proofs.keys import scopes"),
     ],
 )
 def test_an_allowed_import_is_not_flagged(path: str, statement: str) -> None:
     assert violations(path, statement) == []
 
 
-PAGE = (ROOT / "docs" / "architecture.md").read_text()
+IMPORTED = re.compile(r"\bfrom ((?:cacheproof|host)(?:\.\w+)*) import (\w+)")
+
+
+def gone(text: str) -> list[str]:
+    """The modules that strings of a text name, and that are not there: imports do not see them."""
+    strings = (node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant))
+    names = [
+        name
+        for value in strings
+        if isinstance(value, str)
+        for name in (
+            *re.findall(r"^(?:host|(?:cacheproof|differential)\.\w+)(?:\.[a-z_]\w*)+$", value),
+            *(".".join(pair) for pair in IMPORTED.findall(value)),
+        )
+    ]
+    return [name for name in names if not is_there(name)]
+
+
+def is_there(name: str) -> bool:
+    """Whether a dotted name is a module, or something in one."""
+    place = place_of(name) if name.startswith("cacheproof") else name.replace(".", "/")
+    if place.startswith("host/"):
+        place = HOST + place.removeprefix("host/")
+    path = ROOT / place
+    while path != ROOT:
+        inside = (ROOT / place).relative_to(path).parts
+        if path.is_dir() and not inside:
+            return True
+        for file in (path.with_suffix(".py"), path / "__init__.py"):
+            if file.is_file():
+                return not inside or inside[0] in file.read_text()
+        path = path.parent
+    return False
+
+
+SCRIPTS = sorted(
+    path.relative_to(ROOT).as_posix()
+    for folder in ("benchmarks", "tests", "setup")
+    for path in (ROOT / folder).rglob("*.py")
+    if path.name != Path(__file__).name
+)
+
+
+def test_a_module_that_is_gone_is_found_in_strings() -> None:
+    assert gone('MODULE = "host.gone"') == ["host.gone"]
+    assert gone('MODULE = "host.protocol"') == []
+    assert gone('CODE = "from cacheproof.spec import gone"') == ["cacheproof.spec.gone"]
+
+
+def test_a_module_that_is_named_in_a_string_is_there() -> None:
+    found = {path: gone((ROOT / path).read_text()) for path in (*modules(), *SCRIPTS)}
+    assert {path: names for path, names in found.items() if names} == {}
+
+
+PAGE = (ROOT / "docs" / "explain" / "architecture.md").read_text()
 
 
 def test_the_page_of_the_architecture_names_what_is_there() -> None:
@@ -289,23 +453,90 @@ def test_the_page_of_the_architecture_names_what_is_there() -> None:
     assert [one for one in named if not (ROOT / one).exists()] == []
 
 
-def test_the_page_of_the_architecture_has_every_folder_and_what_it_may_import() -> None:
-    rows = re.findall(r"^\| `differential/(\w+)/` \| .* \| ?([\w ,]*) ?\|$", PAGE, re.MULTILINE)
-    shown = {room: {one.strip() for one in cell.split(",") if one.strip()} for room, cell in rows}
-    assert shown == ROOMS
-    folders = {path.parent.name for path in (ROOT / "differential").glob("*/__init__.py")}
-    assert folders == ROOMS.keys()
+@pytest.mark.parametrize(
+    "house", ["differential", "differential/targets/host", "proofs/symbolic", "cacheproof"]
+)
+def test_the_page_of_the_architecture_has_every_room_and_what_it_may_import(house: str) -> None:
+    found = re.findall(
+        rf"^\| `{house}/((?:targets/)?\w+)/` \| \D.* \| ?([\w/, ]*) ?\|$", PAGE, re.MULTILINE
+    )
+    shown = {room: {one.strip() for one in cell.split(",") if one.strip()} for room, cell in found}
+    rooms = HOUSES[house]
+    assert shown == {room: others & rooms.keys() for room, others in rooms.items()}
 
 
-def test_the_page_of_the_architecture_has_every_room_of_proofs() -> None:
-    rows = re.findall(r"^\| `proofs/symbolic/(\w+)/` \| .* \| ?([\w ,]*) ?\|$", PAGE, re.MULTILINE)
-    shown = {room: {one.strip() for one in cell.split(",") if one.strip()} for room, cell in rows}
-    assert shown == OF_PROOFS
-    assert {path.parent.name for path in (ROOT / SYMBOLIC).glob("*/*.py")} == OF_PROOFS.keys()
+def folders_in(folder: Path) -> list[Path]:
+    """Folders of ours in a folder; links of the package lead to houses of their own."""
+    inside = (one for one in folder.iterdir() if one.is_dir() and not one.is_symlink())
+    return sorted(one for one in inside if any(one.glob("*.py")))
+
+
+def test_every_folder_with_folders_is_a_house_and_each_of_these_a_room() -> None:
+    todo, found = [ROOT / folder for folder in MAY_IMPORT], {}
+    for folder in todo:
+        inside = folders_in(folder)
+        todo += inside
+        if inside:
+            found[folder.relative_to(ROOT).as_posix()] = {one.name for one in inside}
+    assert found == {
+        house: {room for room in rooms if "/" not in room} for house, rooms in HOUSES.items()
+    }
+
+
+def test_the_page_of_the_architecture_counts_rooms_arrows_and_floors() -> None:
+    rows = re.findall(r"^\| `([\w/]+)/` \| (\d+) \| (\d+) \| (\d+) \|$", PAGE, re.MULTILINE)
+    shown = {house: tuple(map(int, numbers)) for house, *numbers in rows}
+    assert shown == {house: counted(rooms) for house, rooms in HOUSES.items()}
+
+
+def counted(rooms: dict[str, set[str]]) -> tuple[int, int, int]:
+    """Rooms, arrows between them, and floors: the rooms of the longest chain of arrows."""
+
+    def floors(room: str) -> int:
+        return 1 + max((floors(other) for other in rooms[room] & rooms.keys()), default=0)
+
+    arrows = sum(len(others & rooms.keys()) for others in rooms.values())
+    return len(rooms), arrows, max(map(floors, rooms))
+
+
+@pytest.mark.parametrize("house", HOUSES)
+def test_every_arrow_is_one_of_an_import(house: str) -> None:
+    used: dict[str, set[str]] = {room: set() for room in HOUSES[house]}
+    for path in modules():
+        if path.startswith(f"{house}/") and (home := room_in(house, path)) in used:
+            tree = ast.parse((ROOT / path).read_text())
+            for _, name in imported_modules(path, tree):
+                other = place_of(name)
+                if other.startswith(f"{house}/"):
+                    used[home].add(room_in(house, other))
+    allowed = FOR_ALL_ROOMS.get(house, set())
+    assert {room: others - allowed - {room} for room, others in used.items()} == HOUSES[house]
+
+
+@pytest.mark.parametrize("house", HOUSES)
+def test_no_arrows_lead_round_in_a_circle(house: str) -> None:
+    assert circle_in(HOUSES[house]) == []
+
+
+def test_a_circle_is_found() -> None:
+    assert circle_in({"one": {"two"}, "two": {"three"}, "three": {"one"}}) == [
+        "one",
+        "three",
+        "two",
+    ]
+
+
+def circle_in(rooms: dict[str, set[str]]) -> list[str]:
+    """Rooms that are left when those that import none of the rest are taken out, one by one."""
+    left = dict(rooms)
+    while lowest := [room for room, others in left.items() if not others & left.keys()]:
+        for room in lowest:
+            del left[room]
+    return sorted(left)
 
 
 def test_tests_of_differential_lie_in_a_folder_of_the_same_name() -> None:
     tests = ROOT / "tests" / "differential"
-    assert {path.parent.name for path in tests.glob("*/test_*.py")} <= ROOMS.keys()
+    assert {path.parent.name for path in tests.glob("*/test_*.py")} <= HOUSES["differential"].keys()
     beside = {path.stem.removeprefix("test_") for path in tests.glob("test_*.py")}
-    assert beside <= FOR_ALL_ROOMS
+    assert beside <= FOR_ALL_ROOMS["differential"]

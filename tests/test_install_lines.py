@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from cacheproof.extras import install_line
+from cacheproof.work.extras import install_line
 
 ROOT = Path(__file__).resolve().parent.parent
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-PAGE = (ROOT / "docs" / "install.md").read_text()
+PAGE = (ROOT / "docs" / "how-to" / "install.md").read_text()
 INSTALLS = re.compile(r"\binstall(?:\s+-\S+)*\s+['\"]?cacheproof\b(?![/.-])")
 EXTRA_OF_A_NAME = re.compile(r"(?<![\w./-])cacheproof\[[a-z]+\]")
 PLACEHOLDER = re.compile(r"git clone REPOSITORY\b")

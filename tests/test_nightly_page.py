@@ -1,5 +1,5 @@
-"""What docs/nightly.md says is run: the script night after night, the units, the line of cron and
-the workflow's steps."""
+"""What docs/how-to/nightly.md says is run: the script night after night, the units, the line of
+cron and the workflow's steps."""
 
 import fcntl
 import json
@@ -18,12 +18,12 @@ from typing import Any
 import pytest
 import yaml
 
-from cacheproof.differential.targets import releases
-from cacheproof.differential.targets.cache import Cache
+from cacheproof.differential.provision import releases
+from cacheproof.differential.provision.cache import Cache
 from cacheproof.reference.releases import NEWEST
 from tests.front.test_campaign import ended
 
-PAGE = (Path(__file__).resolve().parent.parent / "docs" / "nightly.md").read_text()
+PAGE = (Path(__file__).resolve().parent.parent / "docs" / "how-to" / "nightly.md").read_text()
 SRV = "/srv/cacheproof"
 MANAGER = Path("vllm/v1/core/encoder_cache_manager.py")
 GUARD = re.compile(r"if not self\.cached\[\w+\]:")

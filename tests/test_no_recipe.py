@@ -1,5 +1,5 @@
 """Of faults that cross a border and that no release mends, nothing is committed that makes a
-running server do it: docs/known-faults.md, "What is not in this repository"."""
+running server do it: docs/reference/known-faults.md, "What is not in this repository"."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -11,8 +11,8 @@ import pytest
 
 from cacheproof.differential.search.fault_folders import load
 from cacheproof.differential.search.known import KnownFault
-from cacheproof.disclosure import OF_CONTENTS, wants_disclosure
-from cacheproof.fault_pages import FOLDER, kept_traces, plain
+from cacheproof.listed.pages import FOLDER, kept_traces, plain
+from cacheproof.reporting.disclosure import OF_CONTENTS, wants_disclosure
 
 ROOT = Path(__file__).resolve().parent.parent
 MAKES_KEYS = re.compile(

@@ -1,4 +1,5 @@
-"""Of each kind of red twin `make test` runs one: the table of docs/benchmarks.md is so."""
+"""Of each kind of red twin `make test` runs one: the table of docs/contribute/benchmarks.md is
+so."""
 
 import ast
 import re
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).resolve().parent
-PAGE = TESTS.parent / "docs" / "benchmarks.md"
+PAGE = TESTS.parent / "docs" / "contribute" / "benchmarks.md"
 TWINS = re.findall(r"^\| [^|]+ \| `([\w/]+\.py)::(\w+)` \|$", PAGE.read_text(), re.MULTILINE)
 
 

@@ -5,17 +5,17 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from cacheproof.assessing import kept
 from cacheproof.assessing.questions import Question
 from cacheproof.differential.search.known import KnownFault
-from cacheproof.fault_pages import told
+from cacheproof.listed import kept
+from cacheproof.listed.pages import told
 from cacheproof.reference.releases import within
 from cacheproof.spec.evidence import Outcome
 from cacheproof.spec.registry import by_id
 from cacheproof.spec.versions import release_key
 
 SEEDS = "20261123:20261143"
-"""The first seeds of docs/releases-checked.md."""
+"""The first seeds of docs/evidence/releases-checked.md."""
 CALLERS_OWE = ("CP-1", "CP-2", "CP-3", "CP-4", "CP-5", "CP-6")
 """What the proofs of managers assume of each call."""
 
@@ -169,12 +169,12 @@ def _assumptions(subjects: Sequence[str], release: str) -> Iterator[str]:
         seen = f"searches of this release broke {', '.join(broken)}" if broken else "none broke"
         yield (
             f"of managers this assumes that a scheduler keeps {CALLERS_OWE[0]} to "
-            f"{CALLERS_OWE[-1]}: {seen} (docs/proofs.md)"
+            f"{CALLERS_OWE[-1]}: {seen} (docs/explain/proofs.md)"
         )
     if any(not one.endswith("CacheManager") for one in subjects):
         yield (
             "of keys this reads the reference's text, which writes as the release does "
-            "(docs/keys.md)"
+            "(docs/explain/keys.md)"
         )
 
 

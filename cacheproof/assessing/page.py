@@ -1,4 +1,4 @@
-"""docs/audit.md, docs/fault-causes.md, and the table of faults/README.md."""
+"""docs/how-to/audit.md, docs/evidence/fault-causes.md, and the table of faults/README.md."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -7,8 +7,8 @@ from cacheproof.assessing.answer import Answer, Status, Verdict, status
 from cacheproof.assessing.questions import PURPOSES, QUESTIONS, not_looked_at
 from cacheproof.assessing.report import elsewhere
 from cacheproof.differential.search.known import HARMS, KnownFault
-from cacheproof.differential.targets import mends
-from cacheproof.fault_facts import lifetime
+from cacheproof.differential.texts import mends
+from cacheproof.listed.facts import lifetime
 from cacheproof.reference.releases import MODELLED, NEWEST, within
 from cacheproof.reference.semantics import CHANGES
 
@@ -19,16 +19,18 @@ HEADER = (
 
 
 def audit(faults: Sequence[KnownFault]) -> str:
-    """The page docs/audit.md."""
+    """The page docs/how-to/audit.md."""
     answers = [Answer(one, NEWEST, tuple(faults)) for one in QUESTIONS]
     lines = [
         "# What an auditor asks",
         "",
         f"    {COMMAND}",
         "",
-        "makes this page from [the list of faults](known-faults.md) and from what was",
-        "[proved](evidence-releases.md), [searched](releases-checked.md) and",
-        "[replayed](findings-replayed.md). Nothing is run for it. The same for any modelled",
+        "makes this page from [the list of faults](../reference/known-faults.md) and from what was",
+        "[proved](../evidence/evidence-releases.md), "
+        "[searched](../evidence/releases-checked.md) and",
+        "[replayed](../evidence/findings-replayed.md). Nothing is run for it. The same for "
+        "any modelled",
         "release, with what is not looked at:",
         "",
         "```",
@@ -64,7 +66,7 @@ def audit(faults: Sequence[KnownFault]) -> str:
 
 
 def causes(faults: Sequence[KnownFault]) -> str:
-    """The page docs/fault-causes.md."""
+    """The page docs/evidence/fault-causes.md."""
     alone = [one for one in faults if one.is_told_alone]
     of_vllm = [one for one in alone if not one.product]
     lines = [
@@ -72,11 +74,12 @@ def causes(faults: Sequence[KnownFault]) -> str:
         "",
         f"    {COMMAND}",
         "",
-        "makes this page from [the list of faults](known-faults.md). A search tells a break to be",
+        "makes this page from [the list of faults](../reference/known-faults.md). A search "
+        "tells a break to be",
         "one of these where the reference, with the flags of its cause turned, no longer shows it.",
         "A flag is a sentence that is not true of a release with the fault. Several flags of one",
         "cause are turned together. Where no flag is the cause, the release with the fault",
-        "[mended](mends.md) answers in the place of the reference.",
+        "[mended](../how-to/mends.md) answers in the place of the reference.",
         "",
         "*Mended* are the releases whose text a mend is for. *Met in* are lanes in one of which a",
         "search of a release with the fault must meet it.",
@@ -173,7 +176,7 @@ def _evidence(given: Answer) -> Iterator[str]:
 
 
 def _linked(fault: KnownFault, text: str) -> str:
-    return f"[{text}](../{fault.page})"
+    return f"[{text}](../../{fault.page})"
 
 
 def findings(faults: Sequence[KnownFault]) -> list[str]:

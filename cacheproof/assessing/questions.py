@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from cacheproof.differential.targets.versions import order
+from cacheproof.differential.provision.versions import order
 
 ENGINES = ("0.20.0", "0.33.0")
 """The oldest and the newest release of which whole engines were run."""
@@ -42,7 +42,8 @@ QUESTIONS = (
         ("MH-3", "MH-5", "BK-1", "BK-3"),
         ("media_hash", "block_hash"),
         "Requests that give one `uuid` share its item, whoever sends them. vLLM documents that. "
-        "`cache_salt` does not keep them apart (docs/serving.md). KV that was computed from a "
+        "`cache_salt` does not keep them apart (docs/how-to/serving.md). KV that was "
+        "computed from a "
         "picture belongs to the question about KV.",
         ("the processors of models beside the six that are run", "several workers of one engine"),
     ),

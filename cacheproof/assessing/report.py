@@ -8,14 +8,14 @@ from typing import Any
 
 from cacheproof.assessing.answer import Answer, Shown, Status, Verdict, shown, status
 from cacheproof.assessing.questions import PURPOSES, QUESTIONS, not_looked_at
-from cacheproof.console import Output
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.search.fault_folders import load
 from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.search.verdict import HOLDS
-from cacheproof.fault_facts import fault_rows
+from cacheproof.listed.facts import fault_rows
+from cacheproof.output.console import Output
+from cacheproof.output.verdict_line import VerdictLine, counted
 from cacheproof.reference.releases import MODELLED, NEWEST
-from cacheproof.verdicts.line import VerdictLine, counted
 
 WIDTH = 79
 LABEL = 14

@@ -18,10 +18,10 @@ import msgspec
 
 from cacheproof.board.model import BoardReader
 from cacheproof.board.page import as_json, live_page
-from cacheproof.campaign_report import place_for
-from cacheproof.console import Output
 from cacheproof.differential.errors import CacheproofError, InputError
 from cacheproof.differential.search.campaigns.store import Store
+from cacheproof.output.console import Output
+from cacheproof.output.folders import place_for
 
 BOARD = "board.json"
 FRESH_SECONDS = 2.0

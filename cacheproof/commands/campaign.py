@@ -21,7 +21,7 @@ from cacheproof.commands.options import (
     with_shared,
 )
 from cacheproof.differential.errors import InputError
-from cacheproof.extras import install_line
+from cacheproof.work.extras import install_line
 
 SUMMARY = "Run searches that are kept in a store, and can be stopped, resumed, shared and merged."
 campaign_app = group(SUMMARY)
@@ -70,7 +70,8 @@ def _with_database(command: Callable[..., None]) -> Callable[..., None]:
 @with_shared
 def start(
     plan: Annotated[
-        Path, typer.Argument(metavar="PLAN.toml", help="What is searched; see docs/campaigns.md.")
+        Path,
+        typer.Argument(metavar="PLAN.toml", help="What is searched; see docs/how-to/campaigns.md."),
     ],
     known: KnownOption = None,
     register: RegisterOption = None,
@@ -81,8 +82,8 @@ def start(
     writing: ReportOptions,
 ) -> None:
     """Begin the campaign of a plan, and run it until it ends or is stopped."""
-    from cacheproof import campaign_run
-    from cacheproof.registering import Register
+    from cacheproof.campaign import run as campaign_run
+    from cacheproof.search.registering import Register
 
     with writing.output(NAME) as output:
         code = campaign_run.start(
@@ -102,8 +103,8 @@ def resume(
     writing: ReportOptions,
 ) -> None:
     """Go on with a campaign that was stopped, or beside those who run it."""
-    from cacheproof import campaign_run
-    from cacheproof.registering import Register
+    from cacheproof.campaign import run as campaign_run
+    from cacheproof.search.registering import Register
 
     with writing.output(NAME) as output:
         code = campaign_run.resume(output, store, findings, work.place, Register(register))
@@ -113,8 +114,8 @@ def resume(
 @example("cacheproof campaign status --store nightly")
 def status(store: StoreOption = STORE, json: JsonOption = None) -> None:
     """Say how far a campaign is, and who runs it."""
-    from cacheproof import campaign_report
-    from cacheproof.console import Output
+    from cacheproof.campaign import report as campaign_report
+    from cacheproof.output.console import Output
 
     with Output(json, command="campaign status") as output:
         campaign_report.status(output, store)
@@ -131,8 +132,8 @@ def merge(
     ] = None,
 ) -> None:
     """Merge two stores: into the first, or into a third."""
-    from cacheproof import campaign_report
-    from cacheproof.console import Output
+    from cacheproof.campaign import report as campaign_report
+    from cacheproof.output.console import Output
 
     with Output(None, command="campaign merge") as output:
         campaign_report.merge(output, first, second, into)
@@ -149,8 +150,8 @@ def report(
     writing: ReportOptions,
 ) -> None:
     """Report what a campaign ran, what it never met and what it found."""
-    from cacheproof import campaign_report
-    from cacheproof.registering import Register
+    from cacheproof.campaign import report as campaign_report
+    from cacheproof.search.registering import Register
 
     with writing.output(NAME) as output:
         code = campaign_report.report(output, store, findings, Register(register), html)
@@ -174,7 +175,7 @@ def serve(
 ) -> None:
     """Show a campaign in a browser while it runs; nothing in the store is changed."""
     from cacheproof.board import serving
-    from cacheproof.console import Output
+    from cacheproof.output.console import Output
 
     serving.serve(Output(None), store, findings, serving.Listen(host, port, is_exposed=expose))
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
 
-from cacheproof.differential.targets.cache import Cache
+from cacheproof.differential.provision.cache import Cache
 
 
 def one_of(*words: str) -> Callable[[str], list[str]]:
@@ -32,7 +32,7 @@ def releases_installed(incomplete: str) -> list[str]:
 def targets(incomplete: str) -> list[str]:
     """Releases, the engines and connectors in the cache folder, the reference, and folders after
     `path:`."""
-    from cacheproof.differential.targets import connectors
+    from cacheproof.differential.provision import connectors
     from cacheproof.reference.releases import MODELLED
 
     cache = Cache.locate()
@@ -68,7 +68,7 @@ def contract_ids(incomplete: str) -> list[str]:
 
 def _installed(folder: Path) -> list[str]:
     """Versions that have a folder of their own there, the newest first."""
-    from cacheproof.differential.targets.versions import order
+    from cacheproof.differential.provision.versions import order
 
     names = [one.name for one in folder.iterdir()] if folder.is_dir() else []
     return sorted((one for one in names if one[:1].isdigit()), key=order, reverse=True)

@@ -5,7 +5,7 @@ import shlex
 import shutil
 import sys
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import Annotated
 
 import typer
 
@@ -21,9 +21,8 @@ from cacheproof.commands.options import (
     with_shared,
 )
 from cacheproof.differential.errors import InputError
-from cacheproof.differential.serving.traffic import ServedModel
+from cacheproof.differential.serving.traffic import SERVED_MODELS
 
-MODELS: tuple[ServedModel, ...] = get_args(ServedModel)
 EVENTS_DRAWN = 200
 RecordArgument = Annotated[
     str,
@@ -56,7 +55,7 @@ def record(
 ) -> None:
     """Run a command that starts vLLM, and record what its caches do."""
     from cacheproof.differential.recording import plugin
-    from cacheproof.folders import folder_of
+    from cacheproof.output.folders import folder_of
 
     program = shutil.which(command[0])
     if program is None:
@@ -111,8 +110,8 @@ def audit(
     writing: FormatOptions,
 ) -> None:
     """Judge what an engine recorded, by every contract that speaks of it."""
-    from cacheproof import auditing
-    from cacheproof.drawing import Drawings
+    from cacheproof.audit import auditing
+    from cacheproof.output.drawing import Drawings
 
     for option, is_given in (("--until-finding", until_finding), ("--metrics-port", metrics_port)):
         if is_given not in (None, False) and not follow:
@@ -151,8 +150,9 @@ def http(
         list[str] | None,
         typer.Option(
             metavar="KIND",
-            help=f"Kind of model: {', '.join(MODELS)}; may be given several times. All by default.",
-            autocompletion=one_of(*MODELS),
+            help=f"Kind of model: {', '.join(SERVED_MODELS)}; may be given several times. All by "
+            "default.",
+            autocompletion=one_of(*SERVED_MODELS),
         ),
     ] = None,
     seeds: Annotated[
@@ -180,10 +180,10 @@ def http(
     json: JsonOption = None,
 ) -> None:
     """Ask a release's OpenAI server as many clients at once, and compare every token."""
-    from cacheproof import serving
-    from cacheproof.console import Output
+    from cacheproof.output.console import Output
+    from cacheproof.serving import serving
 
-    kinds = model or MODELS
+    kinds = model or SERVED_MODELS
     with Output(json, command="http") as output:
         code = serving.http(output, target, kinds, seeds, requests, clients, known, records)
         raise typer.Exit(code)

@@ -47,7 +47,7 @@ def assess(
 ) -> None:
     """Answer an auditor's questions about a release from kept evidence; nothing is run."""
     from cacheproof.assessing import report
-    from cacheproof.console import Output
+    from cacheproof.output.console import Output
 
     with Output(json, command="assess") as output:
         raise typer.Exit(report.assess(output, release, purpose))
@@ -75,7 +75,9 @@ def prove(
     markdown: Annotated[
         bool,
         typer.Option(
-            "--markdown", help="Print docs/evidence.md instead of a table.", rich_help_panel=OUTPUT
+            "--markdown",
+            help="Print docs/evidence/evidence.md instead of a table.",
+            rich_help_panel=OUTPUT,
         ),
     ] = False,
     fresh: Annotated[
@@ -87,8 +89,8 @@ def prove(
     writing: ReportOptions,
 ) -> None:
     """Prove contracts from the text of the reference, of releases, forks and plug-ins."""
-    from cacheproof import proving
     from cacheproof.differential.search import fault_folders
+    from cacheproof.proving import proving
 
     with writing.output("prove", is_page=markdown) as output:
         faults = fault_folders.load(known)
@@ -118,17 +120,19 @@ def contracts(
     markdown: Annotated[
         bool,
         typer.Option(
-            "--markdown", help="Print docs/contracts.md instead of a table.", rich_help_panel=OUTPUT
+            "--markdown",
+            help="Print docs/reference/contracts.md instead of a table.",
+            rich_help_panel=OUTPUT,
         ),
     ] = False,
     json: JsonOption = None,
 ) -> None:
     """List the contracts, the rules that every call is judged by; or tell one of them in full."""
-    from cacheproof import contract_table
-    from cacheproof.console import Output
+    from cacheproof.output.console import Output
+    from cacheproof.tables import contract_table
 
     if contract is not None:
-        from cacheproof.one_contract import show_contract
+        from cacheproof.tables.one_contract import show_contract
 
         with Output(json, command="contracts") as told:
             show_contract(told, contract)
@@ -155,8 +159,8 @@ def explain(
     json: JsonOption = None,
 ) -> None:
     """Explain a known fault: what happens, where, what it needs, how to avoid and to see it."""
-    from cacheproof import explaining
-    from cacheproof.console import Output
+    from cacheproof.listed import explaining
+    from cacheproof.output.console import Output
 
     with Output(json, command="explain") as output:
         if fault is None:
@@ -202,8 +206,8 @@ def report(
 
     The script is run: it must fail on the release, and pass with the patch.
     """
-    from cacheproof.console import Output
-    from cacheproof.folders import folder_of
+    from cacheproof.output.console import Output
+    from cacheproof.output.folders import folder_of
     from cacheproof.reporting import command
 
     with Output(json, command="report", is_page=True) as output:
@@ -224,8 +228,8 @@ def report(
 @with_shared
 def gallery(json: JsonOption = None, *, work: WorkOptions) -> None:
     """Run every faulty variant of the reference, and print which contract catches it."""
-    from cacheproof import main_job
-    from cacheproof.console import Output
+    from cacheproof.output.console import Output
+    from cacheproof.search import main_job
 
     with Output(json, command="gallery", is_page=True) as output:
         raise typer.Exit(main_job.gallery(output, work.place))

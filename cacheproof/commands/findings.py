@@ -58,11 +58,11 @@ def replay(
 
     It ends with 1 where something breaks, be it known or not.
     """
-    from cacheproof import replaying
-    from cacheproof.console import Output
     from cacheproof.differential.search import fault_folders
-    from cacheproof.drawing import Drawings
-    from cacheproof.folders import findings_folder
+    from cacheproof.output.console import Output
+    from cacheproof.output.drawing import Drawings
+    from cacheproof.output.folders import findings_folder
+    from cacheproof.replay import replaying
 
     folder = findings or findings_folder()
     drawings, faults = Drawings(html, perfetto), fault_folders.load(known)
@@ -110,9 +110,9 @@ def bisect(
     json: JsonOption = None,
 ) -> None:
     """Name the release, or the commit, that brought a fault and the one that mended it."""
-    from cacheproof import bisecting
-    from cacheproof.console import Output
-    from cacheproof.folders import findings_folder
+    from cacheproof.output.console import Output
+    from cacheproof.output.folders import findings_folder
+    from cacheproof.replay import bisecting
 
     folder = findings or findings_folder()
     commits = (checkout, good, bad)
@@ -149,8 +149,8 @@ def minimise(
     json: JsonOption = None,
 ) -> None:
     """Make a small trace of a break in a record, one that breaks the release alone."""
-    from cacheproof import minimising
-    from cacheproof.console import Output
+    from cacheproof.output.console import Output
+    from cacheproof.replay import minimising
 
     with Output(json, command="minimise") as output:
         code = minimising.minimise(output, where, contract, target, seconds, known, findings)

@@ -27,9 +27,9 @@ def vllm_install(
     ],
 ) -> None:
     """Fetch releases from the package index into the cache folder."""
-    from cacheproof.console import Output
-    from cacheproof.differential.targets import releases
-    from cacheproof.verdicts import places
+    from cacheproof.differential.provision import releases
+    from cacheproof.output.console import Output
+    from cacheproof.tables import places
 
     with Output(None, command="vllm install") as output:
         found = releases.install_all(versions, report=output.say)
@@ -41,9 +41,9 @@ def vllm_install(
 @example("cacheproof vllm list")
 def vllm_list(json: JsonOption = None) -> None:
     """List the releases that are installed."""
-    from cacheproof.console import Output
-    from cacheproof.differential.targets import releases
-    from cacheproof.verdicts import places
+    from cacheproof.differential.provision import releases
+    from cacheproof.output.console import Output
+    from cacheproof.tables import places
 
     with Output(json, command="vllm list") as output:
         installed = releases.list_installed()
@@ -77,8 +77,8 @@ def vllm_texts(
     json: JsonOption = None,
 ) -> None:
     """List which releases read the same in all that is modelled, and check the installed ones."""
-    from cacheproof import text_table
-    from cacheproof.console import Output
+    from cacheproof.output.console import Output
+    from cacheproof.tables import text_table
 
     with Output(json, command="vllm texts") as output:
         raise typer.Exit(text_table.texts(output, toml))
@@ -96,7 +96,7 @@ def vllm_remove(
     ],
 ) -> None:
     """Remove releases from the cache folder; the libraries that they share stay."""
-    from cacheproof.differential.targets import releases
+    from cacheproof.differential.provision import releases
 
     for version in versions:
         releases.require_installed(version)
@@ -112,9 +112,9 @@ def connector_install(
     ],
 ) -> None:
     """Fetch connectors into the cache folder, each beside the newest vLLM release."""
-    from cacheproof.console import Output
-    from cacheproof.differential.targets import connectors
-    from cacheproof.verdicts import places
+    from cacheproof.differential.provision import connectors
+    from cacheproof.output.console import Output
+    from cacheproof.tables import places
 
     with Output(None, command="connector install") as output:
         for name in names:
@@ -131,9 +131,9 @@ def connector_install(
 @example("cacheproof connector list")
 def connector_list(json: JsonOption = None) -> None:
     """List the connectors that are installed."""
-    from cacheproof.console import Output
-    from cacheproof.differential.targets import connectors
-    from cacheproof.verdicts import places
+    from cacheproof.differential.provision import connectors
+    from cacheproof.output.console import Output
+    from cacheproof.tables import places
 
     with Output(json, command="connector list") as output:
         names = [f"{connectors.LMCACHE}@{version}" for version in connectors.list_installed()]

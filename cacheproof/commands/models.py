@@ -116,8 +116,8 @@ def simulate(
     json: JsonOption = None,
 ) -> None:
     """Serve synthetic traffic with the reference scheduler: what each encoder cache size does."""
-    from cacheproof import simulating
-    from cacheproof.console import Output
+    from cacheproof.output.console import Output
+    from cacheproof.simulation import simulating
     from cacheproof.simulation.run import Setting
 
     asked = Setting(
@@ -234,9 +234,9 @@ def generate(
     json: JsonOption = None,
 ) -> None:
     """Generate text on a local model: the reference schedules, torch executes."""
-    from cacheproof import generating
-    from cacheproof.console import Output
     from cacheproof.gpu_runner.jobs import Sizes
+    from cacheproof.output.console import Output
+    from cacheproof.serving import generating
 
     sizes = Sizes(
         max_tokens=max_tokens,

@@ -18,8 +18,8 @@ from cacheproof.commands.completing import (
 from cacheproof.differential.depths import DEPTHS
 
 if TYPE_CHECKING:
-    from cacheproof.console import Output
-    from cacheproof.workplace import Workplace
+    from cacheproof.output.console import Output
+    from cacheproof.work.workplace import Workplace
 
 SEARCH, OUTPUT, WORK = "What is searched", "What is written", "Where the work is done"
 
@@ -172,7 +172,7 @@ class WorkOptions:
     @property
     def place(self) -> "Workplace":
         """Where the work is done."""
-        from cacheproof.workplace import Workplace
+        from cacheproof.work.workplace import Workplace
 
         return Workplace(self.workers, self.cluster)
 
@@ -187,8 +187,8 @@ class FormatOptions:
 
     def output(self, command: str, **settings: bool) -> "Output":
         """Where the command of that name writes; `settings` are those of `Output`."""
-        from cacheproof.console import Output
         from cacheproof.formats.writing import Formats
+        from cacheproof.output.console import Output
 
         return Output(
             self.json, command=command, formats=Formats(self.junit, self.sarif), **settings

@@ -72,10 +72,10 @@ def check(
     writing: ReportOptions,
 ) -> None:
     """Search two real releases over fixed seeds, and print which faults were met."""
-    from cacheproof import main_job
     from cacheproof.differential.search import fault_folders
-    from cacheproof.folders import folder_of
-    from cacheproof.registering import Register
+    from cacheproof.output.folders import folder_of
+    from cacheproof.search import main_job
+    from cacheproof.search.registering import Register
 
     with writing.output("check") as output:
         faults = fault_folders.load(known)
@@ -112,7 +112,7 @@ def fuzz(
             max=A_WEEK,
             metavar="N",
             help="Begin no seed after N seconds, 60 where no --seeds are given; findings get 15 s "
-            "more to be made small, and all faults are planted.",
+            "more to be minimised, and all faults are planted.",
         ),
     ] = None,
     seeds: Annotated[
@@ -141,11 +141,11 @@ def fuzz(
     writing: ReportOptions,
 ) -> None:
     """Search one target: judge every call by every contract, in lockstep with the reference."""
-    from cacheproof import searching
     from cacheproof.differential.search import fault_folders
-    from cacheproof.folders import folder_of
-    from cacheproof.plan import Plan
-    from cacheproof.registering import Register
+    from cacheproof.output.folders import folder_of
+    from cacheproof.search import searching
+    from cacheproof.search.registering import Register
+    from cacheproof.work.plan import Plan
 
     with writing.output("fuzz") as output:
         faults = fault_folders.load(known)
@@ -182,8 +182,8 @@ def diff(
     json: JsonOption = None,
 ) -> None:
     """Find where two targets differ, and the smallest trace that shows each difference."""
-    from cacheproof import searching
-    from cacheproof.console import Output
+    from cacheproof.output.console import Output
+    from cacheproof.search import searching
 
     with Output(json, command="diff") as output:
         raise typer.Exit(searching.diff(output, left, right, depth, seconds))
@@ -225,8 +225,8 @@ def review(
     writing: FormatOptions,
 ) -> None:
     """Review a change: what it decides otherwise, what it mends and what it breaks."""
-    from cacheproof import reviewing
     from cacheproof.differential.search import fault_folders
+    from cacheproof.review import reviewing
 
     faults = fault_folders.load(known)
     with writing.output("review", is_page=True) as output:
@@ -271,7 +271,8 @@ def explore(
     markdown: Annotated[
         bool,
         typer.Option(
-            "--markdown", help="Print the scopes as they stand in docs/explore.md; explore nothing."
+            "--markdown",
+            help="Print the scopes as they stand in docs/explain/explore.md; explore nothing.",
         ),
     ] = False,
     known: KnownOption = None,
@@ -281,10 +282,10 @@ def explore(
     work: WorkOptions,
 ) -> None:
     """Visit every state of small scopes, and judge every call from each."""
-    from cacheproof import exploring
-    from cacheproof.console import Output
     from cacheproof.differential.search import fault_folders
-    from cacheproof.folders import folder_of
+    from cacheproof.explore import exploring
+    from cacheproof.output.console import Output
+    from cacheproof.output.folders import folder_of
 
     wanted = target or exploring.TARGETS
     with Output(json, command="explore", is_page=markdown) as output:

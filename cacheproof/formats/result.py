@@ -16,11 +16,11 @@ from cacheproof.differential.findings.finding import (
     LOCKSTEP_TITLE,
     MODEL_DIFFERENCE,
 )
-from cacheproof.differential.targets.places import Function, Place
+from cacheproof.differential.texts.places import Function, Place
 from cacheproof.spec.registry import by_id
 
-PAGE_OF_CONTRACTS = "docs/contracts.md"
-PAGE_OF_LOCKSTEP = "docs/design.md"
+PAGE_OF_CONTRACTS = "docs/reference/contracts.md"
+PAGE_OF_LOCKSTEP = "docs/explain/design.md"
 
 
 class Level(StrEnum):
@@ -175,5 +175,5 @@ def rule_of(id: str) -> Rule:
     try:
         rule = by_id(id)
     except KeyError:
-        return Rule(id, id, "safety", "what proofs rest on", "docs/proofs.md")
+        return Rule(id, id, "safety", "what proofs rest on", "docs/explain/proofs.md")
     return Rule(id, rule.title, rule.harm, rule.source)

@@ -3,20 +3,20 @@
 from dataclasses import asdict
 from pathlib import Path
 
-from cacheproof.console import Output
 from cacheproof.differential.search.fault_folders import load
 from cacheproof.differential.search.verdict import HOLDS, INTERRUPTED, UNLISTED, VOID
-from cacheproof.explaining import what_happens
-from cacheproof.plan import seed_range
+from cacheproof.listed.explaining import what_happens
+from cacheproof.output.console import Output
 from cacheproof.reporting.page import Reported, markdown
 from cacheproof.reporting.showing import shown
 from cacheproof.reporting.subject import subject_called
-from cacheproof.review_verdict import Review
-from cacheproof.reviewing import reviewed
+from cacheproof.reporting.verdict import line_of
+from cacheproof.review.reviewing import reviewed
+from cacheproof.review.sentence import sentence_of
+from cacheproof.review.verdict import Review
 from cacheproof.spec.registry import by_id
-from cacheproof.verdicts.reported import line_of
-from cacheproof.verdicts.reviewed import sentence_of
-from cacheproof.workplace import Workplace
+from cacheproof.work.plan import seed_range
+from cacheproof.work.workplace import Workplace
 
 
 def report(

@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 
 from cacheproof import __version__
 from cacheproof.differential.search.weighing import Told
-from cacheproof.differential.targets import mends
-from cacheproof.disclosure import shows_contents, wants_disclosure
-from cacheproof.explaining import what_happens
-from cacheproof.fault_facts import lifetime
+from cacheproof.differential.texts import mends
+from cacheproof.listed.explaining import what_happens
+from cacheproof.listed.facts import lifetime
+from cacheproof.reporting.disclosure import shows_contents, wants_disclosure
 from cacheproof.reporting.patch import Patch
 from cacheproof.reporting.showing import Seen, Shown, script_name
 from cacheproof.reporting.subject import Subject
-from cacheproof.review_page import code, summary
-from cacheproof.review_verdict import Review
+from cacheproof.review.page import code, summary
+from cacheproof.review.verdict import Review
 from cacheproof.spec.registry import by_id
 
 DISCLOSURE = (

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from cacheproof.console import Output
 from cacheproof.differential.errors import CacheproofError, InputError
 from cacheproof.differential.findings import finding as findings_of
 from cacheproof.differential.findings import finding_file
@@ -28,11 +27,12 @@ from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
 from cacheproof.differential.traces.records import TraceResult
 from cacheproof.differential.traces.trace import Trace
-from cacheproof.fault_facts import showing
-from cacheproof.fault_pages import kept_traces, name_of, told
-from cacheproof.plan import seed_range
-from cacheproof.replay_story import story_of
+from cacheproof.listed.facts import showing
+from cacheproof.listed.pages import kept_traces, name_of, told
+from cacheproof.output.console import Output
+from cacheproof.replay.story import story_of
 from cacheproof.reporting.subject import Subject
+from cacheproof.work.plan import seed_range
 
 SMALL = 12
 """Events of a trace that is not made smaller first."""
@@ -288,7 +288,7 @@ def _searched(
     reference: ReferenceTarget | None,
     attribution: Attribution,
 ) -> Iterator[_Break]:
-    """The first break of the search that shows the fault that is the fault's, made small."""
+    """The first break of the search that shows the fault that is the fault's, minimised."""
     words = dict(zip(*[iter(shlex.split(subject.fault.search))] * 2, strict=True))
     seeds = seed_range(words["--seeds"])
     assert seeds is not None
@@ -311,6 +311,6 @@ def _searched(
                     continue
                 found = findings_of.found_in(target, trace, contract, kind=kind, times=1)
                 if found is not None:
-                    source = f"a search, seed {seed} of the lane {lane.name}, made small"
+                    source = f"a search, seed {seed} of the lane {lane.name}, minimised"
                     yield _Break(found, source, (), time.monotonic() - begun)
                     return

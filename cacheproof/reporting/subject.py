@@ -3,13 +3,15 @@
 from dataclasses import dataclass
 
 from cacheproof.differential.errors import InputError
+from cacheproof.differential.provision import releases
+from cacheproof.differential.provision.cache import Report
+from cacheproof.differential.provision.releases import Release
+from cacheproof.differential.provision.versions import parse
 from cacheproof.differential.search.known import KnownFault
-from cacheproof.differential.targets import mended, mends, releases
-from cacheproof.differential.targets.cache import Report
+from cacheproof.differential.targets import mended
 from cacheproof.differential.targets.named import Kind, named
-from cacheproof.differential.targets.releases import Release
-from cacheproof.differential.targets.versions import parse
-from cacheproof.fault_facts import fault_called, product_of, trace_showing
+from cacheproof.differential.texts import mends
+from cacheproof.listed.facts import fault_called, product_of, trace_showing
 from cacheproof.reference.releases import within
 from cacheproof.reporting.patch import Patch, patch_between
 

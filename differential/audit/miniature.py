@@ -2,7 +2,7 @@
 
 An engine needs hundreds of steps to fill a KV block and thousands to fill its memory. In miniature
 the same requests meet each other in the same order after a few, and a trace that breaks a contract
-is made small in seconds instead of an hour.
+is minimised in seconds instead of an hour.
 """
 
 from collections.abc import Iterable, Iterator

@@ -33,7 +33,7 @@ from cacheproof.differential.recording.engine import OPERATIONS, SchedulerRecord
 from cacheproof.differential.recording.hashing import Hasher
 from cacheproof.differential.recording.messages import AnyMessage, Message, Opened
 from cacheproof.differential.targets.attached import BEGIN, Method, Watched
-from cacheproof.differential.targets.host.scheduler_session import WAITING_QUEUES
+from cacheproof.differential.targets.host.scheduler.session import WAITING_QUEUES
 
 SCHEDULERS = Watched(
     "vllm.v1.core.sched.scheduler", ("Scheduler",), {name: name for name in OPERATIONS}

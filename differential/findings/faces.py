@@ -1,6 +1,6 @@
 """Findings of one target, by cause: those that likely have one are faces of it.
 
-The criterion, and where it is wrong: docs/identity.md.
+The criterion, and where it is wrong: docs/explain/identity.md.
 """
 
 from collections.abc import Callable, Collection, Sequence

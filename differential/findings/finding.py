@@ -1,4 +1,4 @@
-"""A finding: a contract that a target breaks, or a difference from the reference, made small,
+"""A finding: a contract that a target breaks, or a difference from the reference, minimised,
 replayed and complete: its file alone is enough to show it, to replay it and to report it.
 """
 
@@ -53,7 +53,7 @@ class Parting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What docs/findings-format.md describes, field by field. `event` counts from 0."""
+    """What docs/reference/findings-format.md describes, field by field. `event` counts from 0."""
 
     schema_version: int
     tool: dict[str, str]
@@ -156,7 +156,7 @@ class Replay:
     @property
     def sentence(self) -> str:
         """One line with the verdict."""
-        runs = f"{self.same} of {self.times} runs alike, digest {self.expected[:12]}"
+        runs = f"{self.same} of {self.times} runs identical, digest {self.expected[:12]}"
         if self.examination.illegal is not None:
             return f"{self.target} refuses the trace: {self.examination.illegal}"
         if self.contract is None:
@@ -300,7 +300,7 @@ def of_small(
     times: int = TIMES,
     elsewhere: Target | None = None,
 ) -> Finding:
-    """What a trace breaks that was made small by somebody else, with where it first goes wrong.
+    """What a trace breaks that was minimised by somebody else, with where it first goes wrong.
 
     Raises:
         HarnessError: the target broke.

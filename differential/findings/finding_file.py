@@ -155,6 +155,7 @@ def _tells_the_truth(finding: Finding) -> bool:
 
 def _refused(path: Path, reason: str) -> InputError:
     return InputError(
-        f"{path}: not a finding: {reason}; expected docs/findings-format.md: search again, or "
+        f"{path}: not a finding: {reason}; expected docs/reference/findings-format.md: "
+        f"search again, or "
         f"replay its trace alone"
     )

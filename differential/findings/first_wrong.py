@@ -1,14 +1,14 @@
 """The first wrong step of a finding's trace: what the target decided there, and in which function.
 
-Findings with the same one are likely faces of one cause (`faces.py`, docs/identity.md).
+Findings with the same one are likely faces of one cause (`faces.py`, docs/explain/identity.md).
 """
 
 import msgspec
 
 from cacheproof.differential.judges.examination import LOCKSTEP, Examination
-from cacheproof.differential.targets import places
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.process import HostTarget
+from cacheproof.differential.texts import places
 from cacheproof.differential.traces.trace import Trace
 
 

@@ -1,8 +1,8 @@
 """The identity of a finding: the same fault has the same one, whatever seed, shard, run or release
 it was found in.
 
-docs/identity.md says which shapes of traces were tried for it, how well this one does and where it
-is wrong.
+docs/explain/identity.md says which shapes of traces were tried for it, how well this one does and
+where it is wrong.
 """
 
 import hashlib

@@ -13,7 +13,7 @@ from cacheproof.differential.traces.trace_file import dump, parse
 
 BYTES_MAX = 64 << 20
 _RECORD = msgspec.json.Decoder(Record)
-_EXPECTED = "expected a register as cacheproof writes it, see docs/identity.md"
+_EXPECTED = "expected a register as cacheproof writes it, see docs/explain/identity.md"
 
 
 def load(path: Path) -> dict[str, Record]:

@@ -42,7 +42,8 @@ _GAPS = (0, 1, 1, 3, 9, 17)
 _MOST_ITEMS_OF_SESSION = 8
 """Beyond, the order in which a release gives them back is that of a hash table."""
 _WITH_DRAFTER: tuple[EngineModel, ...] = ("llava", "qwen2_5_vl")
-"""Models beside which engines can make a drafter that takes rows of items: docs/runner.md."""
+"""Models beside which engines can make a drafter that takes rows of items:
+docs/explain/runner.md."""
 _WINDOW = 16
 """What layers of a Cohere2Vision see, in tokens: one more than its configuration says."""
 _TILED_SIZES = ((1, 1), (1, 1), (1, 2), (2, 1), (1, 3), (2, 2), (4, 1))

@@ -85,10 +85,9 @@ class Evaluator:
         kind: str = "",
         changed: Collection[str] | None = None,
     ) -> None:
-        """A state, by itself if it is another than before the call, and beside what the requests
-        are owed; `kind` is that of a break of the latter. Entries that are not `changed` are as
-        they were when a state was judged last, and what is followed of the ghost as well; None
-        where that is not known."""
+        """Judge the state after a call: rules of states if it changed, rules of the ghost always.
+        `kind` is that of a break of the latter. `changed` names the entries that differ from the
+        state that was judged last; None: unknown."""
         if (
             changed is not None
             and self._held is pre

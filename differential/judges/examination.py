@@ -14,8 +14,8 @@ from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.judges.violation import Violation
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.host.protocol import Protocol
-from cacheproof.differential.targets.mends import flags_of
 from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.differential.texts.mends import flags_of
 from cacheproof.differential.traces.records import FullState, StepRecord, TraceResult
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.spec.records import EncoderCacheState

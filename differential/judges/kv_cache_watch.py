@@ -25,7 +25,7 @@ from cacheproof.differential.judges.watching import (
     Watching,
 )
 from cacheproof.differential.targets.attached import BEGIN, Method
-from cacheproof.differential.targets.kv_cache_reading import (
+from cacheproof.differential.texts.kv_cache_reading import (
     Config,
     KVCacheReader,
     PoolAlone,

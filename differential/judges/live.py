@@ -15,7 +15,7 @@ from cacheproof.differential.judges.evaluator import Evaluator
 from cacheproof.differential.judges.live_contracts import ENCODER_DECODER, SILENT
 from cacheproof.differential.judges.rules import Rules, rules_for
 from cacheproof.differential.judges.violation import Violation
-from cacheproof.differential.targets.host.recorder import Snapshot
+from cacheproof.differential.targets.host.scheduler.recorder import Snapshot
 from cacheproof.spec.ghost import Ghost
 from cacheproof.spec.records import (
     Call,

@@ -11,7 +11,8 @@ from cacheproof.differential.traces.records import StepRecord
 
 BOUND = 1e-3
 """Most that a log probability, or the lead of the best logit, may differ by. The tiny models'
-logits are tens, and their float32 carries seven digits; what is measured is in docs/runner.md."""
+logits are tens, and their float32 carries seven digits; what is measured is in
+docs/explain/runner.md."""
 NEARLY = 2 * BOUND
 """A token whose logit leads by less is one that rounding may decide."""
 

@@ -21,7 +21,7 @@ from cacheproof.differential.judges.watching import (
     Watching,
 )
 from cacheproof.differential.targets.attached import BEGIN, Method
-from cacheproof.differential.targets.host.recorder import Snapshot, in_order, ledger_of
+from cacheproof.differential.targets.host.scheduler.recorder import Snapshot, in_order, ledger_of
 
 
 class ManagerWatch(Watching[LiveManager]):

@@ -1,6 +1,6 @@
 """Described values of a media hash: the language, and what is refused as no word of it.
 
-A description is JSON data that reads well in a finding; `targets/host/media_values` builds it:
+A description is JSON data that reads well in a finding; `media_values` in the host builds it:
 
     {"is": "none"}                        {"is": "bool", "value": true}
     {"is": "int", "value": "-7"}          in decimal, of any size

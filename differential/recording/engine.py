@@ -36,7 +36,7 @@ from cacheproof.differential.recording.messages import (
 from cacheproof.differential.recording.raising import place_of, words_of
 from cacheproof.differential.recording.requests import Numbers, Queues, Step, order_of
 from cacheproof.differential.recording.writer import Records
-from cacheproof.differential.targets.host.scheduler_told import (
+from cacheproof.differential.targets.host.scheduler.told import (
     blocks_of,
     inputs_of,
     notices_of,

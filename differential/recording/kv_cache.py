@@ -16,7 +16,11 @@ from cacheproof.differential.recording.messages import (
 )
 from cacheproof.differential.recording.settings import KV_NOT_FOLLOWED, kv_config, kv_unjudged
 from cacheproof.differential.recording.writer import Records
-from cacheproof.differential.targets.host.kv_cache_recorder import POOL_CHANGES, STATS, State
+from cacheproof.differential.targets.host.managers.kv_cache_recorder import (
+    POOL_CHANGES,
+    STATS,
+    State,
+)
 
 NUMBERS_MAX = 100_000
 """Values in a record, so that none is too long for a file."""

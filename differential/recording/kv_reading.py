@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from cacheproof.differential.recording.hashing import Hasher
-from cacheproof.differential.targets.host.kv_cache_recorder import (
+from cacheproof.differential.targets.host.managers.kv_cache_recorder import (
     KVCacheRecorder,
     State,
     ids_under,

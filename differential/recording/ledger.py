@@ -9,8 +9,8 @@ from cacheproof.differential.recording.messages import (
     ManagerCall,
     Queue,
 )
-from cacheproof.differential.targets.host.recorder import OPERATIONS as NAMES
-from cacheproof.differential.targets.host.recorder import Recorder
+from cacheproof.differential.targets.host.scheduler.recorder import OPERATIONS as NAMES
+from cacheproof.differential.targets.host.scheduler.recorder import Recorder
 
 _NUMBER_OF = {operation: number for number, operation in enumerate(OPERATIONS)}
 _DREW_NOTHING: tuple[Any, ...] = ("notices", None, None, None, None, [], None)

@@ -61,9 +61,9 @@ KVCall = tuple[
     int, int | None, KVFacts | None, dict[str, Any], Any, dict[str, Any] | None, str | None
 ]
 """Operation, request, what the request is, arguments, answer, the change of the state as
-`host.kv_cache_recorder` tells it, and the exception that was raised. Of the free queue a change has
-the blocks that left it (None: all), those before the rest and those behind it; of each block table
-how many blocks stay, those behind them, and how many are cached."""
+`host.managers.kv_cache_recorder` tells it, and the exception that was raised. Of the free queue a
+change has the blocks that left it (None: all), those before the rest and those behind it; of each
+block table how many blocks stay, those behind them, and how many are cached."""
 
 
 class Message(msgspec.Struct, array_like=True, frozen=True, gc=False):

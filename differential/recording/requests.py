@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
-from cacheproof.differential.targets.host.scheduler_session import WAITING_QUEUES
+from cacheproof.differential.targets.host.scheduler.session import WAITING_QUEUES
 
 RETIRED_MAX = 4096
 

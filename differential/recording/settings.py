@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 from cacheproof.differential.recording.messages import SCHEMA, Item, Opened, Text
 from cacheproof.differential.targets.host import protocol
-from cacheproof.differential.targets.host.kv_cache_groups import groups_of
+from cacheproof.differential.targets.host.engine.kv_cache_groups import groups_of
 
 
 def _unread(scheduler: Any) -> Text | None:

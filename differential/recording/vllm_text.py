@@ -18,10 +18,10 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from cacheproof.differential.recording.messages import Text
-from cacheproof.differential.targets import known_texts, texts
-from cacheproof.differential.targets.known_texts import Reading
-from cacheproof.differential.targets.modelled import COMPONENTS
-from cacheproof.differential.targets.texts import is_left_out
+from cacheproof.differential.texts import known_texts, texts
+from cacheproof.differential.texts.known_texts import Reading
+from cacheproof.differential.texts.modelled import COMPONENTS
+from cacheproof.differential.texts.texts import is_left_out
 from cacheproof.spec.versions import release_key
 
 REPLACED = "replaced"

@@ -19,16 +19,17 @@ from cacheproof.differential.findings.breaks import Attributed
 from cacheproof.differential.findings.finding import Finding
 from cacheproof.differential.judges.examination import LOCKSTEP, Examination, examine
 from cacheproof.differential.judges.lockstep import Difference, compare
+from cacheproof.differential.provision import releases
+from cacheproof.differential.provision.releases import Release
 from cacheproof.differential.search.known import Cause, KnownFault, called, lanes_of, may_be
 from cacheproof.differential.search.mending import Mending
-from cacheproof.differential.targets import mends, releases
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.changes import reads_otherwise
 from cacheproof.differential.targets.named import plug_in_named
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.targets.releases import Release
 from cacheproof.differential.targets.resolve import host_of
+from cacheproof.differential.texts import mends
 from cacheproof.differential.traces.records import TraceResult
 from cacheproof.differential.traces.trace import Trace
 

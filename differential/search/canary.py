@@ -12,10 +12,10 @@ from cacheproof.differential.depths import DEPTHS
 from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.judges.rules import ENGINE, SCHEDULER, rules_for
 from cacheproof.differential.lanes.lane import Lane
-from cacheproof.differential.targets import mends
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.both_runners import EngineTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.differential.texts import mends
 from cacheproof.differential.traces.trace import ModelRunner, Trace
 from cacheproof.reference.semantics import offered_by
 

@@ -1,4 +1,4 @@
-"""Where two targets part: the same traces on both, and each difference made small and explained.
+"""Where two targets part: the same traces on both, and each difference minimised and explained.
 
 Two modelled releases differ by the flags of `Semantics` that one has and the other lacks. A flag
 explains a parting when the reference of the left one, with that flag alone as the right one has it,

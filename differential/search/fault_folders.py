@@ -1,4 +1,5 @@
-"""Folders of known faults, one for each: `NAME/fault.toml`, as docs/known-faults.md has it."""
+"""Folders of known faults, one for each: `NAME/fault.toml`, as docs/reference/known-faults.md has
+it."""
 
 import tomllib
 from collections.abc import Iterator, Sequence
@@ -23,7 +24,7 @@ SHIPPED = Path(str(resources.files("cacheproof") / "faults"))
 BYTES_MAX = 1 << 20
 FAULTS_MAX = 10_000
 EXPECTED = f"expected a folder with NAME/{FILE} for each fault, or one {FILE}"
-SEE = "see docs/known-faults.md"
+SEE = "see docs/reference/known-faults.md"
 
 
 def load(path: Path | None = None) -> list[KnownFault]:

@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 
 from cacheproof.differential.lanes.all_lanes import LANES
-from cacheproof.differential.targets import mends
+from cacheproof.differential.texts import mends
 from cacheproof.differential.traces.trace import ModelRunner, Trace
 from cacheproof.reference.releases import FIRST_MODELLED, model_of, within
 from cacheproof.spec.versions import Versions, release_key

@@ -1,13 +1,14 @@
 """What a release does once one listed fault is mended in it: that tells a fault whose cause is no
 flag of the reference."""
 
-from cacheproof.differential.targets import mends, releases
+from cacheproof.differential.provision import releases
+from cacheproof.differential.provision.releases import Release
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.mended import MARK
 from cacheproof.differential.targets.named import Kind
 from cacheproof.differential.targets.process import HostTarget
-from cacheproof.differential.targets.releases import Release
 from cacheproof.differential.targets.resolve import engine_of, host_of
+from cacheproof.differential.texts import mends
 
 
 class Mending:

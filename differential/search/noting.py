@@ -34,7 +34,7 @@ class Noted:
 
 class Noting:
     """Is told of a target's breaks in their order, and takes all that are not listed, and of each
-    listed fault the first that breaks a contract; that is made small only where the search
+    listed fault the first that breaks a contract; that is minimised only where the search
     `shrinks_listed`."""
 
     def __init__(self, known: Sequence[KnownFault], *, shrinks_listed: bool) -> None:

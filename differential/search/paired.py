@@ -68,7 +68,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class SmallParting:
-    """A trace made small on which two targets part."""
+    """A minimised trace on which two targets part."""
 
     trace: Trace
     difference: Difference
@@ -161,7 +161,7 @@ class PlantInHead:
 
 @dataclass(frozen=True)
 class ShrinkParting:
-    """A trace on which both part, to be made small: parting in the same field after the same
+    """A trace on which both part, to be minimised: parting in the same field after the same
     operation, explained by `change` where that is not None."""
 
     trace: Trace
@@ -188,7 +188,7 @@ class ShrinkParting:
 
 @dataclass(frozen=True)
 class ShrinkBreak:
-    """A trace on which head breaks a contract that base keeps, to be made small: a finding, as a
+    """A trace on which head breaks a contract that base keeps, to be minimised: a finding, as a
     search of head has them."""
 
     trace: Trace

@@ -12,7 +12,7 @@ from cacheproof.differential.traces.trace import Trace
 from cacheproof.spec.registry import by_id
 
 CANDIDATES = 20
-"""Of so many traces that show one thing the shortest is made small."""
+"""Of so many traces that show one thing the shortest is minimised."""
 KEPT = "kept traces"
 """Where a trace is found that is of no lane."""
 
@@ -31,7 +31,7 @@ class PartedGroup:
 
     @property
     def shortest(self) -> Trace:
-        """What is made small."""
+        """What is minimised."""
         return min(self.candidates, key=lambda one: len(one.events))
 
 
@@ -68,7 +68,7 @@ class Tally:
 
     @property
     def shortest(self) -> Trace:
-        """What is made small."""
+        """What is minimised."""
         return min(self.candidates, key=lambda one: len(one.events))
 
 
@@ -87,7 +87,7 @@ class Told:
 def told_together(several: Sequence[Tally], changed_once: Collection[str] = ()) -> list[Told]:
     """Breaks that have one cause, in the order in which their first comes: those of a listed fault,
     and those that no list covers and whose small traces have one, as the findings of a search do.
-    `changed_once` is that of `causes_of`. What was not made small stands alone."""
+    `changed_once` is that of `causes_of`. What was not minimised stands alone."""
     small = [one.small for one in several if one.fault is None and one.small is not None]
     places = {
         id(finding): (number, place)

@@ -85,7 +85,7 @@ class Search:
 
 @dataclass(frozen=True)
 class WriteDown:
-    """A break to be written down: made small with so many tries, and run so many times again."""
+    """A break to be written down: minimised with so many tries, and run so many times again."""
 
     broken: Break
     batches: int = BATCHES_MAX

@@ -9,7 +9,7 @@ from cacheproof.differential.recording import plugin
 _PACKAGE = Path(__file__).parents[2]
 _METADATA = "Metadata-Version: 2.1\nName: cacheproof\nVersion: {version}\n"
 _ENTRY_POINTS = """[vllm.general_plugins]
-cacheproof_operations = cacheproof.differential.targets.host.engine_operations:register_missing
+cacheproof_operations = cacheproof.differential.targets.host.engine.operations:register_missing
 cacheproof_record = cacheproof.differential.recording.plugin:register
 """
 """The first is for a server of a release's source archive, which has no compiled parts."""

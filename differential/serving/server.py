@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Self
 
 from cacheproof.differential.errors import HarnessError
+from cacheproof.differential.provision.releases import Release, host_command
 from cacheproof.differential.serving.posted import MODEL_NAME
 from cacheproof.differential.serving.traffic import FRAMES_PER_SECOND, ServedModel, Settings
-from cacheproof.differential.targets.releases import Release, host_command
 
 START_SECONDS = 240.0
 END_SECONDS, END_SECONDS_BROKEN_OFF = 20.0, 2.0

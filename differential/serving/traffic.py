@@ -10,7 +10,7 @@ import random
 import wave
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from cacheproof.gpu_runner import whisper_words
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 ServedModel = Literal["llava", "qwen2_5_vl", "qwen3_vl", "qwen2_audio", "whisper"]
+SERVED_MODELS: tuple[ServedModel, ...] = get_args(ServedModel)
 MODALITIES: dict[ServedModel, tuple[str, ...]] = {
     "llava": ("image",),
     "qwen2_5_vl": ("image", "video"),

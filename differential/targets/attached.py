@@ -14,8 +14,8 @@ from types import ModuleType
 from typing import Any, NamedTuple, Protocol
 
 from cacheproof.differential.targets.after_import import after_import
-from cacheproof.differential.targets.host.kv_cache_recorder import POOL_CHANGES
-from cacheproof.differential.targets.host.recorder import OPERATIONS
+from cacheproof.differential.targets.host.managers.kv_cache_recorder import POOL_CHANGES
+from cacheproof.differential.targets.host.scheduler.recorder import OPERATIONS
 
 BEGIN = "begin"
 """The operation by which an object is made."""

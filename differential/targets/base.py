@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Protocol as Interface
 
 from cacheproof.differential.targets.host.protocol import Protocol
-from cacheproof.differential.targets.known_texts import Reading
+from cacheproof.differential.texts.known_texts import Reading
 from cacheproof.differential.traces.records import TraceResult
 from cacheproof.differential.traces.trace import Trace
 
@@ -50,7 +50,7 @@ class Target(Interface):
         ...
 
     def run(self, traces: Sequence[Trace], fault: str | None = None) -> list[TraceResult]:
-        """One result per trace, in order. `fault` plants a fault of `host/faults.py` by name.
+        """One result per trace, in order. `fault` plants a fault of `host/faults/` by name.
 
         Raises HarnessError when the target broke.
         """

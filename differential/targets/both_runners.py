@@ -16,15 +16,15 @@ from typing import Any
 import msgspec
 
 from cacheproof.differential.errors import HarnessError
-from cacheproof.differential.targets import environment
-from cacheproof.differential.targets.cache import Cache, Report
-from cacheproof.differential.targets.host.engine_interpreted import INTERPRET_SETTING
-from cacheproof.differential.targets.host.engine_runners import SECOND_SETTING
+from cacheproof.differential.provision import environment
+from cacheproof.differential.provision.cache import Cache, Report
+from cacheproof.differential.targets.host.engine.interpreted import INTERPRET_SETTING
+from cacheproof.differential.targets.host.engine.runners import SECOND_SETTING
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.traces.records import UNDER_FIRST, TraceResult
 from cacheproof.differential.traces.trace import ModelRunner, Trace
 
-SECOND_MODULE = "host.engine_second"
+SECOND_MODULE = "host.engine.second"
 _EXECUTED = ("encode", "notices", "store", "outputs", "untaken", "continued")
 """What is compared of what a step was told and came to: items to be encoded and dropped, entries of
 the store, tokens, and sessions that go on."""

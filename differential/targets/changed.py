@@ -8,9 +8,9 @@ from typing import NamedTuple
 import msgspec
 
 from cacheproof.differential.errors import HarnessError
-from cacheproof.differential.targets import releases
+from cacheproof.differential.provision import releases
+from cacheproof.differential.provision.releases import Release
 from cacheproof.differential.targets.process import BATCH_SECONDS, HostTarget
-from cacheproof.differential.targets.releases import Release
 from cacheproof.differential.traces.records import TraceResult
 from cacheproof.differential.traces.trace import Trace
 

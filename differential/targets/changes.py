@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator
 from difflib import SequenceMatcher
 from pathlib import Path
 
-from cacheproof.differential.targets import releases
+from cacheproof.differential.provision import releases
 from cacheproof.differential.targets.base import Target
-from cacheproof.differential.targets.modelled import COMPONENTS
-from cacheproof.differential.targets.texts import is_docstring
+from cacheproof.differential.texts.modelled import COMPONENTS
+from cacheproof.differential.texts.texts import is_docstring
 
 
 def changed_once_in(target: Target) -> frozenset[str]:

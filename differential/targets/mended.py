@@ -11,9 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from cacheproof.differential.errors import InputError
-from cacheproof.differential.targets import mends
-from cacheproof.differential.targets.cache import Cache, Report
-from cacheproof.differential.targets.releases import Release
+from cacheproof.differential.provision.cache import Cache, Report
+from cacheproof.differential.provision.releases import Release
+from cacheproof.differential.texts import mends
 
 DIGITS = 16
 KEPT_SECONDS = 30 * 24 * 3600
@@ -45,7 +45,7 @@ def chosen(which: str, release: str) -> tuple[str, ...]:
     """
     can_be = mends.mended_in(release)
     if not can_be:
-        raise InputError(f"no listed fault has a mend for vLLM {release}; see docs/mends.md")
+        raise InputError(f"no listed fault has a mend for vLLM {release}; see docs/how-to/mends.md")
     word, colon, listed = which.partition(":")
     names = listed.split(",") if colon else []
     strange = [name for name in names if name not in can_be]

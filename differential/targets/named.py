@@ -11,10 +11,10 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 
 from cacheproof.differential.errors import InputError
-from cacheproof.differential.targets import checkouts, connectors, releases
+from cacheproof.differential.provision import checkouts, connectors, releases
+from cacheproof.differential.provision.versions import parse, parse_engine, runs_hasher_alone
 from cacheproof.differential.targets.mended import MARK, chosen
 from cacheproof.differential.targets.process import DEPTHS_OF_A_RELEASE
-from cacheproof.differential.targets.versions import parse, parse_engine, runs_hasher_alone
 from cacheproof.reference.releases import FIRST_MODELLED, MODELLED, NEWEST, is_modelled
 from cacheproof.reference.semantics import Semantics
 from cacheproof.spec.versions import release_key

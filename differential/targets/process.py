@@ -25,7 +25,7 @@ from cacheproof.differential.depths import DEPTHS
 from cacheproof.differential.errors import HarnessError, InputError
 from cacheproof.differential.targets.host.protocol import Illegal, Protocol
 from cacheproof.differential.targets.host_server import SERVERS, ForkedHost, HostServer
-from cacheproof.differential.targets.known_texts import Reading
+from cacheproof.differential.texts.known_texts import Reading
 from cacheproof.differential.traces.entry_table import TableEvent, TableHeader
 from cacheproof.differential.traces.records import ExplorerStep, TraceResult
 from cacheproof.differential.traces.trace import AnyEvent, Header, Trace
@@ -426,7 +426,8 @@ class HostTarget:
         return line
 
     def _last_word(self) -> bytes:
-        """What a host has said that is no more; a child of it would keep the pipe from its end."""
+        """The last line of a dead host. A surviving child may hold the pipe open, so its end is not
+        waited for."""
         try:
             return self._lines.get(timeout=LOOK_SECONDS)
         except queue.Empty:

@@ -9,13 +9,17 @@ import msgspec
 
 from cacheproof.differential.depths import DEPTHS, part
 from cacheproof.differential.targets import reference_manager, reference_scheduler
-from cacheproof.differential.targets.host.entry_table import Bytes, TableSession, TableStates
 from cacheproof.differential.targets.host.explorer import Explorer, ManagerStates
+from cacheproof.differential.targets.host.managers.entry_table import (
+    Bytes,
+    TableSession,
+    TableStates,
+)
 from cacheproof.differential.targets.host.protocol import Illegal, Protocol
-from cacheproof.differential.targets.host.scheduler_states import SchedulerStates
-from cacheproof.differential.targets.known_texts import Reading
+from cacheproof.differential.targets.host.scheduler.states import SchedulerStates
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference_manager import MANAGERS, Factory
+from cacheproof.differential.texts.known_texts import Reading
 from cacheproof.differential.traces.entry_table import TableEvent, TableHeader
 from cacheproof.differential.traces.manager import ManagerHeader
 from cacheproof.differential.traces.records import (

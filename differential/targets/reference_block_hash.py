@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from cacheproof.differential.targets.host.block_hash import BlockHashSession
+from cacheproof.differential.targets.host.managers.block_hash import BlockHashSession
 from cacheproof.differential.targets.host.protocol import HASH_SEED, Illegal
 from cacheproof.differential.targets.host.session import run_events
 from cacheproof.differential.traces.block_hash import BlockHashConfig

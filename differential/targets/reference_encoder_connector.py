@@ -15,7 +15,7 @@ from cacheproof.differential.traces.encoder_connector import (
 from cacheproof.differential.traces.records import TraceResult
 from cacheproof.differential.traces.trace import Trace
 
-MODULE = "host.connector_reference"
+MODULE = "host.connectors.reference"
 LONGEST = 255
 """Characters of an identifier that a folder of that name can have."""
 BEYOND = (Spoil, Reach, NewWeights)

@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from cacheproof.differential.targets.host.kv_cache import Clock, Kit, KVCacheSession
-from cacheproof.differential.targets.host.kv_cache_faults import KV_CACHE_FAULTS
+from cacheproof.differential.targets.host.faults.kv_cache import KV_CACHE_FAULTS
+from cacheproof.differential.targets.host.managers.kv_cache import Clock, Kit, KVCacheSession
 from cacheproof.differential.targets.host.protocol import HASH_SEED, Event, Illegal
 from cacheproof.differential.targets.host.session import run_events
 from cacheproof.differential.targets.reference_manager import Factory

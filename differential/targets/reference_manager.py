@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from cacheproof.differential.targets.host.faults import FAULTS
-from cacheproof.differential.targets.host.manager_depth import ManagerSession
+from cacheproof.differential.targets.host.faults.manager import FAULTS
+from cacheproof.differential.targets.host.managers.manager import ManagerSession
 from cacheproof.differential.targets.host.session import run_events
 from cacheproof.differential.traces.manager import ManagerHeader
 from cacheproof.differential.traces.records import TraceResult, records_of

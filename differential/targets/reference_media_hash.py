@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from cacheproof.differential.targets.host.media_hash_alone import of_reference
+from cacheproof.differential.targets.host.managers.media_hash_alone import of_reference
 from cacheproof.differential.targets.host.session import run_events
 from cacheproof.differential.traces.media_hash import MediaHashConfig
 from cacheproof.differential.traces.records import TraceResult, records_of

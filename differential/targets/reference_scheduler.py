@@ -3,23 +3,23 @@
 from collections.abc import Iterator
 from typing import Any
 
-from cacheproof.differential.targets.host.encoder_transfers import EncoderTransfers
-from cacheproof.differential.targets.host.faults import FAULTS
-from cacheproof.differential.targets.host.kv_transfers import KVTransfers, Report
+from cacheproof.differential.targets.host.faults.manager import FAULTS
+from cacheproof.differential.targets.host.faults.scheduler import SCHEDULER_FAULTS
 from cacheproof.differential.targets.host.media_inputs import (
     ZEROS,
     row_names_of,
     token_ids_of,
 )
 from cacheproof.differential.targets.host.protocol import HASH_SEED, Event, Illegal
-from cacheproof.differential.targets.host.recorder import Recorder
-from cacheproof.differential.targets.host.scheduler_faults import SCHEDULER_FAULTS
-from cacheproof.differential.targets.host.scheduler_session import (
+from cacheproof.differential.targets.host.scheduler.encoder_transfers import EncoderTransfers
+from cacheproof.differential.targets.host.scheduler.kv_transfers import KVTransfers, Report
+from cacheproof.differential.targets.host.scheduler.recorder import Recorder
+from cacheproof.differential.targets.host.scheduler.session import (
     STOP_TOKEN_ID,
     SchedulerKit,
     SchedulerSession,
 )
-from cacheproof.differential.targets.host.scheduler_settings import settings_of
+from cacheproof.differential.targets.host.scheduler.settings import settings_of
 from cacheproof.differential.targets.host.session import run_events
 from cacheproof.differential.targets.reference_kv_cache import attention_spec
 from cacheproof.differential.traces.engine import WITH_MROPE

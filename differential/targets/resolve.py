@@ -4,13 +4,14 @@ import json
 from pathlib import Path
 
 from cacheproof.differential.errors import InputError
-from cacheproof.differential.targets import checkouts, connectors, known_texts, mends, releases
+from cacheproof.differential.provision import checkouts, connectors, releases
+from cacheproof.differential.provision.cache import Cache, Report
+from cacheproof.differential.provision.releases import Release
+from cacheproof.differential.provision.versions import FIRST_ENGINE, order, runs_hasher_alone
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.both_runners import EngineTarget
-from cacheproof.differential.targets.cache import Cache, Report
-from cacheproof.differential.targets.host.engine_limits import MODELS_SETTING
-from cacheproof.differential.targets.host.media_hash_alone import REFERENCE_SETTING
-from cacheproof.differential.targets.known_texts import KnownTexts, Reading
+from cacheproof.differential.targets.host.engine.limits import MODELS_SETTING
+from cacheproof.differential.targets.host.managers.media_hash_alone import REFERENCE_SETTING
 from cacheproof.differential.targets.mended import MARK, tree_of
 from cacheproof.differential.targets.named import (
     DEPTHS_OF_A_HASHER,
@@ -24,17 +25,17 @@ from cacheproof.differential.targets.named import (
 )
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.targets.releases import Release
-from cacheproof.differential.targets.versions import FIRST_ENGINE, order, runs_hasher_alone
+from cacheproof.differential.texts import known_texts, mends
+from cacheproof.differential.texts.known_texts import KnownTexts, Reading
 from cacheproof.reference.releases import FIRST_MODELLED
 from cacheproof.reference.semantics import NotModelled, Semantics
 from cacheproof.spec.versions import release_key
 
 FIRST_V1 = (0, 8)
-ENGINE_MODULE = "host.engine"
-RUNNER_MODULE = "host.runner"
-HASHER_ALONE = "host.media_hash_alone"
-LMCACHE_MODULE = "host.lmcache"
+ENGINE_MODULE = "host.engine.engine"
+RUNNER_MODULE = "host.engine.runner"
+HASHER_ALONE = "host.managers.media_hash_alone"
+LMCACHE_MODULE = "host.connectors.lmcache"
 
 
 def resolve(text: str, *, report: Report) -> Target:

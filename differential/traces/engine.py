@@ -36,7 +36,7 @@ class EngineConfig(SchedulerConfig, frozen=True):
     `gpu_runner.tiny_models` it executes, and the share of a video's rows that is not kept.
     `tower_adapters` have weights for what encodes items too. Where it takes `prompt_embeds`, rows
     may be given in the place of tokens. `as_released` leaves in what its host else puts right, so
-    that the rest can be compared (docs/runner-requests.md)."""
+    that the rest can be compared (docs/explain/runner-requests.md)."""
 
     model: EngineModel = "llava"
     video_pruning_rate: Annotated[float, msgspec.Meta(ge=0, lt=1)] = 0.0

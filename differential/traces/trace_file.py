@@ -114,7 +114,7 @@ def _decode(decoder: Any, line: bytes, what: str) -> Any:
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(
-            f"{what}: {reason}; expected schema {SCHEMA}, see docs/traces.md"
+            f"{what}: {reason}; expected schema {SCHEMA}, see docs/reference/traces.md"
         ) from None
 
 
@@ -168,7 +168,7 @@ def _check_value(event: Hash, where: str) -> None:
     try:
         check_call(event.value)
     except Malformed as error:
-        raise InputError(f"{where}: {error}, see docs/media-hash.md") from None
+        raise InputError(f"{where}: {error}, see docs/explain/media-hash.md") from None
 
 
 def _check_embeds(event: Prompt, where: str) -> None:

@@ -67,7 +67,7 @@ _OF_IDENTIFIERS = SecondReading(explored(identifiers_apart, "items"), validation
 
 
 class Own(Protocol):
-    """What a release itself says of the scopes: `cacheproof.own_run.OwnRun`."""
+    """What a release itself says of the scopes: `cacheproof.proving.own_run.OwnRun`."""
 
     @property
     def of_frames(self) -> Explore: ...

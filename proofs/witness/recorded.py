@@ -58,7 +58,7 @@ class RecordedCall(Generic[SettingT, CallT]):
 
     @property
     def mark(self) -> bytes:
-        """Tells it from all others."""
+        """A key that is unique to this call."""
         return mark_of(self.made.asked, self.made.setting, self.before, self.after)
 
     def __str__(self) -> str:

@@ -38,7 +38,7 @@ def test_a_rule_of_which_a_lane_says_nothing_has_no_row(script: Any) -> None:
 
 
 def test_the_page_has_the_columns_that_there_are(script: Any) -> None:
-    page = (ROOT / "docs" / "encoder-connectors-checked.md").read_text()
+    page = (ROOT / "docs" / "evidence" / "encoder-connectors-checked.md").read_text()
     titles = [line.removeprefix("## ") for line in page.splitlines() if line.startswith("## ")]
     assert titles == [column.name for column in script.columns()]
     for column in script.columns():

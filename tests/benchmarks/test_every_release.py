@@ -9,7 +9,7 @@ from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.reference.releases import MODELLED
 from cacheproof.reference.semantics import Semantics
 
-PAGE = Path(__file__).parents[2] / "docs" / "releases-checked.md"
+PAGE = Path(__file__).parents[2] / "docs" / "evidence" / "releases-checked.md"
 NEWEST = Semantics.of_vllm("0.33.0")
 
 

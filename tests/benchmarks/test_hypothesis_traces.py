@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-PAGE = Path(__file__).parents[2] / "docs" / "hypothesis-traces.md"
+PAGE = Path(__file__).parents[2] / "docs" / "evidence" / "hypothesis-traces.md"
 
 
 def test_every_faulty_manager_of_the_gallery_is_on_the_page_and_found(script) -> None:

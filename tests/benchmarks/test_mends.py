@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.search.attribution import Attribution
 from cacheproof.differential.search.fault_folders import load
-from cacheproof.differential.targets import mends
 from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.differential.texts import mends
 from cacheproof.reference.releases import NEWEST
 from cacheproof.reference.semantics import Semantics
 

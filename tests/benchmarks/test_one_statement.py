@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from cacheproof.differential.lanes.all_lanes import LANES
-from cacheproof.differential.targets import checkouts, releases
+from cacheproof.differential.provision import checkouts, releases
 from cacheproof.differential.targets.changed import ChangingHost, Ended, Reading, write_tree
 from cacheproof.differential.targets.resolve import host_of, reference_for
 

@@ -39,7 +39,7 @@ def test_a_run_is_read(script) -> None:
 
 
 def test_the_page_has_every_planted_fault(script) -> None:
-    page = (script.ROOT / "docs" / "own-tests.md").read_text()
+    page = (script.ROOT / "docs" / "evidence" / "own-tests.md").read_text()
     assert page.startswith(script.HEAD)
     assert script.EXPLAINED in page
     assert "| none | 0 | 0 |  |" in page

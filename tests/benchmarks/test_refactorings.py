@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from cacheproof.differential.targets import releases
-from cacheproof.proof_targets import MANAGERS
+from cacheproof.differential.provision import releases
 from cacheproof.proofs.symbolic.deciding.prove import Library
 from cacheproof.proofs.symbolic.gate.gate import refuse_subject
 from cacheproof.proofs.symbolic.reading.source import source_in
 from cacheproof.proofs.symbolic.subjects import encoder_cache
 from cacheproof.proofs.symbolic.values.language import NotTranslated
+from cacheproof.proving.targets import MANAGERS
 from cacheproof.reference.releases import NEWEST
 
 REFUSED = {"containers: extend by one"}

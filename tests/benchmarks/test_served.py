@@ -86,4 +86,4 @@ def test_a_server_that_cannot_be_asked_is_told_with_its_reason(told):
 
 def test_an_engine_is_asked_with_the_models_that_it_is_searched_with(script):
     assert set(script.offered("0.20.0")) == {"llava", "qwen2_5_vl", "whisper"}
-    assert set(script.offered("0.32.0")) == set(script.MODELS)
+    assert set(script.offered("0.32.0")) == set(script.SERVED_MODELS)

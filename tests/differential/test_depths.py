@@ -1,4 +1,4 @@
-"""A depth is its own modules and one line: a toy of one, searched, judged, made small and shown."""
+"""A depth is its own modules and one line: a toy of one, searched, judged, minimised and shown."""
 
 import io
 from types import SimpleNamespace

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from cacheproof import cli
-from cacheproof.differential.targets import releases
+from cacheproof.differential.provision import releases
 from cacheproof.formats.writing import ACTIONS, SUMMARY
 
 COMMAND = [sys.executable, "-m", "cacheproof"]

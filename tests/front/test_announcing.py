@@ -11,12 +11,15 @@ from typing import Any
 
 import pytest
 
-from cacheproof import proof_targets, searching, text_table
-from cacheproof.differential.targets import known_texts, releases
+from cacheproof.differential.provision import releases
+from cacheproof.differential.provision.releases import Release
 from cacheproof.differential.targets import resolve as resolving
-from cacheproof.differential.targets.releases import Release
 from cacheproof.differential.targets.resolve import reading_of, resolve
+from cacheproof.differential.texts import known_texts
+from cacheproof.proving import targets as proof_targets
 from cacheproof.reference.releases import MODELLED, NEWEST
+from cacheproof.search import searching
+from cacheproof.tables import text_table
 
 SCHEDULER = "v1/core/sched/scheduler.py"
 STEP = "v1/core/sched/output.py"

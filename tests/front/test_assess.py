@@ -13,12 +13,13 @@ import typer
 from msgspec import structs
 
 from cacheproof import cli
-from cacheproof.assessing import kept, page, report
+from cacheproof.assessing import page, report
 from cacheproof.assessing.answer import Answer, Kind, Status, Verdict, shown
 from cacheproof.assessing.questions import QUESTIONS, Question
 from cacheproof.differential.depths import DEPTHS
 from cacheproof.differential.search.fault_folders import load
 from cacheproof.differential.search.known import KnownFault
+from cacheproof.listed import kept
 from cacheproof.reference.releases import MODELLED, NEWEST, spans, within
 from cacheproof.spec.evidence import Outcome
 from cacheproof.spec.registry import by_id
@@ -39,9 +40,9 @@ def answers() -> Iterator[Answer]:
 
 
 def test_the_page_is_made_from_the_list_of_faults() -> None:
-    assert (ROOT / "docs" / "audit.md").read_text() == page.audit(FAULTS)
+    assert (ROOT / "docs" / "how-to" / "audit.md").read_text() == page.audit(FAULTS)
     assert page.audit(FAULTS) != page.audit(FAULTS[:-1])
-    assert (ROOT / "docs" / "fault-causes.md").read_text() == page.causes(FAULTS)
+    assert (ROOT / "docs" / "evidence" / "fault-causes.md").read_text() == page.causes(FAULTS)
 
 
 def test_no_more_faults_are_told_by_what_they_break_alone_than_were() -> None:

@@ -14,14 +14,14 @@ from xml.etree import ElementTree as ET
 import pytest
 from msgspec import structs
 
-from cacheproof import audit_page
-from cacheproof.audit_answer import Answered
-from cacheproof.audit_listing import Listing, reads_otherwise
+from cacheproof.audit import page as audit_page
+from cacheproof.audit.answer import Answered
+from cacheproof.audit.listing import Listing, reads_otherwise
 from cacheproof.differential.audit.audit import Audit
 from cacheproof.differential.audit.auditor import Auditor
 from cacheproof.differential.findings import leading
+from cacheproof.differential.provision import releases
 from cacheproof.differential.recording.messages import Stored, Text
-from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.changed import Reading, write_tree
 from cacheproof.differential.traces.base import Item
 from cacheproof.differential.traces.manager import Add, Update
@@ -29,7 +29,7 @@ from cacheproof.differential.traces.records import CallRecord
 from cacheproof.differential.traces.scheduler import Schedule
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.differential.traces.trace_file import parse
-from cacheproof.fault_pages import kept_traces
+from cacheproof.listed.pages import kept_traces
 from cacheproof.reference.releases import NEWEST
 from tests.differential import scheduler_traces
 from tests.differential.audit.spoiled import beside, copied, die, file_of, records_of, spoil

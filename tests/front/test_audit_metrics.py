@@ -22,7 +22,7 @@ from cacheproof.reference.releases import NEWEST
 from tests.differential.audit.spoiled import file_of, records_of
 from tests.differential.recording.driven import Driven, long_trace, run_recorded
 
-DASHBOARD = Path(__file__).resolve().parents[2] / "docs" / "dashboard.json"
+DASHBOARD = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "dashboard.json"
 NAME = re.compile(r"\bcacheproof_\w+")
 PROMETHEUS = pytest.mark.skipif(
     not (shutil.which("prometheus") and shutil.which("promtool")),

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from cacheproof import bisecting
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.fault_pages import kept_traces
+from cacheproof.listed.pages import kept_traces
 from cacheproof.reference.semantics import Semantics
+from cacheproof.replay import bisecting
 
 LOST_SLOTS = kept_traces()["reused-media-id"]
 Run = Callable[..., Any]

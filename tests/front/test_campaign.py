@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from cacheproof import campaign_report, campaign_run
+from cacheproof.campaign import report as campaign_report
+from cacheproof.campaign import run as campaign_run
 from cacheproof.commands import campaign as campaign_commands
 from cacheproof.differential.search.campaigns.schema import FILE
 from cacheproof.differential.search.campaigns.store import About, MadeBy
 from cacheproof.formats.writing import ACTIONS
-from cacheproof.kept_proofs import code_digest
+from cacheproof.work.code_digest import code_digest
 from tests.front.formats_read import complaints_about_junit, complaints_about_sarif
 
 PLAN = """\

@@ -11,17 +11,20 @@ from typing import Any
 
 import pytest
 
-from cacheproof import cluster as clusters
-from cacheproof import exploring, proof_jobs, proving
-from cacheproof.cluster import OF_JOBS, ClusterCrew, _do
 from cacheproof.differential.errors import HarnessError
 from cacheproof.differential.search.explore.scopes import SCOPES
 from cacheproof.differential.search.explore.tables import TableScope
 from cacheproof.differential.search.gallery import kill_matrix
 from cacheproof.differential.search.work import Search
-from cacheproof.kept_proofs import code_digest, digest_of
+from cacheproof.explore import exploring
+from cacheproof.proving import jobs as proof_jobs
+from cacheproof.proving import proving
+from cacheproof.proving.kept import digest_of
 from cacheproof.reference.releases import NEWEST
-from cacheproof.workplace import Workplace
+from cacheproof.work import cluster as clusters
+from cacheproof.work.cluster import OF_JOBS, ClusterCrew, _do
+from cacheproof.work.code_digest import code_digest
+from cacheproof.work.workplace import Workplace
 from tests.front.conftest import Run
 
 pytestmark = pytest.mark.skipif(

@@ -18,10 +18,10 @@ from tests.front.conftest import Run
 
 ROOT: Any = typer.main.get_command(app)
 HEAVY = (
-    "cacheproof.console",
+    "cacheproof.output.console",
     "cacheproof.differential.judges",
     "cacheproof.differential.search.",
-    "cacheproof.differential.targets.releases",
+    "cacheproof.differential.provision.releases",
     "cacheproof.proofs",
     "jinja2",
     "msgspec",
@@ -183,4 +183,4 @@ def test_nothing_is_imported_that_help_and_completion_do_not_need() -> None:
 
 
 def test_a_module_that_imports_what_it_runs_is_noticed() -> None:
-    assert {"cacheproof.console", "rich"} <= heavy("cacheproof.searching")
+    assert {"cacheproof.output.console", "rich"} <= heavy("cacheproof.search.searching")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.front.conftest import Run
 
-PAGE = Path(__file__).parents[2] / "docs" / "contracts.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "contracts.md"
 
 
 def test_the_page_in_docs_is_what_the_command_prints(run: Run) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cacheproof.differential.judges import rules  # noqa: F401  (registers all contracts)
-from cacheproof.fault_facts import listed_by_name
+from cacheproof.listed.facts import listed_by_name
 from cacheproof.spec.registry import contracts
 
 FAULTS = [*listed_by_name()]

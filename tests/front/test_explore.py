@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from cacheproof import exploring
+from cacheproof.differential.provision import releases
 from cacheproof.differential.search.explore import tables
 from cacheproof.differential.search.explore.scopes import SMALL
-from cacheproof.differential.targets import releases
-from cacheproof.verdicts.line import rule_told
+from cacheproof.explore import exploring
+from cacheproof.output.verdict_line import rule_told
 
 Run = Callable[..., Any]
 DECODERS = tuple(scope for scope in SMALL if scope.subject == "encoder_decoder")
@@ -148,7 +148,7 @@ def test_a_fault_of_a_release_table_is_listed_or_it_is_not(
 
 
 def test_the_page_has_the_scopes_that_are_explored(run: Run) -> None:
-    page = Path(__file__).parents[2] / "docs" / "explore.md"
+    page = Path(__file__).parents[2] / "docs" / "explain" / "explore.md"
     table = run("explore", "--markdown").out.strip()
     assert table.startswith("| scope of a manager |")
     assert f"\n\n{table}\n\n" in page.read_text()

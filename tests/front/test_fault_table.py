@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from cacheproof.console import Output
 from cacheproof.differential.search.known import Cause, KnownFault
-from cacheproof.fault_table import ShownFault, print_faults
+from cacheproof.output.console import Output
+from cacheproof.search.fault_table import ShownFault, print_faults
 
 
 def met(name: str, page: str | None, *cause: str) -> ShownFault:

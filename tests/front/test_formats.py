@@ -15,18 +15,19 @@ import junitparser
 import pytest
 import typer
 
-from cacheproof import main_job, proving, searching
-from cacheproof.console import Output
 from cacheproof.differential.errors import HarnessError, InputError
 from cacheproof.differential.findings.finding import MODEL_DIFFERENCE
 from cacheproof.differential.search.campaign import Campaign
 from cacheproof.differential.search.verdict import Verdict
-from cacheproof.differential.targets.places import Function, Place
 from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.differential.texts.places import Function, Place
 from cacheproof.formats import github, junit, sarif, writing
 from cacheproof.formats.result import Case, Excuse, Problem, Report, Result, Suite, rule_of
 from cacheproof.formats.writing import Formats
-from cacheproof.verdicts.line import VerdictLine
+from cacheproof.output.console import Output
+from cacheproof.output.verdict_line import VerdictLine
+from cacheproof.proving import proving
+from cacheproof.search import main_job, searching
 from tests.front.formats_read import complaints_about_junit, complaints_about_sarif
 
 SEARCH = "fuzz", "--depth", "manager", "--workers", "1", "--seeds"
@@ -162,8 +163,8 @@ def test_a_result_says_what_where_and_of_which_rule() -> None:
 def test_a_rule_has_its_contracts_sentence_harm_and_page() -> None:
     first, _ = sarif_of(report_with())["tool"]["driver"]["rules"]
     assert first["shortDescription"]["text"] == EC_6.title
-    assert first["properties"] == {"tags": ["safety"], "page": "docs/contracts.md"}
-    assert first["help"]["text"].startswith("EC-6 on docs/contracts.md of cacheproof")
+    assert first["properties"] == {"tags": ["safety"], "page": "docs/reference/contracts.md"}
+    assert first["help"]["text"].startswith("EC-6 on docs/reference/contracts.md of cacheproof")
 
 
 @pytest.mark.parametrize(

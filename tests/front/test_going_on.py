@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from cacheproof.campaigning import CampaignRun
-from cacheproof.console import Output
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search.attribution import Attribution
 from cacheproof.differential.search.campaign import search
@@ -16,8 +14,10 @@ from cacheproof.differential.search.known import KnownFault, Symptom
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for
-from cacheproof.plan import Plan
+from cacheproof.output.console import Output
 from cacheproof.reference.semantics import Semantics
+from cacheproof.search.campaigning import CampaignRun
+from cacheproof.work.plan import Plan
 
 MET = KnownFault(
     "repeated-item", "Released too early", "safety",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cacheproof.interruptions import INTERRUPTIONS, between_interruptions, heed
+from cacheproof.work.interruptions import INTERRUPTIONS, between_interruptions, heed
 
 LEAKED = "leaked semaphore"
 
@@ -65,8 +65,8 @@ def test_an_interruption_is_heard_after_what_must_not_be_cut(one: signal.Signals
 WORK = """
 import os, signal, sys, time
 from contextlib import closing
-from cacheproof.interruptions import heed
-from cacheproof.workers import Crew, done_among
+from cacheproof.work.interruptions import heed
+from cacheproof.work.workers import Crew, done_among
 
 def begin(): pass
 def wait_for(reply): os.write(1, b"at work\\n"); time.sleep(600)

@@ -10,11 +10,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cacheproof import kept_proofs, proof_jobs, proving
-from cacheproof.console import Output
-from cacheproof.kept_proofs import PROVERS, KeptProofs, digest_of
+from cacheproof.output.console import Output
+from cacheproof.proving import jobs as proof_jobs
+from cacheproof.proving import kept as kept_proofs
+from cacheproof.proving import proving
+from cacheproof.proving.kept import PROVERS, KeptProofs, digest_of
 from cacheproof.spec.evidence import Evidence, Outcome, RedTwin, Witness
-from cacheproof.workplace import Workplace
+from cacheproof.work.workplace import Workplace
 
 TWIN = RedTwin("a change", refuted=True)
 ROW = Evidence(

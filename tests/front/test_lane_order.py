@@ -2,15 +2,15 @@
 
 import pytest
 
-from cacheproof.console import Output
 from cacheproof.differential.errors import HarnessError
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.targets.base import Target
-from cacheproof.differential.targets.known_texts import Reading
 from cacheproof.differential.targets.process import HostTarget
+from cacheproof.differential.texts.known_texts import Reading
 from cacheproof.differential.traces.trace import Trace
-from cacheproof.lane_order import FEW, in_order
+from cacheproof.output.console import Output
 from cacheproof.reference.releases import NEWEST
+from cacheproof.search.lane_order import FEW, in_order
 
 FREE = "EncoderCacheManager.free_encoder_input"
 ALL = [lane for lane in LANES.values() if lane.depth in ("manager", "block_hash")]

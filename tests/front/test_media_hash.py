@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cacheproof.differential.generators.media_hash import pair
-from cacheproof.differential.targets import releases
+from cacheproof.differential.provision import releases
 from cacheproof.differential.traces.base import SCHEMA
 from cacheproof.differential.traces.media_hash import Hash, MediaHashConfig, MediaHashHeader
 from cacheproof.differential.traces.trace import Trace

@@ -10,10 +10,10 @@ from cacheproof.differential.errors import HarnessError
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.traces.records import TraceResult
 from cacheproof.differential.traces.trace import Trace
-from cacheproof.own_run import OwnRun
 from cacheproof.proofs.keys.exploration import Explored
 from cacheproof.proofs.keys.prove import prove_keys_of
 from cacheproof.proofs.keys.source import text_of
+from cacheproof.proving.own_run import OwnRun
 from cacheproof.reference import block_hash, media_hash_of_vllm
 from cacheproof.reference.semantics import Semantics
 from cacheproof.spec.evidence import Evidence, Outcome

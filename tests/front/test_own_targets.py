@@ -14,8 +14,8 @@ import pytest
 from cacheproof.differential.generators.scheduler import scheduler_trace
 from cacheproof.differential.judges.lockstep import compare
 from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.provision import releases
 from cacheproof.differential.search.campaign import search
-from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from cacheproof import page_code
-from cacheproof.differential.targets import releases
-from cacheproof.fault_pages import FOLDER
-from cacheproof.page_code import Block, Ran, blocks_of, run
+from cacheproof.differential.provision import releases
+from cacheproof.listed.pages import FOLDER
 from cacheproof.reference.releases import NEWEST
+from cacheproof.replay import page_code
+from cacheproof.replay.page_code import Block, Ran, blocks_of, run
 
 PAGES = {page.parent.name: page.read_text() for page in sorted(FOLDER.glob("*/page.md"))}
 BLOCKS = [block for name, text in PAGES.items() for block in blocks_of(name, text)]

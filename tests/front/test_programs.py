@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cacheproof.differential.lanes.all_lanes import LANES
-from cacheproof.fault_pages import kept_traces
+from cacheproof.listed.pages import kept_traces
 
 LANE = "connectors over a server"
 ARGUMENTS = ("fuzz", "--target", "reference", "--depth", "encoder_connector", "--seeds", "0:1")

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from cacheproof import progress
-from cacheproof.console import Output, VisibleConsole
 from cacheproof.differential.errors import InputError
-from cacheproof.progress import (
+from cacheproof.output import progress
+from cacheproof.output.console import Output, VisibleConsole
+from cacheproof.output.progress import (
     DATA_SECONDS,
     LINE_SECONDS,
     SOON_SECONDS,
@@ -18,7 +18,7 @@ from cacheproof.progress import (
     expected_of,
     rest,
 )
-from cacheproof.workplace import Workplace
+from cacheproof.work.workplace import Workplace
 
 
 class Clock:

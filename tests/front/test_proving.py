@@ -11,15 +11,16 @@ from typing import Any, cast
 
 import pytest
 
-from cacheproof import proving
-from cacheproof.console import Output
 from cacheproof.differential.errors import InputError
+from cacheproof.differential.provision import releases
 from cacheproof.differential.search import fault_folders
 from cacheproof.differential.search.verdict import HOLDS, UNLISTED, VOID
-from cacheproof.differential.targets import releases
-from cacheproof.differential.targets.modelled import COMPONENTS
-from cacheproof.proof_jobs import _digest_of_keys
-from cacheproof.proof_targets import (
+from cacheproof.differential.texts.modelled import COMPONENTS
+from cacheproof.output.console import Output
+from cacheproof.proving import proving
+from cacheproof.proving.jobs import _digest_of_keys
+from cacheproof.proving.proving import exit_code, listing
+from cacheproof.proving.targets import (
     MANAGERS,
     Beside,
     Tree,
@@ -27,7 +28,6 @@ from cacheproof.proof_targets import (
     sources,
     wanted_trees,
 )
-from cacheproof.proving import exit_code, listing
 from cacheproof.reference.releases import NEWEST
 from cacheproof.spec.evidence import Evidence, Outcome, RedTwin
 
@@ -173,9 +173,9 @@ def test_what_is_kept_of_a_releases_keys_hangs_on_its_text_and_on_what_runs_it(
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("changed = 1\n")
         found.add(_digest_of_keys(release, 0))
-    monkeypatch.setattr("cacheproof.proof_jobs.inspect.getsource", lambda _: "another own run")
+    monkeypatch.setattr("cacheproof.proving.jobs.inspect.getsource", lambda _: "another own run")
     found.add(_digest_of_keys(release, 0))
-    monkeypatch.setattr("cacheproof.proof_jobs.code_digest", lambda *_: "another host")
+    monkeypatch.setattr("cacheproof.proving.jobs.code_digest", lambda *_: "another host")
     found.add(_digest_of_keys(release, 0))
     assert len(found) == 6
 

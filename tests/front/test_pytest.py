@@ -52,7 +52,7 @@ FAULT = """
 """Another request's release takes the reference of request a."""
 TESTS = """
 import pytest
-from cacheproof.differential.targets.host.manager_depth import Request
+from cacheproof.differential.targets.host.managers.manager import Request
 
 def both(manager):
     one, other = Request("a", ["x"], [4]), Request("b", ["x"], [4])

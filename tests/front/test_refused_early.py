@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import typer
 
-from cacheproof import campaign_run
+from cacheproof.campaign import run as campaign_run
 from cacheproof.cli import app
+from cacheproof.differential.provision.cache import Cache
 from cacheproof.differential.search.campaigns.plan_file import CampaignPlan
 from cacheproof.differential.search.campaigns.store import About, Store
-from cacheproof.differential.targets.cache import Cache
-from cacheproof.fault_pages import kept_traces
+from cacheproof.listed.pages import kept_traces
 from tests.front.conftest import Run
 
 Command = tuple[str, ...]

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from cacheproof.audit_listing import remedy_of
+from cacheproof.audit.listing import remedy_of
 from cacheproof.differential.search.fault_folders import load
 from cacheproof.differential.search.known import KnownFault
-from cacheproof.fault_facts import remedy
+from cacheproof.listed.facts import remedy
 from cacheproof.reference.releases import NEWEST, within
 
 REMOVES = "the no a another an KV kv_load_failure_policy scheduler_reserve_full_isl ec_cpu_bytes"

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from cacheproof.console import Output
 from cacheproof.differential.depths import DEPTHS, part
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.findings import finding as findings_of
@@ -24,9 +23,10 @@ from cacheproof.differential.traces.manager import Update
 from cacheproof.differential.traces.scheduler import Schedule
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.differential.traces.trace_file import dump
-from cacheproof.fault_facts import listed_by_name, newest_having, newest_showing, trace_showing
-from cacheproof.fault_pages import is_brought, kept_traces
-from cacheproof.replay_story import Story, print_story, story_of
+from cacheproof.listed.facts import listed_by_name, newest_having, newest_showing, trace_showing
+from cacheproof.listed.pages import is_brought, kept_traces
+from cacheproof.output.console import Output
+from cacheproof.replay.story import Story, print_story, story_of
 
 KNOWN = fault_folders.load()
 NEWEST, OLDER = "reference@0.33.0", "reference@0.28.0"

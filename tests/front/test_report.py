@@ -11,23 +11,23 @@ import pytest
 from cacheproof.differential.findings.finding import of_run, replay
 from cacheproof.differential.findings.finding_file import load
 from cacheproof.differential.findings.standalone.running import Outcome
-from cacheproof.differential.targets import mends
+from cacheproof.differential.provision.releases import find
 from cacheproof.differential.targets.named import Kind, named
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.targets.releases import find
+from cacheproof.differential.texts import mends
 from cacheproof.differential.traces.records import Raised, StepRecord, TraceResult
 from cacheproof.differential.traces.trace import Trace
-from cacheproof.disclosure import wants_disclosure
-from cacheproof.fault_facts import fault_called
-from cacheproof.fault_pages import kept_traces
+from cacheproof.listed.facts import fault_called
+from cacheproof.listed.pages import kept_traces
 from cacheproof.reference.releases import NEWEST, within
 from cacheproof.reference.semantics import Semantics
 from cacheproof.reporting import command, page, showing
+from cacheproof.reporting.disclosure import wants_disclosure
 from cacheproof.reporting.page import NO_RECIPE, Reported, markdown
 from cacheproof.reporting.patch import patch_of
 from cacheproof.reporting.showing import Seen, Shown
 from cacheproof.reporting.subject import Subject, subject_called
-from cacheproof.review_page import code
+from cacheproof.review.page import code
 
 TARGET = f"vllm@{NEWEST}"
 FAILS = Seen(TARGET, "AssertionError", "assert set(store) == set(manager.cached)", 4.2)

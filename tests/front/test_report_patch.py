@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cacheproof.differential.targets import mends
-from cacheproof.fault_facts import fault_called
+from cacheproof.differential.texts import mends
+from cacheproof.listed.facts import fault_called
 from cacheproof.reference.releases import NEWEST
 from cacheproof.reporting.patch import Patch, Place, patch_of
 from cacheproof.reporting.subject import Subject

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from cacheproof import campaigning, searching
 from cacheproof.differential.findings.finding import Finding
 from cacheproof.differential.findings.finding_file import load
 from cacheproof.differential.generators.manager import manager_trace
@@ -15,6 +14,7 @@ from cacheproof.differential.generators.scheduler import scheduler_trace
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search.gallery import kill_matrix
 from cacheproof.differential.traces.trace_file import dump
+from cacheproof.search import campaigning, searching
 
 REFERENCE = "fuzz", "--target", "reference", "--seeds", "0:50"
 FEW_CALLS = "fuzz", "--target", "reference", "--seeds", "0:5", "--depth", "manager"

@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 from markdown_it import MarkdownIt
 
-from cacheproof import review_run, reviewing
-from cacheproof.console import Output
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search.canary import canaries_in
 from cacheproof.differential.search.diff import Comparison
@@ -19,14 +17,17 @@ from cacheproof.differential.search.paired import Both, PlantInHead
 from cacheproof.differential.search.verdict import HOLDS, INTERRUPTED, UNLISTED, VOID
 from cacheproof.differential.search.weighing import Tally, told_together
 from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.output.console import Output
 from cacheproof.reference.semantics import CHANGES, Semantics
-from cacheproof.review_page import LINE_MAX, block, code, markdown
-from cacheproof.review_proofs import UNREAD, ProofReview, weighed
-from cacheproof.review_run import Ran
-from cacheproof.review_verdict import DIFFERS, Review, Side
+from cacheproof.review import reviewing
+from cacheproof.review import run as review_run
+from cacheproof.review.page import LINE_MAX, block, code, markdown
+from cacheproof.review.proofs import UNREAD, ProofReview, weighed
+from cacheproof.review.run import Ran
+from cacheproof.review.verdict import DIFFERS, Review, Side
 from cacheproof.spec.evidence import Evidence, Outcome, RedTwin
 from cacheproof.spec.registry import by_id
-from cacheproof.workplace import Workplace
+from cacheproof.work.workplace import Workplace
 from tests.differential.findings.test_faces import face
 from tests.front.formats_read import complaints_about_junit, complaints_about_sarif
 
@@ -369,7 +370,7 @@ def test_a_page_has_one_fault_with_its_other_faces_and_counts_it_once() -> None:
     assert "Brought: EC-13 (safety; not listed), on 1 trace that base keeps; 1 other face<" in page
     assert "decided by a, which reads otherwise than in the nearest release" in page
     assert "Who needs a resident entry holds it</code>, on 1 trace that base keeps" in page
-    assert "Who needs a resident entry holds it</code> (2 of 2 runs alike; base" in page
+    assert "Who needs a resident entry holds it</code> (2 of 2 runs identical; base" in page
     assert "- brings: EC-13 and 1 other face (not listed), EC-12 (not listed)" in page
     assert [one["brought"] for one in done.to_json()["causes"]] == [[0, 1], [2]]
     assert done.exit_code == UNLISTED

@@ -11,7 +11,7 @@ import pytest
 from cacheproof.differential.serving import recorder
 from cacheproof.differential.serving.answers import Tally
 from cacheproof.differential.serving.refusals import WAYS, Refusal
-from cacheproof.serving import Told
+from cacheproof.serving.serving import Told
 
 Run = Callable[..., Any]
 TARGET = "engine@0.32.0"

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from cacheproof import simulating
 from cacheproof.reference.request import Request
 from cacheproof.reference.scheduled_request import ScheduledRequest
 from cacheproof.reference.scheduler.output import SchedulerOutput
 from cacheproof.reference.scheduler.scheduler import Scheduler
 from cacheproof.reference.semantics import Semantics
 from cacheproof.simulation import figures as counting
+from cacheproof.simulation import simulating
 from cacheproof.simulation.figures import Counter, Figures, ToldManager
 from cacheproof.simulation.page import page
 from cacheproof.simulation.result import Simulation, point

@@ -18,12 +18,12 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from cacheproof.console import Output, VisibleConsole
 from cacheproof.differential.findings import finding_file
 from cacheproof.differential.findings.finding import Finding, found_in
 from cacheproof.differential.generators.manager import manager_trace
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.wording import visible, visible_line
+from cacheproof.output.console import Output, VisibleConsole
 from cacheproof.reference.semantics import Semantics
 
 ODD = "\x1b[2J\x1b]0;title\x07\x9b\u202e\ud800\x00"

@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from cacheproof.cli import app
-from cacheproof.fault_pages import kept_traces
+from cacheproof.listed.pages import kept_traces
 
 TRACE = kept_traces()["uncomputed-hit"]
 MANAGER = "--depth", "manager", "--seeds", "0:1"
@@ -28,25 +28,25 @@ QUICK = {
 }
 """Commands with arguments with which they take a moment and need no release."""
 SLOW = {
-    "check": "main_job",
-    "gallery": "main_job",
-    "diff": "searching",
+    "check": "search.main_job",
+    "gallery": "search.main_job",
+    "diff": "search.searching",
     "report": "reporting.command",
-    "review": "reviewing",
-    "explore": "exploring",
-    "prove": "proving",
-    "bisect": "bisecting",
-    "minimise": "minimising",
-    "audit": "audit_report",
-    "http": "serving",
-    "generate": "generating",
-    "campaign start": "campaign_report",
-    "campaign resume": "campaign_report",
-    "campaign report": "campaign_report",
-    "campaign status": "campaign_report",
-    "campaign merge": "campaign_report",
+    "review": "review.reviewing",
+    "explore": "explore.exploring",
+    "prove": "proving.proving",
+    "bisect": "replay.bisecting",
+    "minimise": "replay.minimising",
+    "audit": "audit.report",
+    "http": "serving.serving",
+    "generate": "serving.generating",
+    "campaign start": "campaign.report",
+    "campaign resume": "campaign.report",
+    "campaign report": "campaign.report",
+    "campaign status": "campaign.report",
+    "campaign merge": "campaign.report",
     "vllm install": "commands.installed",
-    "vllm texts": "text_table",
+    "vllm texts": "tables.text_table",
     "connector install": "commands.installed",
 }
 """Commands that take longer, with the module that says their verdict."""

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import typer
 
-from cacheproof.console import NOTHING_YET, Output
 from cacheproof.differential.errors import HarnessError
-from cacheproof.verdicts.line import VerdictLine, amount, names, of_trouble
+from cacheproof.output.console import NOTHING_YET, Output
+from cacheproof.output.verdict_line import VerdictLine, amount, names, of_trouble
 
 HOLDS = VerdictLine("a shows nothing new.", "look at b", "cacheproof replay b")
 

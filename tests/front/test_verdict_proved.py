@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from cacheproof.differential.search.known import KnownFault
+from cacheproof.proving import verdict as proved
 from cacheproof.spec.evidence import Evidence, Outcome, RedTwin
-from cacheproof.verdicts import proved
 
 TWIN = (RedTwin("a twin", True),)
 HELD = Evidence(

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from cacheproof.verdicts.replayed import Broken, Replayed, of_replay
+from cacheproof.replay.verdict import Broken, Replayed, of_replay
 
 HELD = Replayed("vllm@1", "t.jsonl", "docs/t.jsonl", events=9, calls=31, same=2, times=2)
 FIRST = Broken("SC-15", "A step reads what was computed", 7, "uncomputed-hit")

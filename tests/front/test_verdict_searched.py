@@ -11,8 +11,8 @@ from cacheproof.differential.search.campaign import Campaign, LaneReport, Work
 from cacheproof.differential.search.verdict import Verdict
 from cacheproof.differential.traces.manager import ManagerConfig, ManagerHeader
 from cacheproof.differential.traces.trace import Trace
-from cacheproof.verdicts.line import rule_told
-from cacheproof.verdicts.searched import Searched
+from cacheproof.output.verdict_line import rule_told
+from cacheproof.search.verdict import Searched
 
 HOLDS = Searched(("vllm@0.33.0",), 0, traces=5700, calls=4_123_000, kinds=19)
 KNOWN = replace(HOLDS, known=("repeated-item", "decoder-budget"))
@@ -61,13 +61,13 @@ WHO_NEEDS = "EC-6a (Who needs a resident entry holds it)"
         (
             replace(STOPPED, unsmall=("EC-6a", "EC-6a"), known=("repeated-item",)),
             "The search of vllm@0.33.0 was interrupted and shows nothing new so far, but what "
-            f"breaks {WHO_NEEDS} may be new, and was not made small yet: {WORK}; 1 known fault met "
+            f"breaks {WHO_NEEDS} may be new, and was not minimised yet: {WORK}; 1 known fault met "
             "again.",
         ),
         (
             replace(STOPPED, new=("EC-6a",), unsmall=("EC-6a", "LV-1")),
             "The search of vllm@0.33.0 was interrupted and shows 1 new fault, which breaks "
-            f"{WHO_NEEDS}, and what breaks {rule_told('LV-1')} may be new, and was not made small "
+            f"{WHO_NEEDS}, and what breaks {rule_told('LV-1')} may be new, and was not minimised "
             f"yet: {WORK}; no known fault was met.",
         ),
     ],
@@ -149,7 +149,7 @@ def test_a_search_that_judged_nothing_does_not_show_that_nothing_is_new() -> Non
 
 
 def broken(contract: str) -> Break:
-    """A break whose trace was not made small."""
+    """A break whose trace was not minimised."""
     trace = Trace(ManagerHeader(1, "encoder_cache", ManagerConfig(1, 1)), ())
     return Break(contract, "a kind", "encoder cache", trace, 0, "it broke", 0.5)
 

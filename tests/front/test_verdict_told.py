@@ -8,18 +8,21 @@ from typing import Any, cast
 
 import pytest
 
-from cacheproof.audit_listing import Listing
-from cacheproof.audit_report import AuditReport
-from cacheproof.console import Output
+from cacheproof.audit.listing import Listing
+from cacheproof.audit.report import AuditReport
 from cacheproof.differential.search.bisection import Answer, Bisection
 from cacheproof.differential.search.verdict import VOID
+from cacheproof.explore.verdict import Explored
+from cacheproof.output.console import Output
+from cacheproof.output.verdict_line import VerdictLine
+from cacheproof.search import compared, gallery_verdict
+from cacheproof.search.compared import Compared
+from cacheproof.serving import verdict as served
+from cacheproof.serving.verdict import Served
+from cacheproof.simulation import verdict as simulated
 from cacheproof.simulation.figures import Figures
 from cacheproof.simulation.result import point
-from cacheproof.verdicts import compared, places, ran
-from cacheproof.verdicts.compared import Compared
-from cacheproof.verdicts.explored import Explored
-from cacheproof.verdicts.line import VerdictLine
-from cacheproof.verdicts.ran import Served
+from cacheproof.tables import places
 
 EXPLORED = Explored(("reference",), 0, scopes=2, closed=2, states=10, transitions=99)
 COMPARED = Compared("vllm@0.28.0", "path:fork", 0, traces=50, apart=0, kinds=2)
@@ -165,12 +168,14 @@ def test_a_small_trace_of_a_record_is_known_or_not() -> None:
 
 def test_the_gallery_is_whole_or_says_what_it_lacks() -> None:
     def said(*survivors: str, alarms: tuple[str, ...] = ()) -> str:
-        return ran.of_gallery(218, survivors, alarms, ()).sentence
+        return gallery_verdict.of_gallery(218, survivors, alarms, ()).sentence
 
     assert said() == "All 218 faulty variants are caught, each by one rule at least."
     assert said("a").startswith("1 of 218 faulty variants are caught by no rule (a)")
     assert said(alarms=("EC-1",)).startswith("The gallery proves nothing, since EC-1 also breaks ")
-    assert "that want numpy were not run" in ran.of_gallery(2, (), (), ("numpy",)).sentence
+    assert (
+        "that want numpy were not run" in gallery_verdict.of_gallery(2, (), (), ("numpy",)).sentence
+    )
 
 
 def test_a_simulation_names_the_smallest_size_that_is_enough() -> None:
@@ -180,7 +185,7 @@ def test_a_simulation_names_the_smallest_size_that_is_enough() -> None:
         return point("chat", size, 64, figures, 2)
 
     def said(*points: object, page: str | None = None) -> VerdictLine:
-        return ran.of_simulated("0.33.0", 100, points, 0, page, sizes=len(points))  # type: ignore[arg-type]
+        return simulated.of_simulated("0.33.0", 100, points, 0, page, sizes=len(points))  # type: ignore[arg-type]
 
     points = [of(1024, 10, 0), of(2048, 40, 90), of(4096, 40, 0), of(8192, 40, 0)]
     line = said(*points)
@@ -196,7 +201,7 @@ def test_an_interrupted_simulation_concludes_of_kinds_that_were_tried_whole_alon
     def after(*runs: tuple[str, int]) -> str:
         points = [point(kind, size, 64, Figures(requests=9, encodes=1), 2) for kind, size in runs]
         left = 4 - len(points)
-        return ran.of_simulated("0.33.0", 9, points, left, "page.html", sizes=2).sentence
+        return simulated.of_simulated("0.33.0", 9, points, left, "page.html", sizes=2).sentence
 
     none = "The simulation was interrupted, with {} left, before all sizes were tried of one kind "
     assert after().startswith(none.format("4 runs"))
@@ -210,9 +215,9 @@ def test_an_interrupted_simulation_concludes_of_kinds_that_were_tried_whole_alon
 
 def test_what_a_model_answered_is_counted() -> None:
     steps = [{"encoded": 2, "hits": 1, "evicted": 0, "tokens": {"a": 5}, "preempted": []}] * 2
-    said = ran.of_generated("llava", "cpu", steps, ["an answer"]).sentence
+    said = served.of_generated("llava", "cpu", steps, ["an answer"]).sentence
     assert said.startswith("llava answered 1 prompt in 2 steps on cpu, 10 tokens computed: of the ")
-    assert ran.of_generated("llava", "cpu", [], []).sentence == "llava answered nothing on cpu."
+    assert served.of_generated("llava", "cpu", [], []).sentence == "llava answered nothing on cpu."
 
 
 def test_what_is_kept_is_told_with_what_can_be_done_with_it() -> None:

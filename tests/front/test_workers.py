@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from cacheproof.differential.errors import HarnessError
-from cacheproof.interruptions import INTERRUPTIONS
-from cacheproof.workers import done_among, results
+from cacheproof.work.interruptions import INTERRUPTIONS
+from cacheproof.work.workers import done_among, results
 
 TICKS_OF_START_MAX = 5 * os.sysconf("SC_CLK_TCK")
 """A process that has used more is at work: none takes so much to begin."""

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from cacheproof.differential.judges.lockstep import compare
-from cacheproof.differential.targets.host.engine_limits import MODELS_SETTING
-from cacheproof.differential.targets.host.media_hash_alone import REFERENCE_SETTING
-from cacheproof.differential.targets.host.runner import Release
+from cacheproof.differential.targets.host.engine.limits import MODELS_SETTING
+from cacheproof.differential.targets.host.engine.runner import Release
+from cacheproof.differential.targets.host.managers.media_hash_alone import REFERENCE_SETTING
 from cacheproof.differential.traces.records import TraceResult
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.semantics import Semantics

@@ -25,7 +25,7 @@ def ours() -> Any:
     package = types.ModuleType("host")
     package.__path__ = [sys.argv[1]]
     sys.modules["host"] = package
-    return importlib.import_module("host.engine_operations")
+    return importlib.import_module("host.engine.operations")
 
 
 def attention(of: Any, random: torch.Generator, causal: bool, window: int) -> torch.Tensor:

@@ -13,9 +13,9 @@ import torch
 
 from cacheproof.differential.judges.examination import judge_of
 from cacheproof.differential.judges.rare_states import Reachability
-from cacheproof.differential.targets.host.engine_limits import MODELS_SETTING
-from cacheproof.differential.targets.host.media_hash_alone import REFERENCE_SETTING
-from cacheproof.differential.targets.host.runner import Release
+from cacheproof.differential.targets.host.engine.limits import MODELS_SETTING
+from cacheproof.differential.targets.host.engine.runner import Release
+from cacheproof.differential.targets.host.managers.media_hash_alone import REFERENCE_SETTING
 from cacheproof.differential.targets.reference import protocol_of
 from cacheproof.differential.traces.records import TraceResult
 from cacheproof.differential.traces.trace import Trace

@@ -10,7 +10,7 @@ from transformers import AutoProcessor
 
 from cacheproof.differential.generators.engine import engine_trace
 from cacheproof.differential.judges.lockstep import compare
-from cacheproof.differential.targets.host.adapter_faults import (
+from cacheproof.differential.targets.host.faults.runner.adapters import (
     ADAPTER_FAULTS,
     ADAPTER_KEY_FAULTS,
 )

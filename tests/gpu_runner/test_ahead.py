@@ -8,8 +8,8 @@ import torch
 
 from cacheproof.differential.generators.engine import engine_trace
 from cacheproof.differential.judges.lockstep import compare
-from cacheproof.differential.targets.host.ahead_faults import AHEAD_FAULTS
-from cacheproof.differential.targets.host.runner_faults import RUNNER_FAULTS
+from cacheproof.differential.targets.host.faults.runner.ahead import AHEAD_FAULTS
+from cacheproof.differential.targets.host.faults.runner.runner import RUNNER_FAULTS
 from cacheproof.gpu_runner.prompt_lookup import look_up, look_up_latest
 from tests.gpu_runner.alone import compared_alone
 from tests.gpu_runner.judged import Ran, judged

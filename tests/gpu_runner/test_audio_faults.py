@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from cacheproof.differential.generators.engine import engine_trace
-from cacheproof.differential.targets.host.audio_faults import AUDIO_FAULTS
+from cacheproof.differential.targets.host.faults.runner.audio import AUDIO_FAULTS
 from tests.gpu_runner.answered import Run, is_seen, untagged
 
 SEEDS = range(12)

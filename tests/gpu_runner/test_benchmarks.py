@@ -10,7 +10,7 @@ import pytest
 import torch
 from transformers import Qwen2_5_VLForConditionalGeneration
 
-from cacheproof.differential.targets.host.runner_faults import (
+from cacheproof.differential.targets.host.faults.runner.runner import (
     never_frees,
     puts_rows_a_token_late,
     reads_the_next_rows,

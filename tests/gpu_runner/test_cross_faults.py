@@ -8,7 +8,7 @@ import torch
 
 from cacheproof.differential.generators.whisper import whisper_trace
 from cacheproof.differential.judges.lockstep import compare
-from cacheproof.differential.targets.host.cross_faults import CROSS_FAULTS
+from cacheproof.differential.targets.host.faults.runner.cross_attention import CROSS_FAULTS
 from cacheproof.differential.traces.records import TraceResult
 from tests.gpu_runner.judged import judged
 

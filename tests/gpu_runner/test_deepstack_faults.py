@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from cacheproof.differential.generators.engine import engine_trace
-from cacheproof.differential.targets.host.deepstack_faults import DEEPSTACK_FAULTS
+from cacheproof.differential.targets.host.faults.runner.deepstack import DEEPSTACK_FAULTS
 from tests.gpu_runner.answered import Run, is_seen, untagged
 
 SEEDS = range(12)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from cacheproof.differential.generators.engine import engine_trace
-from cacheproof.differential.targets.host.embedded_faults import (
+from cacheproof.differential.targets.host.faults.runner.embedded import (
     EMBEDDED_FAULTS,
     EMBEDDED_KEY_FAULTS,
 )

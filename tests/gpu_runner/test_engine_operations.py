@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from cacheproof.differential.targets.host import engine_operations
+from cacheproof.differential.targets.host.engine import operations as engine_operations
 from cacheproof.differential.targets.host.protocol import Illegal
 
 SOURCE = Path(engine_operations.__file__)

@@ -8,7 +8,7 @@ import torch
 
 from cacheproof.differential.generators.engine import engine_trace
 from cacheproof.differential.judges.lockstep import compare
-from cacheproof.differential.targets.host.runner_faults import RUNNER_FAULTS
+from cacheproof.differential.targets.host.faults.runner.runner import RUNNER_FAULTS
 from tests.gpu_runner.judged import Ran, judged
 
 SEEDS = 40

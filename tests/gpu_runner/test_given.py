@@ -8,8 +8,8 @@ import torch
 
 from cacheproof.differential.generators.engine import engine_trace
 from cacheproof.differential.judges.lockstep import compare
-from cacheproof.differential.targets.host.given_faults import GIVEN_FAULTS
-from cacheproof.differential.targets.host.runner_faults import RUNNER_FAULTS
+from cacheproof.differential.targets.host.faults.runner.given import GIVEN_FAULTS
+from cacheproof.differential.targets.host.faults.runner.runner import RUNNER_FAULTS
 from cacheproof.differential.traces.engine import EngineModel
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.gpu_runner import tiny_models

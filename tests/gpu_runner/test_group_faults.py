@@ -9,7 +9,7 @@ import torch
 
 from cacheproof.differential.generators.engine import engine_trace
 from cacheproof.differential.judges.lockstep import compare
-from cacheproof.differential.targets.host.group_faults import GROUP_FAULTS
+from cacheproof.differential.targets.host.faults.runner.groups import GROUP_FAULTS
 from tests.gpu_runner.judged import Ran, judged
 
 SEEDS = range(12)

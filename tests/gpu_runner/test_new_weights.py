@@ -8,7 +8,7 @@ import torch
 
 from cacheproof.differential.generators.engine import engine_trace
 from cacheproof.differential.judges.lockstep import compare
-from cacheproof.differential.targets.host.weight_faults import RESET_FAULTS, WEIGHT_FAULTS
+from cacheproof.differential.targets.host.faults.runner.weights import RESET_FAULTS, WEIGHT_FAULTS
 from cacheproof.differential.traces.base import Item
 from cacheproof.differential.traces.engine import Reload
 from cacheproof.differential.traces.manager import Add, Reset, Update

@@ -7,7 +7,7 @@ import pytest
 from cacheproof.differential.generators.engine import engine_trace
 from cacheproof.differential.judges.lockstep import compare
 from cacheproof.differential.lanes.engine import INSIDE_ITEMS
-from cacheproof.differential.targets.host.runner_faults import RUNNER_FAULTS
+from cacheproof.differential.targets.host.faults.runner.runner import RUNNER_FAULTS
 from tests.gpu_runner.seeded import (
     Run,
     first_difference,

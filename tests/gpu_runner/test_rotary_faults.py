@@ -10,7 +10,7 @@ import torch
 
 from cacheproof.differential.generators.engine import engine_trace
 from cacheproof.differential.judges.lockstep import compare
-from cacheproof.differential.targets.host.runner_faults import ROTARY_FAULTS
+from cacheproof.differential.targets.host.faults.runner.runner import ROTARY_FAULTS
 from tests.gpu_runner.answered import Run, is_seen, untagged
 
 SEEDS = range(12)

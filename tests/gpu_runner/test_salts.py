@@ -6,7 +6,7 @@ import pytest
 
 from cacheproof.differential.generators.engine import engine_trace
 from cacheproof.differential.judges.lockstep import compare
-from cacheproof.differential.targets.host.salt_faults import SALT_FAULTS
+from cacheproof.differential.targets.host.faults.runner.salt import SALT_FAULTS
 from tests.gpu_runner.seeded import (
     Run,
     fixture_of_seeds,

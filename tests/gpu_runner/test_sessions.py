@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 
 from cacheproof.differential.generators.engine import engine_trace
-from cacheproof.differential.targets.host.session_faults import SESSION_FAULTS
+from cacheproof.differential.targets.host.faults.runner.sessions import SESSION_FAULTS
 from tests.gpu_runner.seeded import (
     Run,
     first_difference,

@@ -18,7 +18,7 @@ from typing import Any
 
 from PIL import Image
 
-from cacheproof.differential.targets.checkouts import HOSTED_MODULES
+from cacheproof.differential.provision.checkouts import HOSTED_MODULES
 from cacheproof.reference.releases import MODELLED
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -13,8 +13,8 @@ import pytest
 from cacheproof import cli
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.lanes.all_lanes import LANES
-from cacheproof.differential.targets import releases
-from cacheproof.differential.targets.cache import Cache
+from cacheproof.differential.provision import releases
+from cacheproof.differential.provision.cache import Cache
 from cacheproof.differential.targets.process import HostTarget
 from tests.hostile import checker
 from tests.hostile.cases import QUICK, SLOW, Case, cases

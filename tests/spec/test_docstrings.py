@@ -1,4 +1,4 @@
-"""Public docstrings say what a call raises, and docs/api.md what its example prints."""
+"""Public docstrings say what a call raises, and docs/reference/api.md what its example prints."""
 
 import ast
 import contextlib
@@ -16,7 +16,7 @@ import cacheproof.reference
 import cacheproof.spec
 from cacheproof.spec.registry import contracts
 
-PAGE = Path(__file__).parents[2] / "docs" / "api.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "api.md"
 FILE = PAGE.with_name("judge_a_step.py")
 
 WITHOUT_DOCSTRING = ["FreeKVCacheBlockQueue.num_free_blocks"]

@@ -203,6 +203,8 @@ def _merge_requests(first: int, second: int) -> Edit:
 
 def plainer_kinds(trace: Trace) -> Iterator[Trace | None]:
     """An event of a kind that needs less explaining, about the same request."""
+    if trace.depth != "manager":
+        return
     for position, event in enumerate(trace.events):
         if isinstance(event, Preempt | Stall):
             finish = Finish(event.request)

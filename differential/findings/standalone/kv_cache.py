@@ -15,7 +15,7 @@ import msgspec
 from cacheproof.differential.findings.finding import LOCKSTEP, Finding
 from cacheproof.differential.findings.standalone.template import render, variables
 from cacheproof.differential.judges.kv_cache import KVCacheJudge
-from cacheproof.differential.targets.host.kv_cache import Clock, Kit, KVCacheSession
+from cacheproof.differential.targets.host.managers.kv_cache import Clock, Kit, KVCacheSession
 from cacheproof.differential.traces.kv_cache import (
     Arrive,
     End,

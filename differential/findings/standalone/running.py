@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cacheproof.differential.errors import HarnessError
-from cacheproof.differential.targets.releases import Release, host_command
+from cacheproof.differential.provision.releases import Release, host_command
 
 SECONDS_MAX = 300
 """Of all files of a run."""

@@ -31,7 +31,7 @@ class Fault:
 
     Attributes:
         record: what the register says of it with this campaign; None of a listed fault whose traces
-            were not made small, which has no identity.
+            were not minimised, which has no identity.
         was: its status in the register that the campaign began with.
         breaks: of each target that says something, whether it has the fault.
         findings: the smallest of each target.

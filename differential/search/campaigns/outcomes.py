@@ -104,7 +104,7 @@ class Replayed(msgspec.Struct, frozen=True):
 
 
 class Written(msgspec.Struct, frozen=True):
-    """A break made small, or why there is none."""
+    """A minimised break, or why there is none."""
 
     finding: Finding | None
     error: str | None = None

@@ -1,4 +1,4 @@
-"""The plan of a campaign, as a TOML file has it: docs/campaigns.md describes every key."""
+"""The plan of a campaign, as a TOML file has it: docs/how-to/campaigns.md describes every key."""
 
 import itertools
 import math
@@ -89,7 +89,7 @@ def load(path: Path) -> CampaignPlan:
     except (ValueError, RecursionError) as error:
         raise InputError(
             f"{path}: {(str(error).splitlines() or ['nested too deeply'])[0]}; expected a plan in "
-            "TOML, see docs/campaigns.md"
+            "TOML, see docs/how-to/campaigns.md"
         ) from None
     for key in raw:
         if key not in CampaignPlan.__struct_fields__:
@@ -99,8 +99,8 @@ def load(path: Path) -> CampaignPlan:
     except msgspec.ValidationError as error:
         found = _KEY.fullmatch(str(error))
         if found is None:
-            raise InputError(f"{path}: {error}; see docs/campaigns.md") from None
-        _refuse(path, found["key"], f"{found['reason']}; see docs/campaigns.md")
+            raise InputError(f"{path}: {error}; see docs/how-to/campaigns.md") from None
+        _refuse(path, found["key"], f"{found['reason']}; see docs/how-to/campaigns.md")
     _check(path, plan)
     return plan
 

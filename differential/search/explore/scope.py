@@ -10,7 +10,7 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from cacheproof.differential.search.explore.symmetry import Renaming
-from cacheproof.differential.targets.host.manager_depth import item_size
+from cacheproof.differential.targets.host.managers.manager import item_size
 from cacheproof.differential.traces.base import SCHEMA, Item
 from cacheproof.differential.traces.manager import (
     Add,

@@ -6,7 +6,7 @@ from cacheproof.differential.search.gallery.variant import (
     hasher_with,
     hasher_without,
 )
-from cacheproof.differential.targets.host import block_hash_faults
+from cacheproof.differential.targets.host.faults import block_hash as block_hash_faults
 
 VARIANTS: tuple[Variant, ...] = (
     hasher_without(

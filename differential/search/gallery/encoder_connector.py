@@ -1,7 +1,7 @@
 """Connectors of encoder caches, each with one fault. The reference's waits for its saves."""
 
 from cacheproof.differential.search.gallery.variant import Variant, connector_with
-from cacheproof.differential.targets.host.connector_faults import (
+from cacheproof.differential.targets.host.connectors.faults import (
     CONNECTOR_FAULTS,
     nothing,
     reports_saves_early,

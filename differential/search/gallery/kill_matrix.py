@@ -128,7 +128,7 @@ class KillMatrix:
         }
 
     def to_markdown(self) -> str:
-        """The page docs/kill-matrix.md."""
+        """The page docs/evidence/kill-matrix.md."""
         lines = [
             "# The kill matrix",
             "",

@@ -8,7 +8,7 @@ from cacheproof.differential.search.gallery.variant import (
     kv_cache_with,
     kv_cache_without,
 )
-from cacheproof.differential.targets.host import kv_cache_faults
+from cacheproof.differential.targets.host.faults import kv_cache as kv_cache_faults
 from cacheproof.differential.variants import block_pool, kv_cache
 from cacheproof.reference.semantics import Semantics
 

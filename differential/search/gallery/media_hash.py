@@ -6,7 +6,7 @@ from cacheproof.differential.search.gallery.variant import (
     media_hasher_with,
     media_hasher_without,
 )
-from cacheproof.differential.targets.host import media_hash_faults
+from cacheproof.differential.targets.host.faults import media_hash as media_hash_faults
 
 VARIANTS: tuple[Variant, ...] = (
     media_hasher_without(

@@ -6,7 +6,9 @@ from cacheproof.differential.search.gallery.variant import (
     scheduler_with,
     scheduler_without,
 )
-from cacheproof.differential.targets.host import faults, manager_call_faults, scheduler_faults
+from cacheproof.differential.targets.host.faults import manager as faults
+from cacheproof.differential.targets.host.faults import manager_calls as manager_call_faults
+from cacheproof.differential.targets.host.faults import scheduler as scheduler_faults
 
 DECODERS = "scheduler of encoder-decoders"
 KV_LOADS = "scheduler with KV loads"

@@ -31,10 +31,10 @@ def _note_call(frame: Any, event: str, _: Any) -> None:
 sys.setprofile(_note_call)
 from vllm.distributed.ec_transfer.ec_connector.cpu import scheduler as _of_scheduler  # noqa: E402, F401
 
-from . import connector_cpu as _connector_cpu  # noqa: E402, F401
-from . import connector_release as _connector_release  # noqa: E402, F401
-from . import kv_cache_build as _kv_cache_build  # noqa: E402, F401
-from . import media_hash  # noqa: E402  (what these import is what is noted)
+from .connectors import cpu as _connector_cpu  # noqa: E402, F401
+from .connectors import release as _connector_release  # noqa: E402, F401
+from .managers import kv_cache_build as _kv_cache_build  # noqa: E402, F401
+from .managers import media_hash  # noqa: E402  (what these import is what is noted)
 from .release import Release as _Release  # noqa: E402
 
 media_hash.hasher_module()

@@ -12,7 +12,7 @@ import zlib
 from typing import Any, NamedTuple
 
 from .protocol import Event, Illegal
-from .scheduler_session import PLACEHOLDER_TOKEN_ID, prompt_token_ids
+from .scheduler.session import PLACEHOLDER_TOKEN_ID, prompt_token_ids
 
 SQUARE = 28
 """Pixels of a side that a model of any resolution makes one row of."""

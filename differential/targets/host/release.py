@@ -20,22 +20,22 @@ from vllm.v1.core.kv_cache_manager import KVCacheManager
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.request import Request
 
-from . import media_hash
-from .block_hash_release import block_hash_session
 from .called import Watched
-from .entry_table import Region, TableSession, TableStates
-from .entry_table_faults import TABLE_FAULTS
 from .explorer import Explorer, ManagerStates, States, Step
-from .faults import FAULTS
-from .kv_cache import KVCacheSession
-from .kv_cache_faults import KV_CACHE_FAULTS
-from .manager_depth import ManagerSession
+from .faults.entry_table import TABLE_FAULTS
+from .faults.kv_cache import KV_CACHE_FAULTS
+from .faults.manager import FAULTS
+from .faults.scheduler import SCHEDULER_FAULTS
+from .managers import media_hash
+from .managers.block_hash_release import block_hash_session
+from .managers.entry_table import Region, TableSession, TableStates
+from .managers.kv_cache import KVCacheSession
+from .managers.manager import ManagerSession
 from .package import offer
 from .protocol import HostError, Illegal, Protocol
-from .scheduler_built import built_otherwise
-from .scheduler_depth import build
-from .scheduler_faults import SCHEDULER_FAULTS
-from .scheduler_session import SchedulerSession
+from .scheduler.built import built_otherwise
+from .scheduler.scheduler import build
+from .scheduler.session import SchedulerSession
 from .session import closed, is_raised_by_release, limit_events, raised_of, run_events
 
 CLASSES = {
@@ -217,7 +217,7 @@ def _kv_cache(config: dict[str, Any], fault: str | None) -> KVCacheSession:
         not in inspect.signature(KVCacheManager.allocate_slots).parameters
     ):
         raise Illegal("KV cache traces ask for slots as vLLM 0.14.0 and later do")
-    from . import kv_cache_build
+    from .managers import kv_cache_build
 
     kit = kv_cache_build.build(config)
     if fault is not None:
@@ -227,10 +227,10 @@ def _kv_cache(config: dict[str, Any], fault: str | None) -> KVCacheSession:
 
 def _connectors(asked: Asked) -> Any:
     """A session on engines with connectors. Raises Illegal where the release has none yet."""
-    from .connector_depth import ConnectorSession
+    from .connectors.encoder_connector import ConnectorSession
 
     try:
-        from .connector_release import kit_of
+        from .connectors.release import kit_of
     except ImportError:
         raise Illegal(f"vLLM {vllm.__version__} has no connectors of encoder caches") from None
     connector = None if asked.plug_in is None else _plugged_in(asked.plug_in)
@@ -346,7 +346,7 @@ def _make_kv_cache_manager(plug_in: str | None) -> Callable[..., Any] | None:
         return None
     if issubclass(found, KVCacheManager):
         return found
-    from .kv_cache_stand_in import stand_in
+    from .managers.kv_cache_stand_in import stand_in
 
     return functools.partial(stand_in, found)
 

@@ -47,7 +47,7 @@ class ManagerCall:
 
     @property
     def mark(self) -> bytes:
-        """Tells it from all others."""
+        """A key that is unique to this call."""
         return mark_of(self.made, self.capacity, self.inputs, self.before, self.after)
 
     def __str__(self) -> str:

@@ -38,7 +38,7 @@ class Call(Protocol):
 
     @property
     def mark(self) -> bytes:
-        """Tells it from all others."""
+        """A key that is unique to this call."""
 
     def given(self, play: Play) -> Iterator[Formula]:
         """What it is given."""

@@ -4,8 +4,8 @@ The translator reads statements and expressions one by one. What they mean depen
 their own text: on what the module does with a name, on decorators and bases, on what makes a name
 local, on where an effect stands. What is said here of a text makes that plain, so that what is
 left means what it says. Each refusal is a check by itself, and its docstring a line of
-docs/language.md; what a module and a class may be, gate_module.py says, and what a module may run
-when it is imported, gate_import.py.
+docs/reference/language.md; what a module and a class may be, gate_module.py says, and what a module
+may run when it is imported, gate_import.py.
 """
 
 import ast

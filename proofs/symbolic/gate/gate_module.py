@@ -1,6 +1,6 @@
 """What a module and a class must be for a class's methods to be all that says what a call does.
 
-A check yields refusals; its docstring is a line of docs/language.md.
+A check yields refusals; its docstring is a line of docs/reference/language.md.
 """
 
 import ast

@@ -2,7 +2,7 @@
 
 A proof speaks of some calls, of an object that was built in one way. So a class has all methods
 that are called, no other one changes it, and what it was built with stays. A check yields refusals;
-its docstring is a line of docs/language.md.
+its docstring is a line of docs/reference/language.md.
 """
 
 import ast

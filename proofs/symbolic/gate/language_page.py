@@ -1,4 +1,5 @@
-"""docs/language.md: the language that the translator reads, from the tables that its gate asks.
+"""docs/reference/language.md: the language that the translator reads, from the tables that its gate
+asks.
 
     .venv/bin/python -m cacheproof.proofs.symbolic.gate.language_page
 
@@ -25,19 +26,20 @@ from cacheproof.proofs.symbolic.values.language import (
     STATEMENTS,
 )
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "language.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "language.md"
 _HEAD = """# The language that proofs read
 
     .venv/bin/python -m cacheproof.proofs.symbolic.gate.language_page
 
 makes this page from the tables that the gate of the proofs asks
-([language.py](../proofs/symbolic/values/language.py), [gate.py](../proofs/symbolic/gate/gate.py),
-[gate_module.py](../proofs/symbolic/gate/gate_module.py),
-[gate_surface.py](../proofs/symbolic/gate/gate_surface.py)). Only texts in this language are proved:
-managers, block pools, and the ghost beside them. A text outside is refused with file and line. The
-gate refuses what its form tells, before any path is run; what hangs on the type of an operand is
-refused where it is read, before anything is proved. [A suite of texts](../proofs/conformance) holds
-each line against CPython."""
+([language.py](../../proofs/symbolic/values/language.py),
+[gate.py](../../proofs/symbolic/gate/gate.py),
+[gate_module.py](../../proofs/symbolic/gate/gate_module.py),
+[gate_surface.py](../../proofs/symbolic/gate/gate_surface.py)). Only texts in this language are
+proved: managers, block pools, and the ghost beside them. A text outside is refused with file and
+line. The gate refuses what its form tells, before any path is run; what hangs on the type of an
+operand is refused where it is read, before anything is proved. [A suite of
+texts](../../proofs/conformance) holds each line against CPython."""
 _REQUESTS = """Requests are asked for `request_id`, `mm_features[i].identifier`, `mm_hashes[i]`,
 `get_num_encoder_embeds(i)` and `get_num_encoder_tokens(i)`, in the releases whose requests have
 them. A call of a method of the class gives every parameter that has no constant as its default,

@@ -1,7 +1,7 @@
 """What a text may say in other words than proofs read, in those that they read.
 
-Each rule leaves what a method does as it is, and its docstring is a line of docs/language.md. What
-CPython runs beside a proof is the text as it stands.
+Each rule leaves what a method does as it is, and its docstring is a line of
+docs/reference/language.md. What CPython runs beside a proof is the text as it stands.
 """
 
 import ast

@@ -9,11 +9,11 @@ import pytest
 from cacheproof.differential.audit.kv_cache import KVAudit
 from cacheproof.differential.audit.kv_judging import AuditKVJudge
 from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.provision import releases
 from cacheproof.differential.recording.kv_cache import in_parts
 from cacheproof.differential.recording.kv_reading import queue_after, tables_after, tables_change
 from cacheproof.differential.recording.messages import KV_OPERATIONS, KVCalls, KVState
-from cacheproof.differential.targets import releases
-from cacheproof.differential.targets.host.kv_cache_faults import KV_CACHE_FAULTS
+from cacheproof.differential.targets.host.faults.kv_cache import KV_CACHE_FAULTS
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.releases import MODELLED, NEWEST
 from cacheproof.spec.versions import Versions

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from cacheproof.differential.targets import releases
-from cacheproof.differential.targets.host.scheduler_faults import SCHEDULER_FAULTS
+from cacheproof.differential.provision import releases
+from cacheproof.differential.targets.host.faults.scheduler import SCHEDULER_FAULTS
 from cacheproof.reference.releases import MODELLED, NEWEST
 from cacheproof.spec.versions import Versions
 from tests.differential.recording.driven import (

@@ -31,7 +31,7 @@ from cacheproof.differential.targets.attached import (
     KV_CACHE_MANAGERS,
     Attachment,
 )
-from cacheproof.differential.targets.host.scheduler_session import SchedulerKit, SchedulerSession
+from cacheproof.differential.targets.host.scheduler.session import SchedulerKit, SchedulerSession
 from cacheproof.differential.targets.host.session import run_events
 from cacheproof.differential.targets.reference import ReferenceTarget, protocol_of
 from cacheproof.differential.traces.manager import Add

@@ -23,13 +23,13 @@ from cacheproof.differential.generators.manager import manager_trace
 from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.judges.lockstep import compare
 from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.provision import releases
 from cacheproof.differential.search.campaign import search
 from cacheproof.differential.search.verdict import is_unlisted
-from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.changes import changed_once, changed_once_in
-from cacheproof.differential.targets.known_texts import Reading
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
+from cacheproof.differential.texts.known_texts import Reading
 from cacheproof.differential.traces.records import CallRecord, Delta, StepRecord, TraceResult
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.releases import NEWEST

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from cacheproof.differential.findings.finding_file import load
 from cacheproof.differential.judges.examination import examine
-from cacheproof.differential.targets import releases
+from cacheproof.differential.provision import releases
 from cacheproof.differential.targets.host.protocol import _shifts
 from cacheproof.differential.targets.reference import ReferenceTarget, protocol_of
 from cacheproof.differential.traces.base import SCHEMA, Item
@@ -26,7 +26,7 @@ from cacheproof.differential.traces.scheduler import (
     Transfer,
 )
 from cacheproof.differential.traces.trace import Trace
-from cacheproof.fault_pages import kept_traces
+from cacheproof.listed.pages import kept_traces
 from cacheproof.reference.semantics import Semantics
 from tests.differential import scheduler_traces
 

@@ -9,7 +9,7 @@ from cacheproof.differential.judges.examination import examine, judge_of
 from cacheproof.differential.judges.manager import ManagerJudge
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.lanes.all_lanes import LANES
-from cacheproof.differential.targets.host.faults import FAULTS
+from cacheproof.differential.targets.host.faults.manager import FAULTS
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.base import Item
 from cacheproof.differential.traces.manager import Add, Update

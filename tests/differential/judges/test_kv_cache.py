@@ -10,7 +10,7 @@ from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.judges.kv_cache import FIRST_BLOCKS, KVCacheJudge
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.lanes.all_lanes import LANES
-from cacheproof.differential.targets.host.kv_cache_faults import KV_CACHE_FAULTS
+from cacheproof.differential.targets.host.faults.kv_cache import KV_CACHE_FAULTS
 from cacheproof.differential.targets.host.protocol import Illegal
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.reference_kv_cache import step_records

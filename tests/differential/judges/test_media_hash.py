@@ -21,7 +21,7 @@ from cacheproof.differential.media.values import (
     text,
 )
 from cacheproof.differential.search.fault_folders import load
-from cacheproof.differential.targets.host.media_hash_faults import MEDIA_HASH_FAULTS
+from cacheproof.differential.targets.host.faults.media_hash import MEDIA_HASH_FAULTS
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.media_hash import Hash
 from cacheproof.differential.traces.records import StepRecord

@@ -26,7 +26,7 @@ from cacheproof.differential.traces.scheduler import (
 )
 from cacheproof.differential.traces.trace import ModelRunner, Trace
 from cacheproof.differential.traces.trace_file import parse
-from cacheproof.fault_pages import kept_traces
+from cacheproof.listed.pages import kept_traces
 from cacheproof.reference.semantics import Semantics
 from cacheproof.spec.registry import contracts
 from cacheproof.spec.scheduler_kv import KVReads

@@ -21,7 +21,7 @@ from cacheproof.differential.search.gallery.encoder_cache import VARIANTS
 from cacheproof.differential.search.gallery.kill_matrix import SEEDS
 from cacheproof.differential.search.gallery.variant import Variant
 from cacheproof.differential.targets.attached import Attachment
-from cacheproof.differential.targets.host.manager_depth import Request
+from cacheproof.differential.targets.host.managers.manager import Request
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.reference.encoder_cache import EncoderCacheManager

@@ -15,7 +15,7 @@ from cacheproof.differential.media.values import (
     sequence,
     text,
 )
-from cacheproof.differential.targets.host.media_values import Builder, Unbuildable, limited
+from cacheproof.differential.targets.host.managers.media_values import Builder, Unbuildable, limited
 from cacheproof.reference import media_content
 from cacheproof.reference.media_hash import MediaWithBytes
 

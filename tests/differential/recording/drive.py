@@ -103,7 +103,7 @@ def main() -> None:
     session = module.SchedulerSession
     folders = iter(Path(job["folder"]) / str(number) for number in range(len(job["runs"])))
     recordings, kv_faults = [], []
-    plant = importlib.import_module("host.kv_cache_faults").KV_CACHE_FAULTS
+    plant = importlib.import_module("host.faults.kv_cache").KV_CACHE_FAULTS
 
     class Recorded(session):
         """A session whose scheduler is recorded, with whatever fault is planted in it."""

@@ -18,11 +18,11 @@ from cacheproof.differential.judges.examination import judge_of
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.judges.violation import Violation
 from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.provision import releases
+from cacheproof.differential.provision.releases import host_command
 from cacheproof.differential.recording.engine import KEYFRAME_STEPS
 from cacheproof.differential.recording.messages import KVCalls, KVState
-from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.host.protocol import Protocol
-from cacheproof.differential.targets.releases import host_command
 from cacheproof.differential.traces.base import Item
 from cacheproof.differential.traces.manager import Add, Update
 from cacheproof.differential.traces.records import TraceResult

@@ -1,4 +1,4 @@
-"""docs/recording.md names every record, every field and every setting."""
+"""docs/how-to/recording.md names every record, every field and every setting."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ from cacheproof.differential.recording import plugin
 from cacheproof.differential.recording.blocks import HEAD, MAGIC, MARK
 from cacheproof.differential.recording.messages import AnyMessage
 
-PAGE = (Path(__file__).parents[3] / "docs" / "recording.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "how-to" / "recording.md").read_text()
 
 
 def test_every_record_has_a_row_with_its_fields_in_order():

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from cacheproof.differential.audit.streams import Numbered
+from cacheproof.differential.provision import releases
 from cacheproof.differential.recording.messages import Message, Scheduled
-from cacheproof.differential.targets import releases
-from cacheproof.differential.targets.host.scheduler_faults import SCHEDULER_FAULTS
+from cacheproof.differential.targets.host.faults.scheduler import SCHEDULER_FAULTS
 from cacheproof.reference.releases import MODELLED, NEWEST
 from cacheproof.spec.versions import Versions
 from tests.differential.recording.driven import Run, long_trace, run_recorded, whole_traces

@@ -12,6 +12,7 @@ from cacheproof.differential.findings.breaks import Attributed
 from cacheproof.differential.findings.finding import found_in
 from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.provision.releases import Release
 from cacheproof.differential.search import mending
 from cacheproof.differential.search.attribution import Attribution
 from cacheproof.differential.search.campaign import Campaign, search
@@ -22,7 +23,6 @@ from cacheproof.differential.search.paired import Both, RunSeeds
 from cacheproof.differential.targets import reference_scheduler
 from cacheproof.differential.targets.changes import reads_otherwise
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.targets.releases import Release
 from cacheproof.differential.targets.resolve import resolve
 from cacheproof.differential.traces.records import Raised, TraceResult
 from cacheproof.differential.traces.scheduler import SchedulerHeader

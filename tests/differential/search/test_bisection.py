@@ -27,7 +27,7 @@ from cacheproof.differential.search.bisection import (
 )
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.trace import Trace
-from cacheproof.fault_pages import kept_traces
+from cacheproof.listed.pages import kept_traces
 from cacheproof.reference.semantics import Semantics
 
 BROKEN = frozenset({"EC-6"})

@@ -26,13 +26,13 @@ from cacheproof.differential.search.canary import (
     finds_canary,
     plant,
 )
-from cacheproof.differential.targets.host.block_hash_faults import BLOCK_HASH_FAULTS
-from cacheproof.differential.targets.host.connector_faults import CONNECTOR_FAULTS
-from cacheproof.differential.targets.host.engine_faults import ENGINE_FAULTS
-from cacheproof.differential.targets.host.faults import FAULTS
-from cacheproof.differential.targets.host.kv_cache_faults import KV_CACHE_FAULTS
-from cacheproof.differential.targets.host.media_hash_faults import MEDIA_HASH_FAULTS
-from cacheproof.differential.targets.host.scheduler_faults import SCHEDULER_FAULTS
+from cacheproof.differential.targets.host.connectors.faults import CONNECTOR_FAULTS
+from cacheproof.differential.targets.host.faults.block_hash import BLOCK_HASH_FAULTS
+from cacheproof.differential.targets.host.faults.engine.engine import ENGINE_FAULTS
+from cacheproof.differential.targets.host.faults.kv_cache import KV_CACHE_FAULTS
+from cacheproof.differential.targets.host.faults.manager import FAULTS
+from cacheproof.differential.targets.host.faults.media_hash import MEDIA_HASH_FAULTS
+from cacheproof.differential.targets.host.faults.scheduler import SCHEDULER_FAULTS
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.manager import Add
 from cacheproof.differential.traces.scheduler import Abort

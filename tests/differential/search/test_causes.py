@@ -8,7 +8,7 @@ from cacheproof.differential.search.attribution import Attribution
 from cacheproof.differential.search.fault_folders import load
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.trace import Trace
-from cacheproof.fault_pages import kept_traces
+from cacheproof.listed.pages import kept_traces
 from cacheproof.reference.releases import MODELLED
 from cacheproof.reference.semantics import Semantics
 

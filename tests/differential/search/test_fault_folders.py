@@ -140,7 +140,7 @@ def test_a_list_of_all_faults_in_one_file_is_told_what_to_be(tmp_path: Path) -> 
     path = tmp_path / "known.toml"
     path.write_text('[[fault]]\nname = "a-fault"\n')
     words = "a list of [[fault]] in one file; expected a folder with NAME/fault.toml for each fault"
-    assert_refused(path, f"{path}: {words}", "see docs/known-faults.md")
+    assert_refused(path, f"{path}: {words}", "see docs/reference/known-faults.md")
 
 
 def test_a_folder_without_a_fault_is_refused(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from cacheproof.differential.targets.reference_manager import MANAGERS
 from cacheproof.reference.releases import NEWEST
 from cacheproof.reference.semantics import Semantics
 
-PAGE = Path(__file__).parents[3] / "docs" / "kill-matrix.md"
+PAGE = Path(__file__).parents[3] / "docs" / "evidence" / "kill-matrix.md"
 A_FEW_SEEDS = range(25)
 
 
@@ -55,12 +55,12 @@ def test_a_contract_that_always_held_would_lose_a_kill(matrix: KillMatrix) -> No
 @pytest.mark.full
 def test_the_page_in_docs_is_current(matrix: KillMatrix) -> None:
     assert PAGE.read_text() == matrix.to_markdown(), (
-        "write KillMatrix.to_markdown() to docs/kill-matrix.md"
+        "write KillMatrix.to_markdown() to docs/evidence/kill-matrix.md"
     )
 
 
 def test_the_readme_counts_the_variants() -> None:
-    assert f"[{len(VARIANTS)} faulty " in (PAGE.parents[1] / "README.md").read_text()
+    assert f"[{len(VARIANTS)} faulty " in (PAGE.parents[2] / "README.md").read_text()
 
 
 @pytest.mark.sample(3)

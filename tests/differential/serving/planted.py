@@ -6,7 +6,7 @@ What a server then answers is wrong, of a decoder that attends to all rows as we
 from typing import Any
 
 from cacheproof.differential.targets.after_import import after_import
-from cacheproof.differential.targets.host.engine_faults import ReadsOneRow
+from cacheproof.differential.targets.host.faults.engine.engine import ReadsOneRow
 
 
 def register() -> None:

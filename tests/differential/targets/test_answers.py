@@ -10,10 +10,10 @@ import pytest
 
 from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.lanes.all_lanes import LANES
-from cacheproof.differential.targets import releases
+from cacheproof.differential.provision import releases
 from cacheproof.differential.targets.changed import ChangingHost, Reading, decoded
-from cacheproof.differential.targets.edits import Edit, edited
 from cacheproof.differential.targets.host import session
+from cacheproof.differential.texts.edits import Edit, edited
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.releases import NEWEST
 

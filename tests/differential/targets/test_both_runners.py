@@ -11,7 +11,7 @@ from cacheproof.differential.search.fault_folders import load as load_known
 from cacheproof.differential.search.known import may_be
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.traces.trace import ModelRunner, Trace
-from cacheproof.fault_pages import kept_traces
+from cacheproof.listed.pages import kept_traces
 
 FIRST_ALONE = {
     "0.33.0": {

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cacheproof.differential.targets.edits import Edit, edited
+from cacheproof.differential.texts.edits import Edit, edited
 
 SOURCE = """\
 def pick(some):

@@ -16,8 +16,8 @@ from cacheproof.differential.judges.examination import Examination, examine
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search.campaign import search
 from cacheproof.differential.targets.base import Target
-from cacheproof.differential.targets.host import redis_server
-from cacheproof.differential.targets.host.connector_depth import DEPTH_OF_STORE
+from cacheproof.differential.targets.host.connectors import redis_server
+from cacheproof.differential.targets.host.connectors.encoder_connector import DEPTH_OF_STORE
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import resolve
 from cacheproof.differential.traces.encoder_connector import Execute, Plan, Start

@@ -1,5 +1,5 @@
 """Real engines whose requests ask for more than a prompt, and what their workers may do wrong then:
-docs/runner-requests.md."""
+docs/explain/runner-requests.md."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -13,27 +13,27 @@ from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.judges.lockstep import compare
 from cacheproof.differential.search.fault_folders import load
 from cacheproof.differential.search.known import may_be
-from cacheproof.differential.targets.host.engine_embedded_faults import (
+from cacheproof.differential.targets.host.faults.engine.embedded import (
     AHEAD_FAULTS,
     EMBEDDED_FAULTS,
 )
-from cacheproof.differential.targets.host.engine_faults import WORKER_FAULTS
-from cacheproof.differential.targets.host.engine_key_faults import (
+from cacheproof.differential.targets.host.faults.engine.engine import WORKER_FAULTS
+from cacheproof.differential.targets.host.faults.engine.keys import (
     ADAPTER_KEY_FAULTS,
     EMBEDDED_KEY_FAULTS,
     SALT_KEY_FAULTS,
 )
-from cacheproof.differential.targets.host.engine_model_faults import (
+from cacheproof.differential.targets.host.faults.engine.models import (
     AUDIO_FAULTS,
     DEEPSTACK_FAULTS,
     GROUP_FAULTS,
 )
-from cacheproof.differential.targets.host.engine_request_faults import (
+from cacheproof.differential.targets.host.faults.engine.requests import (
     ADAPTER_FAULTS,
     GIVEN_FAULTS,
     WEIGHT_FAULTS,
 )
-from cacheproof.differential.targets.host.engine_session_faults import FIRST_SESSION_FAULTS
+from cacheproof.differential.targets.host.faults.engine.sessions import FIRST_SESSION_FAULTS
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.base import Adapter, Item
@@ -163,7 +163,7 @@ def test_a_tied_head_that_keeps_old_weights_answers_the_token_of_before(
     wheel: HostTarget, engine: HostTarget, runner: ReferenceTarget
 ) -> None:
     """Rows of weights stand as many places further as their version says: so do the tokens that the
-    runner answers, of the same log probability. See docs/runner-requests.md#new-weights."""
+    runner answers, of the same log probability. See docs/explain/runner-requests.md#new-weights."""
     trace = whisper_trace(0, asked="weights")
     (whole,) = runner.run([trace])
     (broken,) = wheel.run([trace], "keeps_a_tied_head")
@@ -211,7 +211,7 @@ def test_rows_that_are_mapped_to_adapters_otherwise_than_encoded_end_an_engine(
     media: Sequence[str],
     sizes: tuple[int, int],
 ) -> None:
-    """The release fails on a CPU where the two differ: docs/runner-requests.md#adapters."""
+    """The release fails on a CPU where the two differ: docs/explain/runner-requests.md#adapters."""
     trace = engine_trace(0, model, asked="tower adapters" if model != "llava" else "adapters")
     header = replace_config(
         trace, tower_adapters=True, capacity=64, compute_budget=64, max_num_batched_tokens=96

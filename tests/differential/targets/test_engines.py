@@ -12,15 +12,15 @@ from cacheproof.differential.generators.engine import engine_trace
 from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.judges.lockstep import compare
 from cacheproof.differential.lanes.all_lanes import LANES
-from cacheproof.differential.search.fault_folders import load
-from cacheproof.differential.search.known import may_be
-from cacheproof.differential.targets import sources
-from cacheproof.differential.targets.environment import (
+from cacheproof.differential.provision import sources
+from cacheproof.differential.provision.environment import (
     ENGINE,
     ENGINE_BEFORE_0_27,
     ENGINE_BEFORE_0_31,
     engine_overlay_of,
 )
+from cacheproof.differential.search.fault_folders import load
+from cacheproof.differential.search.known import may_be
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
@@ -148,7 +148,7 @@ def test_who_hits_an_entry_that_nobody_encoded_ends_an_engine(
 def test_prompts_of_embeddings_as_released(
     pair: Pair, name: str, version: str, broken: set[str], finding: Callable[[str], Trace]
 ) -> None:
-    """docs/runner-requests.md, prompts of embeddings."""
+    """docs/explain/runner-requests.md, prompts of embeddings."""
     trace = finding(name)
     engine, runner = pair(version)
     (result,), (ours,) = engine.run([trace]), runner.run([trace])

@@ -2,12 +2,12 @@
 
 import pytest
 
-from cacheproof.differential.targets.host import runner
 from cacheproof.differential.targets.host.by_name import by_name, joined
-from cacheproof.differential.targets.host.engine_changes import CHANGES
-from cacheproof.differential.targets.host.engine_faults import ENGINE_FAULTS
-from cacheproof.differential.targets.host.faults import FAULTS
-from cacheproof.differential.targets.host.scheduler_faults import SCHEDULER_FAULTS
+from cacheproof.differential.targets.host.engine import runner
+from cacheproof.differential.targets.host.faults.engine.changes import CHANGES
+from cacheproof.differential.targets.host.faults.engine.engine import ENGINE_FAULTS
+from cacheproof.differential.targets.host.faults.manager import FAULTS
+from cacheproof.differential.targets.host.faults.scheduler import SCHEDULER_FAULTS
 
 
 def test_two_faults_of_one_name_are_not_joined() -> None:

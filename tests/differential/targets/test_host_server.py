@@ -16,7 +16,8 @@ import pytest
 
 from cacheproof.differential.errors import HarnessError
 from cacheproof.differential.lanes.all_lanes import LANES
-from cacheproof.differential.targets import host_server, releases
+from cacheproof.differential.provision import releases
+from cacheproof.differential.targets import host_server
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.resolve import host_of
 

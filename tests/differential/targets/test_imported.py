@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from cacheproof.differential.targets import releases
+from cacheproof.differential.provision import releases
 from cacheproof.differential.targets.host import __main__ as host_main
 from cacheproof.differential.targets.host.as_imported import differences, replaced
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.resolve import resolve
-from cacheproof.proof_targets import MANAGERS, SCHEDULER
+from cacheproof.proving.targets import MANAGERS, SCHEDULER
 from cacheproof.reference.releases import NEWEST
 
 TEXT = '''

@@ -8,16 +8,16 @@ import msgspec
 import pytest
 
 from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.provision.cache import Cache
+from cacheproof.differential.provision.releases import ENGINE, host_command, install
 from cacheproof.differential.targets.both_runners import EngineTarget, settings_of_second
-from cacheproof.differential.targets.cache import Cache
-from cacheproof.differential.targets.host.engine_limits import MODELS_SETTING
+from cacheproof.differential.targets.host.engine.limits import MODELS_SETTING
 from cacheproof.differential.targets.process import HOST_FOLDER
-from cacheproof.differential.targets.releases import ENGINE, host_command, install
 from cacheproof.differential.targets.resolve import resolve
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.releases import NEWEST
 
-MODULE = HOST_FOLDER / "engine_interpreted.py"
+MODULE = HOST_FOLDER / "engine" / "interpreted.py"
 SCRIPT = Path(__file__).parent / "interpreted_launches.py"
 Launch = tuple[str, tuple[int, ...], str]
 """A kernel, its grid, and a digest of what it left."""

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from cacheproof.differential.targets import known_texts, texts
-from cacheproof.differential.targets.known_texts import ABSENT, KnownTexts, Reading, written
-from cacheproof.differential.targets.versions import order
+from cacheproof.differential.provision import sources
+from cacheproof.differential.provision.versions import order
+from cacheproof.differential.texts import known_texts, texts
+from cacheproof.differential.texts.known_texts import ABSENT, KnownTexts, Reading, written
 from cacheproof.reference.releases import FIRST_MODELLED, MODELLED, NEWEST
 from cacheproof.spec.versions import release_key
 
@@ -60,7 +61,7 @@ def test_the_modelled_releases_are_in_order_from_the_first_on() -> None:
 
 
 def test_every_release_whose_archive_is_known_is_modelled_from_the_first_on() -> None:
-    pinned = tomllib.loads((Path(known_texts.__file__).parent / "releases.toml").read_text())
+    pinned = tomllib.loads((Path(sources.__file__).parent / "releases.toml").read_text())
     versions = sorted({archive["version"] for archive in pinned["archive"]}, key=order)
     assert [one for one in versions if order(one) >= order(FIRST_MODELLED)] == list(MODELLED)
 

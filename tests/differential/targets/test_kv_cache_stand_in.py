@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
-from cacheproof.differential.targets.host.kv_cache_stand_in import stand_in
+from cacheproof.differential.targets.host.managers.kv_cache_stand_in import stand_in
 from cacheproof.reference import kv_cache_specs as specs
 from cacheproof.reference.kv_cache_manager import KVCacheManager
 

@@ -13,11 +13,11 @@ from cacheproof.differential.findings.finding import found_in
 from cacheproof.differential.findings.finding_file import save
 from cacheproof.differential.judges.examination import LOCKSTEP
 from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.provision import releases
 from cacheproof.differential.search.campaign import Campaign, search
 from cacheproof.differential.search.canary import canaries_in, plant
 from cacheproof.differential.search.fault_folders import load
 from cacheproof.differential.search.known import may_be
-from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import hasher_beside, reference_for

@@ -9,7 +9,9 @@ from itertools import combinations, product
 
 import pytest
 
-from cacheproof.differential.targets import mended, mends, releases
+from cacheproof.differential.provision import releases
+from cacheproof.differential.targets import mended
+from cacheproof.differential.texts import mends
 from cacheproof.reference.media_identifier import ItemName, identifier
 from cacheproof.reference.releases import NEWEST
 from cacheproof.reference.semantics import Semantics

@@ -9,15 +9,17 @@ import pytest
 
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.judges.examination import examine
+from cacheproof.differential.provision import releases
+from cacheproof.differential.provision.cache import Cache
+from cacheproof.differential.provision.releases import Release
 from cacheproof.differential.search.attribution import Attribution
 from cacheproof.differential.search.fault_folders import load
-from cacheproof.differential.targets import mended, mends, releases
-from cacheproof.differential.targets.cache import Cache
-from cacheproof.differential.targets.mends import Mend, apply, parse
+from cacheproof.differential.targets import mended
 from cacheproof.differential.targets.named import named
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.targets.releases import Release
 from cacheproof.differential.targets.resolve import resolve
+from cacheproof.differential.texts import mends
+from cacheproof.differential.texts.mends import Mend, apply, parse
 from cacheproof.differential.traces.manager import Add, Update
 from cacheproof.differential.traces.scheduler import (
     Chunk,

@@ -7,8 +7,9 @@ import pytest
 
 from cacheproof.differential.generators.manager import manager_trace
 from cacheproof.differential.generators.scheduler import scheduler_trace
-from cacheproof.differential.targets import places, releases
-from cacheproof.differential.targets.places import PACKAGE, Function, Place, find, find_plugged, way
+from cacheproof.differential.provision import releases
+from cacheproof.differential.texts import places
+from cacheproof.differential.texts.places import PACKAGE, Function, Place, find, find_plugged, way
 from cacheproof.differential.traces.base import tag_of
 from cacheproof.differential.traces.manager import Walk
 from cacheproof.differential.traces.scheduler import Schedule

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cacheproof.differential.targets.host.recorder import Recorder
+from cacheproof.differential.targets.host.scheduler.recorder import Recorder
 from cacheproof.reference.encoder_cache import EncoderCacheManager
 
 REQUEST = SimpleNamespace(
@@ -56,7 +56,7 @@ def test_keywords_bound_by_their_place_are_seen(
     manager: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "cacheproof.differential.targets.host.recorder.in_order",
+        "cacheproof.differential.targets.host.scheduler.recorder.in_order",
         lambda method, args, kwargs: (*args, *kwargs.values()),
     )
     recorder = Recorder(manager)

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 import redis
 
-from cacheproof.differential.targets.host import redis_server
-from cacheproof.differential.targets.host.redis_server import RedisServer
+from cacheproof.differential.targets.host.connectors import redis_server
+from cacheproof.differential.targets.host.connectors.redis_server import RedisServer
 
 STARTS = """
 import sys
 from pathlib import Path
-from cacheproof.differential.targets.host.redis_server import RedisServer
+from cacheproof.differential.targets.host.connectors.redis_server import RedisServer
 server = RedisServer(Path(sys.argv[1]))
 print(server._process.pid, flush=True)
 sys.stdin.read()

@@ -17,7 +17,7 @@ from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
 from cacheproof.differential.traces.records import TraceResult
 from cacheproof.differential.traces.trace import Trace
-from cacheproof.fault_pages import kept_traces
+from cacheproof.listed.pages import kept_traces
 from cacheproof.reference.attention_kinds import SlidingWindowManager
 from cacheproof.reference.scheduler import running, update, waiting
 from cacheproof.reference.scheduler.step import Step

@@ -18,18 +18,18 @@ from pathlib import Path
 import pytest
 
 from cacheproof.differential.errors import InputError, SetupError
-from cacheproof.differential.targets import environment, releases, sources, uv
-from cacheproof.differential.targets.cache import MIB, Cache
-from cacheproof.differential.targets.checkouts import (
+from cacheproof.differential.provision import environment, releases, sources, uv
+from cacheproof.differential.provision.cache import MIB, Cache
+from cacheproof.differential.provision.checkouts import (
     HOSTED_MODULES,
     UNKNOWN,
     for_path,
     tree_of,
     version_of,
 )
-from cacheproof.differential.targets.environment import Libraries
-from cacheproof.differential.targets.sources import SDIST, THIRD_PARTY_WHEEL, Archive
-from cacheproof.differential.targets.versions import (
+from cacheproof.differential.provision.environment import Libraries
+from cacheproof.differential.provision.sources import SDIST, THIRD_PARTY_WHEEL, Archive
+from cacheproof.differential.provision.versions import (
     needs_older_libraries,
     parse,
     runs_hasher_alone,
@@ -620,8 +620,8 @@ class TestLibraries:
         code = f"""
 import sys
 from pathlib import Path
-from cacheproof.differential.targets import environment, uv
-from cacheproof.differential.targets.cache import Cache
+from cacheproof.differential.provision import environment, uv
+from cacheproof.differential.provision.cache import Cache
 sys.executable, uv.find = {sys.executable!r}, lambda *folders: {str(tmp_path / "uv")!r}
 cache = Cache(Path({str(cache.root)!r}))
 with cache.writing():

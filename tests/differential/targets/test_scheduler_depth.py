@@ -11,10 +11,10 @@ import pytest
 from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.judges.rules import rules_for
 from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.provision import releases
 from cacheproof.differential.search.canary import NO_CANARY, canaries_in, plant
 from cacheproof.differential.search.fault_folders import load
 from cacheproof.differential.search.known import may_be
-from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.traces.base import Item
 from cacheproof.differential.traces.manager import Add, Reset, Update

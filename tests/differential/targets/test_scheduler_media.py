@@ -8,13 +8,13 @@ import pytest
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.judges.examination import LOCKSTEP, examine
 from cacheproof.differential.lanes.all_lanes import LANES
-from cacheproof.differential.targets import releases
+from cacheproof.differential.provision import releases
 from cacheproof.differential.targets.changed import ChangingHost, Reading, decoded
-from cacheproof.differential.targets.edits import Edit, edited
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
-from cacheproof.proof_targets import CLASSES, Tree, refuse_otherwise_built, sources
+from cacheproof.differential.texts.edits import Edit, edited
+from cacheproof.proving.targets import CLASSES, Tree, refuse_otherwise_built, sources
 from cacheproof.reference.releases import MODELLED, NEWEST
 
 PATH = "vllm/v1/core/sched/scheduler.py"

@@ -19,16 +19,16 @@ from cacheproof.differential.search.attribution import Attribution
 from cacheproof.differential.search.canary import canaries_in, plant
 from cacheproof.differential.search.fault_folders import load
 from cacheproof.differential.targets.both_runners import EngineTarget
-from cacheproof.differential.targets.host.engine_limits import LIMITS
-from cacheproof.differential.targets.host.engine_second_faults import SECOND_FAULTS
-from cacheproof.differential.targets.host.engine_session_faults import SECOND_SESSION_FAULTS
+from cacheproof.differential.targets.host.engine.limits import LIMITS
+from cacheproof.differential.targets.host.faults.engine.second import SECOND_FAULTS
+from cacheproof.differential.targets.host.faults.engine.sessions import SECOND_SESSION_FAULTS
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import resolve
 from cacheproof.differential.traces.manager import Add, Update
 from cacheproof.differential.traces.records import UNDER_FIRST
 from cacheproof.differential.traces.scheduler import Chunk, Schedule
 from cacheproof.differential.traces.trace import Trace
-from cacheproof.fault_pages import kept_traces
+from cacheproof.listed.pages import kept_traces
 from cacheproof.reference.releases import NEWEST
 
 LANES_OF_BOTH = [
@@ -272,7 +272,7 @@ def test_a_fault_of_it_is_seen(
 def test_a_session_of_many_turns_ends_who_takes_a_place_for_each(
     engine: EngineTarget, runner: ReferenceTarget
 ) -> None:
-    """As before PR #37028: docs/runner.md#the-second-model-runner."""
+    """As before PR #37028: docs/explain/runner.md#the-second-model-runner."""
     plain = LANES["LLaVA"].under("second").trace(1, NEWEST).header
     config = msgspec.structs.replace(plain.config, num_blocks=64, max_model_len=160)
     step = (Schedule(), Update()) * 2

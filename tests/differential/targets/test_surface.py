@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from cacheproof.differential.targets import releases
+from cacheproof.differential.provision import releases
 from cacheproof.reference.releases import MODELLED, NEWEST
 from tests.differential.targets.parameters import newest_and
 from tests.differential.targets.surface import (

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from cacheproof.differential.errors import InputError
-from cacheproof.differential.targets import known_texts, texts
-from cacheproof.differential.targets.modelled import COMPONENTS, LEFT_OUT, Component
+from cacheproof.differential.texts import known_texts, texts
+from cacheproof.differential.texts.modelled import COMPONENTS, LEFT_OUT, Component
 from cacheproof.reference.releases import MODELLED
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -167,7 +167,7 @@ def test_every_python_gives_the_digests_of_the_table(
         "import json, pathlib, sys, types\n"
         "package = sys.modules['cacheproof'] = types.ModuleType('cacheproof')\n"
         f"package.__path__ = [{str(ROOT / 'cacheproof')!r}]\n"
-        "from cacheproof.differential.targets.texts import read\n"
+        "from cacheproof.differential.texts.texts import read\n"
         "print(json.dumps([dict(read(pathlib.Path(one)).digests) for one in sys.argv[1:]]))\n"
     )
     read(tmp_path, SOURCE)

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import numpy
 import pytest
 
-from cacheproof.differential.targets import releases
-from cacheproof.differential.targets.host.scheduler_told import UNASKED, told, unasked
-from cacheproof.differential.targets.told import NOT_DECISIONS, READ
+from cacheproof.differential.provision import releases
+from cacheproof.differential.targets.host.scheduler.told import UNASKED, told, unasked
+from cacheproof.differential.texts.told import NOT_DECISIONS, READ
 from cacheproof.reference.request import PromptEmbeds
 
 OUTPUT = "vllm/v1/core/sched/output.py"

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from cacheproof.differential.targets import environment, releases, uv
-from cacheproof.differential.targets.installing import _LEASHED_UV
-from cacheproof.differential.targets.uv import Untranslatable, Uv
+from cacheproof.differential.provision import environment, releases, uv
+from cacheproof.differential.provision.installing import _LEASHED_UV
+from cacheproof.differential.provision.uv import Untranslatable, Uv
 
 PYTHON = Path("/env/bin/python")
 

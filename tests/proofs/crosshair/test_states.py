@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cacheproof.differential.targets import releases
+from cacheproof.differential.provision import releases
 from cacheproof.proofs.crosshair import text
 from cacheproof.proofs.crosshair.states import (
     CALLER,

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cacheproof.differential.targets import releases
+from cacheproof.differential.provision import releases
 from cacheproof.proofs.crosshair import text, witness
 from cacheproof.proofs.crosshair.job import COMPONENTS, Answer, Job, Word
 from cacheproof.proofs.crosshair.witness import Budget, CrossHair

@@ -8,7 +8,6 @@ from itertools import chain
 import pytest
 
 from cacheproof.differential.targets.resolve import resolve
-from cacheproof.own_run import OwnRun
 from cacheproof.proofs.keys.block_extra import Hashing
 from cacheproof.proofs.keys.checks import (
     beside_confusion,
@@ -41,6 +40,7 @@ from cacheproof.proofs.keys.prove import (
 )
 from cacheproof.proofs.keys.readings import Reader
 from cacheproof.proofs.keys.source import text_of
+from cacheproof.proving.own_run import OwnRun
 from cacheproof.reference import block_hash, media_identifier
 from cacheproof.reference.releases import NEWEST
 from cacheproof.reference.semantics import Semantics

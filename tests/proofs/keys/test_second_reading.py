@@ -22,7 +22,7 @@ from cacheproof.proofs.keys import (
 from cacheproof.proofs.keys.claim import Claim
 from cacheproof.proofs.keys.media import Texts
 from cacheproof.proofs.keys.prove import claims
-from cacheproof.proving import exit_code
+from cacheproof.proving.proving import exit_code
 from cacheproof.spec import registry
 from cacheproof.spec.evidence import Outcome
 

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from cacheproof.kept_proofs import KeptAnswers, KeptProofs
 from cacheproof.proofs.symbolic.deciding import subject as subjects
 from cacheproof.proofs.symbolic.deciding.answers import Answers
 from cacheproof.proofs.symbolic.deciding.play import Play
@@ -22,6 +21,7 @@ from cacheproof.proofs.symbolic.reading.source import Source
 from cacheproof.proofs.symbolic.subjects.calls import Assumption
 from cacheproof.proofs.symbolic.subjects.entry_table import CLASS, of_reference
 from cacheproof.proofs.symbolic.texts import Text
+from cacheproof.proving.kept import KeptAnswers, KeptProofs
 from cacheproof.spec.evidence import Evidence, Outcome
 
 TABLE = of_reference().sources["m"]

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from cacheproof import proof_jobs
 from cacheproof.differential.errors import HarnessError
 from cacheproof.proofs.symbolic import evidence
 from cacheproof.proofs.symbolic.aside import Aside, Asked
@@ -23,6 +22,7 @@ from cacheproof.proofs.symbolic.subjects.calls import identifier_fixes_size
 from cacheproof.proofs.symbolic.subjects.entry_table import CLASS
 from cacheproof.proofs.symbolic.texts import Text, texts_of
 from cacheproof.proofs.witness.exploration import Unexplorable
+from cacheproof.proving import jobs as proof_jobs
 
 (TABLE,) = texts_of(CLASS, [])
 ORPHAN = """

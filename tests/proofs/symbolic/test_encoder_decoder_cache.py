@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from cacheproof.proof_jobs import _digest
 from cacheproof.proofs.symbolic.deciding.prove import prove
 from cacheproof.proofs.symbolic.evidence import prove_texts
 from cacheproof.proofs.symbolic.reading.source import source_of
 from cacheproof.proofs.symbolic.subjects.encoder_decoder_cache import CLASS, of_reference
 from cacheproof.proofs.symbolic.texts import SUBJECTS, Read, Text, texts_of
 from cacheproof.proofs.text.bindings import named_beside
+from cacheproof.proving.jobs import _digest
 from cacheproof.reference.encoder_decoder_cache import EncoderDecoderCacheManager
 from cacheproof.spec.encoder_decoder_cache import COMPONENT
 from cacheproof.spec.evidence import Outcome

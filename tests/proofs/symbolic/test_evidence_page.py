@@ -1,20 +1,21 @@
-"""docs/evidence.md and docs/evidence-releases.md speak of the texts as they are."""
+"""docs/evidence/evidence.md and docs/evidence/evidence-releases.md speak of the texts as they
+are."""
 
 from pathlib import Path
 
 import pytest
 
-from cacheproof.differential.targets import releases
-from cacheproof.evidence_page import markdown
-from cacheproof.proof_targets import MANAGERS
+from cacheproof.differential.provision import releases
 from cacheproof.proofs.symbolic.evidence import digest_of_texts
 from cacheproof.proofs.symbolic.reading.source import source_of
 from cacheproof.proofs.symbolic.texts import SUBJECTS, Read, texts_of
+from cacheproof.proving.page import markdown
+from cacheproof.proving.targets import MANAGERS
 from cacheproof.reference.releases import NEWEST
 from cacheproof.spec.evidence import Evidence, Outcome
 from cacheproof.spec.registry import contracts
 
-DOCS = Path(__file__).parents[3] / "docs"
+DOCS = Path(__file__).parents[3] / "docs" / "evidence"
 PAGE = DOCS / "evidence.md"
 OF_RELEASES = DOCS / "evidence-releases.md"
 NOT_PROVED = {"EC-8b", "BP-6", "BP-10", "BP-11", "TB-6", "TB-7"}
@@ -56,7 +57,7 @@ def test_each_contract_has_a_row_of_the_text_as_it_is(subject: str) -> None:
     listed = {one for cell in rows_of(subject, digest) for one in cell.split(", ")}
     assert judged(subject) <= listed, (
         "write the output of `cacheproof prove --target reference --target vllm@0.33.0 "
-        "--markdown` to docs/evidence.md"
+        "--markdown` to docs/evidence/evidence.md"
     )
 
 
@@ -85,7 +86,7 @@ def test_the_page_of_releases_is_of_their_texts_as_they_are(subject: str) -> Non
     assert NEWEST in digests
     assert {one: table[one]["text"] for one in digests} == digests, (
         "write the output of `cacheproof prove --markdown`, with all releases from 0.10.2 on that "
-        "have been read here installed, to docs/evidence-releases.md"
+        "have been read here installed, to docs/evidence/evidence-releases.md"
     )
 
 

@@ -18,7 +18,7 @@ from cacheproof.proofs.symbolic.subjects import (
 )
 from cacheproof.proofs.symbolic.texts import Text
 from cacheproof.proofs.symbolic.values.state import State
-from cacheproof.proving import exit_code
+from cacheproof.proving.proving import exit_code
 from cacheproof.spec.evidence import Outcome
 
 DECODER = encoder_decoder_cache.of_reference()

@@ -9,7 +9,7 @@ import pytest
 from cacheproof.differential.judges.evaluator import Evaluator
 from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.lanes.all_lanes import LANES
-from cacheproof.differential.targets.host.faults import FAULTS
+from cacheproof.differential.targets.host.faults.manager import FAULTS
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.proofs.symbolic.deciding.refuter import Refuter
 from cacheproof.proofs.symbolic.deciding.subject import Subject

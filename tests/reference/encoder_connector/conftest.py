@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cacheproof.differential.targets.host.redis_server import RedisServer
+from cacheproof.differential.targets.host.connectors.redis_server import RedisServer
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from cacheproof.differential.targets.host import redis_server
-from cacheproof.differential.targets.host.redis_server import RedisServer
+from cacheproof.differential.targets.host.connectors import redis_server
+from cacheproof.differential.targets.host.connectors.redis_server import RedisServer
 from cacheproof.reference.encoder_connector.entry_file import fault_of, load
 from cacheproof.reference.encoder_connector.entry_key import EntryKey
 from cacheproof.reference.encoder_connector.tiers import RemoteConfig, TierConfig, Tiers

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import redis
 
-from cacheproof.differential.targets.host import redis_server
-from cacheproof.differential.targets.host.redis_server import RedisServer
+from cacheproof.differential.targets.host.connectors import redis_server
+from cacheproof.differential.targets.host.connectors.redis_server import RedisServer
 from cacheproof.reference.encoder_connector import entry_file, part, redis_tier
 from cacheproof.reference.encoder_connector.entry_file import Rows, fault_of
 from cacheproof.reference.encoder_connector.entry_key import EntryKey

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from cacheproof.differential.targets.host.encoder_transfers import EncoderTransfers
-from cacheproof.differential.targets.host.kv_transfers import KVTransfers
+from cacheproof.differential.targets.host.scheduler.encoder_transfers import EncoderTransfers
+from cacheproof.differential.targets.host.scheduler.kv_transfers import KVTransfers
 from cacheproof.reference.block_hash import get_request_block_hasher
 from cacheproof.reference.encoder_cache import EncoderCacheManager
 from cacheproof.reference.hash_functions import hash_function

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cacheproof.differential.targets.host.kv_transfers import KVTransfers
+from cacheproof.differential.targets.host.scheduler.kv_transfers import KVTransfers
 from cacheproof.reference.scheduled_request import RequestStatus, ScheduledRequest
 from cacheproof.reference.scheduler.output import (
     EngineCoreOutput,

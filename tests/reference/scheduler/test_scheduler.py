@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from cacheproof.differential.targets.host.encoder_transfers import EncoderTransfers
+from cacheproof.differential.targets.host.scheduler.encoder_transfers import EncoderTransfers
 from cacheproof.reference.request import LoRARequest, MultiModalFeature, PlaceholderRange
 from cacheproof.reference.scheduled_request import RequestStatus, ScheduledRequest
 from cacheproof.reference.scheduler.output import SchedulerOutput

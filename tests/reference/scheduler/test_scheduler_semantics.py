@@ -13,7 +13,7 @@ from cacheproof.differential.traces.manager import Add
 from cacheproof.differential.traces.scheduler import Pause, Received, ResetPrefix
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.differential.traces.trace_file import parse
-from cacheproof.fault_pages import kept_traces
+from cacheproof.listed.pages import kept_traces
 from cacheproof.reference.semantics import CHANGES, Semantics
 
 SEED_THAT_SHOWS = {

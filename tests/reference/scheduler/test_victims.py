@@ -13,7 +13,7 @@ from cacheproof.differential.traces.records import TraceResult
 from cacheproof.differential.traces.scheduler import Schedule, SchedulerConfig, SchedulerHeader
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.differential.traces.trace_file import parse
-from cacheproof.fault_pages import kept_traces
+from cacheproof.listed.pages import kept_traces
 from cacheproof.reference.semantics import Semantics
 
 NEWEST = Semantics.of_vllm("0.33.0")

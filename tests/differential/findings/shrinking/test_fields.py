@@ -39,6 +39,7 @@ from cacheproof.differential.traces.encoder_connector import (
     StoredItem,
     StoringModel,
 )
+from cacheproof.differential.traces.manager import Preempt
 from cacheproof.differential.traces.scheduler import SchedulerConfig
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.differential.traces.trace_file import dump, parse
@@ -277,3 +278,10 @@ def test_steps_of_two_engines_become_those_of_one() -> None:
     trace = Trace(header, (Plan("first", ("a",)), Plan("second", ("a",))))
     small = shrink(trace, lambda candidates: [len(one.events) == 2 for one in candidates])
     assert small.events == (Plan("first", ("a",)), Plan("first", ("a",)))
+
+
+@pytest.mark.parametrize(("depth", "kinds"), [("manager", {"finish"}), ("kv_cache", set())])
+def test_a_preemption_becomes_an_end_where_there_is_one(depth: str, kinds: set[str]) -> None:
+    trace = trace_of(Case(depth, Preempt, ("request",)))
+    plainer = [one for one in edits.plainer_kinds(trace) if one is not None]
+    assert {edits.kind(event) for one in plainer for event in one.events} == kinds

@@ -9,7 +9,7 @@ import pytest
 from cacheproof.differential.errors import HarnessError
 from cacheproof.differential.findings.standalone import running
 from cacheproof.differential.findings.standalone.running import outcomes
-from cacheproof.differential.targets.releases import Release
+from cacheproof.differential.provision.releases import Release
 
 PASSES = "def test_it(tmp_path):\n    assert not list(tmp_path.iterdir())\n"
 FAILS = "def two():\n    return 2\n\n\ndef test_it():\n    assert two() == 3  # no\n"

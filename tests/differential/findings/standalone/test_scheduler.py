@@ -17,7 +17,7 @@ from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import resolve
 from cacheproof.differential.traces.trace import ModelRunner, Trace
-from cacheproof.fault_pages import kept_traces
+from cacheproof.listed.pages import kept_traces
 from cacheproof.reference.releases import NEWEST
 from cacheproof.reference.semantics import Semantics
 

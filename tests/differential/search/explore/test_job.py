@@ -2,11 +2,11 @@
 
 import pytest
 
+from cacheproof.differential.provision.releases import install
 from cacheproof.differential.search import fault_folders
 from cacheproof.differential.search.canary import NO_CANARY
 from cacheproof.differential.search.explore.job import Report, Task, run, variants
 from cacheproof.differential.search.explore.scopes import SMALL
-from cacheproof.differential.targets.releases import install
 from cacheproof.reference.encoder_cache import EncoderCacheManager
 from cacheproof.reference.encoder_decoder_cache import EncoderDecoderCacheManager
 from cacheproof.spec.evidence import Outcome, digest_of

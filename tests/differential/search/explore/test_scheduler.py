@@ -20,10 +20,10 @@ from cacheproof.differential.search.explore.scope import SchedulerScope
 from cacheproof.differential.search.explore.search import _Search, explore, traces_of
 from cacheproof.differential.search.gallery.kill_matrix import VARIANTS
 from cacheproof.differential.targets import reference
-from cacheproof.differential.targets.host import scheduler_states
 from cacheproof.differential.targets.host.explorer import Moment
 from cacheproof.differential.targets.host.protocol import HostError
-from cacheproof.differential.targets.host.scheduler_states import SchedulerStates
+from cacheproof.differential.targets.host.scheduler import states as scheduler_states
+from cacheproof.differential.targets.host.scheduler.states import SchedulerStates
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import resolve

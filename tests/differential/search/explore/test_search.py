@@ -13,7 +13,7 @@ from cacheproof.differential.search.explore.scopes import SMALL
 from cacheproof.differential.search.explore.search import Exploration, _Search, explore
 from cacheproof.differential.search.gallery.kill_matrix import VARIANTS, target_of
 from cacheproof.differential.targets.host.protocol import HostError
-from cacheproof.differential.targets.host.recorder import Recorder
+from cacheproof.differential.targets.host.scheduler.recorder import Recorder
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.reference.encoder_cache import EncoderCacheManager
 from tests.differential.search.explore.shortest import judge_shortest

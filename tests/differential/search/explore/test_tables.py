@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from cacheproof.differential.provision.releases import install
 from cacheproof.differential.search import fault_folders
 from cacheproof.differential.search.explore import table_job, tables
 from cacheproof.differential.search.explore.table_job import (
@@ -17,10 +18,13 @@ from cacheproof.differential.search.explore.table_job import (
     with_table,
 )
 from cacheproof.differential.search.explore.tables import SMALL, TableScope, _Search, explore
-from cacheproof.differential.targets.host.entry_table import Bytes, TableSession, TableStates
+from cacheproof.differential.targets.host.managers.entry_table import (
+    Bytes,
+    TableSession,
+    TableStates,
+)
 from cacheproof.differential.targets.host.protocol import HostError
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.targets.releases import install
 from cacheproof.differential.variants.entry_table import TABLES, RemovedIsForgotten
 from cacheproof.reference.encoder_connector.entry_table import EntryTable
 from cacheproof.spec.entry_table import COMPONENT

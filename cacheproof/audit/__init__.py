@@ -1,0 +1,1 @@
+"""The command audit: the record of an engine, judged."""

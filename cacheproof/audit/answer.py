@@ -1,0 +1,211 @@
+"""What an operator is told of an engine: why it died, which fault that is, and what to do."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from textwrap import shorten
+
+from cacheproof.audit.listing import (
+    REPORT_AT,
+    THAT_RAN,
+    Listing,
+    akin,
+    is_told_by_symptom,
+    listed,
+    reads_otherwise,
+    remedy_of,
+)
+from cacheproof.differential.audit.account import At, Failure, Found
+from cacheproof.differential.audit.auditor import Auditor
+from cacheproof.differential.audit.ranking import Broken, ranked
+from cacheproof.differential.findings.letters import letters_of
+from cacheproof.differential.findings.short_names import ShortNames
+from cacheproof.differential.search.known import KnownFault
+
+HEADLINE_MAX = 250
+Lines = list[tuple[str, str]]
+"""What is said of a break: a label and words each."""
+
+
+@dataclass(frozen=True)
+class Answered:
+    """An engine, and what is said of it everywhere: on screen, in JSON, in the formats of pipelines
+    and on its page.
+
+    Attributes:
+        stem: what the engine is called. died: the exception after which it did not go on.
+        broken: what it broke, in order of what to look at first.
+        listed: the listed faults that do so, by contract and kind.
+    """
+
+    stem: str
+    auditor: Auditor
+    died: Failure | None
+    broken: tuple[Broken, ...]
+    listed: Mapping[tuple[str, str], tuple[KnownFault, ...]]
+    listing: Listing
+
+    @classmethod
+    def of(cls, stem: str, auditor: Auditor, listing: Listing) -> "Answered":
+        """What is to be said of an engine, as far as it was judged."""
+        broken = tuple(ranked(auditor))
+        listed_as = {
+            one.first.key: tuple(listed(listing.faults, auditor, one.first)) for one in broken
+        }
+        return cls(stem, auditor, auditor.fatal, broken, listed_as, listing)
+
+    @property
+    def engine(self) -> str:
+        """What was recorded."""
+        opened = self.auditor.opened
+        return "an engine" if opened is None else f"vllm {opened.vllm}"
+
+    @property
+    def cause(self) -> Broken | None:
+        """What broke where the engine died."""
+        return next((one for one in self.broken if one.is_fatal), None)
+
+    @property
+    def does_harm(self) -> bool:
+        """Whether it broke a contract of safety or liveness."""
+        return any(one.harm != "efficiency" for one in self.broken)
+
+    def faults(self, one: Broken) -> tuple[KnownFault, ...]:
+        """The listed faults that break a contract so."""
+        return self.listed[one.first.key]
+
+    def akin(self, one: Broken) -> str:
+        """Why a break may be new though a listed fault breaks the same; empty where none does."""
+        return akin(self.listing.faults, self.auditor, one.first)
+
+    @property
+    def by_symptom(self) -> bool:
+        """Whether faults are told by what they break alone."""
+        return is_told_by_symptom(self.auditor)
+
+    @property
+    def otherwise(self) -> str:
+        """What of the engine's vLLM reads otherwise than its release, as a clause."""
+        return reads_otherwise(self.auditor)
+
+    def death(self) -> Lines:
+        """When the engine died, and of which exception."""
+        if self.died is None:
+            return []
+        at = self.auditor.when(self.died.step)
+        lines = [
+            ("died", f"in {moment(at)}, {self.engine}"),
+            ("exception", self.died.words),
+            ("raised in", ", ".join(filter(None, (self.died.operation, self.died.place)))),
+        ]
+        if self.cause is None:
+            lines.append(("broken", "no contract that is judged was broken in that step"))
+        return lines
+
+    def answer(self, one: Broken, where: str) -> Lines:
+        """What a break is, whether it is known, and what to do; `where` is the record."""
+        found, times = one.shown, f", {one.times:,} times" if one.times > 1 else ""
+        rule = found.violation.contract
+        when = "in that step" if one.is_fatal else f"in {moment(found.at)}"
+        earlier = one.is_fatal and one.first.at.step < found.at.step
+        since = f", first in step {one.first.at.step:,}" if earlier else ""
+        broken = f"{name_of(found)}, {rule.harm}, {when}{times}{since}: {rule.title}"
+        return [*self.advice(one, where), ("broken", broken)]
+
+    def formula(self, one: Broken) -> Lines:
+        """What of the rule was false, with the values of that moment, and what its letters are."""
+        violation = one.shown.violation
+        letters = [
+            f"{letter}: {meaning}"
+            for letter, meaning in letters_of(violation.contract, violation.why)
+        ]
+        return [
+            ("formula", violation.why),
+            *([("letters", "; ".join(letters))] if letters else []),
+        ]
+
+    def advice(self, one: Broken, where: str) -> Lines:
+        """Whether a break is known, and what to do about it."""
+        return list(self.listing.advice(self.faults(one), self.auditor, one.shown, where))
+
+    def next_step(self, where: str) -> tuple[str, str]:
+        """What to do next, the operator before the developer, and the command that does it; empty
+        where there is nothing to do."""
+        if self.died is not None and self.cause is None:
+            return f"look for the exception in {REPORT_AT}", ""
+        if not self.does_harm:
+            return "", ""
+        found, faults = self.broken[0].shown, self.faults(self.broken[0])
+        remedy = remedy_of(faults, self.auditor.release)
+        if where == "-" or not found.has_trace:
+            return remedy, ""
+        command = f"cacheproof minimise {where} --contract {found.key[0]}"
+        if self.otherwise:
+            step = f"make a small trace of it on {THAT_RAN}, whose checkout is in DIR"
+            return step, f"{command} --target path:DIR"
+        step = "make a small trace of it" + ("" if faults else ", and report it")
+        if remedy:
+            step = f"{remedy}. A developer makes a small trace of it with"
+        return step, command
+
+    @property
+    def subject(self) -> Broken | None:
+        """What is to be looked at first; nothing where the engine died of no break."""
+        first = self.broken[0] if self.broken else None
+        return self.cause if self.died is not None else first
+
+
+def headline(one: Answered) -> str:
+    """What became of an engine, in a sentence without its full stop."""
+    told = _headline(one).rstrip(".")
+    return shorten(ShortNames([told]).say(told), HEADLINE_MAX, placeholder=" ...")
+
+
+def _headline(one: Answered) -> str:
+    first = one.broken[0] if one.broken else None
+    if one.died is not None:
+        at = one.auditor.when(one.died.step)
+        died = f"{one.engine} died in step {at.step:,}, {clock(at.time)}"
+        if one.cause is None:
+            return f"{died}, of what breaks no contract: {one.died.words}"
+        if not (faults := one.faults(one.cause)):
+            new = one.akin(one.cause) or "which no listed fault does so"
+            return f"{died}, where it broke {one.cause.first.key[0]}, {new}: {one.died.words}"
+        return f"{died}, of a known fault, {names_of(faults)}: {one.died.words}"
+    account = one.auditor.account
+    judged = f"{account.judged_steps:,} of {account.steps:,} steps were judged"
+    if account.gap_count or account.lost:
+        judged += ", and something is missing"
+    if first is None or first.harm == "efficiency":
+        return f"{one.engine} broke no contract of safety or liveness: {judged}"
+    at, faults = first.shown.at, one.faults(first)
+    known = f"the known fault {names_of(faults)}" if faults else one.akin(first)
+    known = known or "which no listed fault does so"
+    return (
+        f"{one.engine} broke {first.first.key[0]} in step {at.step:,}, {clock(at.time)}, {known}: "
+        f"{judged}"
+    )
+
+
+def names_of(faults: Sequence[KnownFault]) -> str:
+    """Which fault it is, or which of them."""
+    return " or ".join(fault.name for fault in faults)
+
+
+def moment(at: At) -> str:
+    """A moment in words: step, record and time."""
+    return f"step {at.step:,} (record {at.record:,}, {clock(at.time)})"
+
+
+def clock(seconds: float) -> str:
+    """A time, from seconds since the epoch."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (OSError, OverflowError, ValueError):
+        return "no time"
+
+
+def name_of(found: Found) -> str:
+    """The contract that is broken, and how where that is told."""
+    contract, kind = found.key
+    return f"{contract} ({kind})" if kind else contract

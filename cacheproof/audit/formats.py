@@ -1,0 +1,182 @@
+"""What an audit found of an engine, as JSON and as the record from which other formats are made."""
+
+from typing import Any
+
+from msgspec import structs
+
+from cacheproof.audit.answer import Answered, moment, names_of
+from cacheproof.differential.audit.account import Found
+from cacheproof.differential.audit.ranking import Broken
+from cacheproof.differential.findings.leading import steps_before
+from cacheproof.differential.provision import releases
+from cacheproof.differential.recording.messages import Text
+from cacheproof.differential.texts import places
+from cacheproof.differential.texts.places import Function
+from cacheproof.differential.traces.trace import Trace
+from cacheproof.formats.result import Case, Excuse, Problem, Result, Rule, Suite, rule_of
+
+GOES_ON = Rule(
+    "goes-on",
+    "The engine does not end by an exception",
+    "safety",
+    "an engine that raises stops serving",
+    "docs/how-to/recording.md",
+)
+
+
+def result_of(one: Answered, *, is_interrupted: bool = False) -> Result:
+    """For the formats that pipelines read. A listed fault fails them too: the engine did it, and
+    does not only show that it could."""
+    auditor = one.auditor
+    found: dict[str, list[Problem]] = {}
+    for broken in one.broken:
+        contract, _ = broken.first.key
+        found.setdefault(contract, []).append(_problem(one, broken))
+    scope = f"{auditor.account.judged_steps:,} steps"
+    cases = [Case(rule_of(rule.id), scope, tuple(found.get(rule.id, ()))) for rule in auditor.rules]
+    void = tuple(auditor.account.gaps) if auditor.account.gap_count else ()
+    ended = Case(GOES_ON, scope, tuple(_death(one)))
+    suites = Suite("engine", (ended,)), Suite("audit", tuple(cases))
+    return Result(one.stem, suites, void=void, is_interrupted=is_interrupted)
+
+
+def _death(one: Answered) -> list[Problem]:
+    if one.died is None:
+        return []
+    at = one.auditor.when(one.died.step)
+    sentence = f"died in {moment(at)}: {one.died.words}{_told_as(one, one.cause)}"
+    detail = "\n".join(f"{label}: {words}" for label, words in one.death())
+    kind = f"{one.died.operation}: {one.died.error}"
+    excuse = None if one.cause is None else _excuse(one, one.cause)
+    return [Problem("safety", sentence, detail, kind, excuse=excuse)]
+
+
+def _problem(one: Answered, broken: Broken) -> Problem:
+    found, auditor = broken.shown, one.auditor
+    violation = found.violation
+    way: tuple[Function, ...]
+    if found.is_of_kv_cache:
+        way = (places.of_kv_cache(violation.operation),)
+    else:
+        trace = _window(one, found)
+        way = tuple(places.way(trace, len(trace.events) - 1, violation.operation))
+    release = None if auditor.release is None else releases.find(auditor.release)
+    excuse = _excuse(one, broken)
+    if broken.harm == "efficiency":
+        excuse = Excuse(
+            "its harm is efficiency, which fails no command",
+            excuse.fault if excuse is not None else "",
+            excuse.page if excuse is not None else "",
+        )
+    return Problem(
+        broken.harm,
+        f"{violation.contract.id} broken in step {found.at.step:,}: {violation.contract.title}"
+        f"{_told_as(one, broken)}",
+        "\n".join([*steps_before(found.events, violation), violation.why]),
+        found.key[1],
+        "",
+        way,
+        places.find(release.tree, way[-1]) if release is not None and way else None,
+        excuse,
+    )
+
+
+def _window(one: Answered, found: Found) -> Trace:
+    """The events before a break, as a trace."""
+    assert one.auditor.trace is not None
+    return one.auditor.trace.with_events(event.event for event in found.events)
+
+
+def _excuse(one: Answered, broken: Broken) -> Excuse | None:
+    if not (faults := one.faults(broken)):
+        return None
+    return Excuse(_listed_as(one, broken), faults[0].name, faults[0].page or "", fails=True)
+
+
+def _told_as(one: Answered, broken: Broken | None) -> str:
+    """What is said of a break behind its sentence: which fault it is, or may be."""
+    told = "" if broken is None else _listed_as(one, broken) or one.akin(broken)
+    return f"; {told}" if told else ""
+
+
+def _listed_as(one: Answered, broken: Broken) -> str:
+    if not (faults := one.faults(broken)):
+        return ""
+    return f"listed as {names_of(faults)}{', by what it breaks alone' * one.by_symptom}"
+
+
+def json_of(one: Answered, where: str) -> dict[str, Any]:
+    """As `--json` has it."""
+    auditor = one.auditor
+    account, opened = auditor.account, auditor.opened
+    return {
+        "engine": one.stem,
+        "vllm": None if opened is None else opened.vllm,
+        "manager": None if opened is None else opened.manager_class,
+        "text": None if opened is None else _text_json(opened.text),
+        "started": account.started,
+        "seconds": round(account.seconds, 6),
+        "steps": account.steps,
+        "judged_steps": account.judged_steps,
+        "stores_compared": account.stores,
+        "kv_calls": auditor.kv.calls,
+        "judged_kv_calls": auditor.kv.judged,
+        "requests": account.requests,
+        "closed": account.closed,
+        "died": _died_json(one),
+        "lost": account.lost,
+        "gaps": account.gaps,
+        "gap_count": account.gap_count,
+        "raised": account.raised,
+        "not_followed": sorted(account.unjudged),
+        "broken": [
+            {"contract": contract, "kind": kind or None, "times": count}
+            for (contract, kind), count in account.broken.items()
+        ],
+        "findings": [_finding_json(one, broken, where) for broken in one.broken],
+    }
+
+
+def _text_json(text: Text | None) -> dict[str, Any] | None:
+    return None if text is None else structs.asdict(text)
+
+
+def _died_json(one: Answered) -> dict[str, Any] | None:
+    if one.died is None:
+        return None
+    at = one.auditor.when(one.died.step)
+    return {
+        "operation": one.died.operation,
+        "error": one.died.error,
+        "text": one.died.text,
+        "place": one.died.place,
+        "step": at.step,
+        "record": at.record,
+        "at": at.time,
+        "contract": None if one.cause is None else one.cause.first.key[0],
+    }
+
+
+def _finding_json(one: Answered, broken: Broken, where: str) -> dict[str, Any]:
+    found, faults = broken.shown, one.faults(broken)
+    violation = found.violation
+    return {
+        "contract": violation.contract.id,
+        "harm": broken.harm,
+        "kind": found.key[1] or None,
+        "step": found.at.step,
+        "record": found.at.record,
+        "at": found.at.time,
+        "times": broken.times,
+        "fatal": broken.is_fatal,
+        "request": violation.request or None,
+        "identifier": violation.identifier or None,
+        "why": violation.why,
+        "listed": [fault.name for fault in faults],
+        "by_symptom": bool(faults) and one.by_symptom,
+        "akin": one.akin(broken),
+        "what_to_do": [
+            {"what": label, "words": words} for label, words in one.advice(broken, where)
+        ],
+        "before": steps_before(found.events, violation),
+    }

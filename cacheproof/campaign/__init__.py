@@ -1,0 +1,1 @@
+"""The commands of a campaign in a store: start, resume, report."""

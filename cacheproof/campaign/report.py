@@ -1,0 +1,231 @@
+"""What is said of a campaign: how far it is, what it found, and how two become one."""
+
+import shlex
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from cacheproof.board.model import BoardReader
+from cacheproof.board.page import page
+from cacheproof.differential.findings import finding_file
+from cacheproof.differential.findings.register import Record
+from cacheproof.differential.search import fault_folders
+from cacheproof.differential.search.campaigns import reporting
+from cacheproof.differential.search.campaigns.faults import Fault
+from cacheproof.differential.search.campaigns.merging import merge_stores
+from cacheproof.differential.search.campaigns.reporting import Reported
+from cacheproof.differential.search.campaigns.store import About, Beating, Store
+from cacheproof.differential.search.known import KnownFault
+from cacheproof.differential.search.verdict import exit_code_of, is_unlisted
+from cacheproof.differential.targets.resolve import tree_here
+from cacheproof.output.console import Output, require_writable, write_file
+from cacheproof.output.folders import folder_for
+from cacheproof.search import result as searched
+from cacheproof.search import verdict as searches
+from cacheproof.search.fault_table import shown_faults
+from cacheproof.search.registering import Register
+from cacheproof.search.result import Subject
+from cacheproof.search.searching import print_campaign, print_listed, print_verdict
+from cacheproof.search.told_findings import print_faces
+from cacheproof.tables import places
+from cacheproof.work.code_digest import code_digest
+
+RATE_SECONDS = 60.0
+
+
+def report(
+    output: Output, where: str, findings: Path | None, register: Register, html: str | None
+) -> int:
+    """Print what a campaign has come to, and write it as a page. Returns the exit code.
+
+    Raises:
+        InputError: the page cannot be written.
+    """
+    if html is not None:
+        require_writable("--html", html)
+    with closing(Store(where)) as store:
+        known = fault_folders.of_text(store.known, store.where)
+        folder = folder_for(where, findings)
+        code = print_report(output, store, known, folder, register)
+        if html is not None:
+            write_file("--html", html, page(BoardReader(folder).read(store)))
+        return code
+
+
+def print_report(
+    output: Output,
+    store: Store,
+    known: Sequence[KnownFault],
+    folder: Path,
+    register: Register,
+    *,
+    is_interrupted: bool = False,
+) -> int:
+    """Write the findings into the folder and what is known of their faults into the register, and
+    print the report; the digest does not hang on what was interrupted. Returns the exit code."""
+    targets = reporting.reported(store, known)
+    faults = reporting.faults_in(store, targets)
+    content = reporting.document(store, targets, faults)
+    for one in targets:
+        one.verdict.interrupted = is_interrupted and bool(one.verdict.unfinished)
+    for one in targets:
+        for found in one.verdict.findings:
+            finding_file.save(found, folder)
+    _print_faults(output, faults, [one.about.name for one in targets])
+    for one in targets:
+        _print_target(output, one, folder)
+    for one in targets:
+        output.found(searched.result_of(one.verdict, _subject(one.about), known, folder))
+    register.add(output, [record for one in targets for record in one.records])
+    output.line(f"digest {content['digest']}")
+    verdicts = [one.verdict for one in targets]
+    resume = f"cacheproof campaign resume --store {shlex.quote(store.where)}"
+    line = searches.line_of(verdicts, shown_faults(verdicts, known), folder, resume)
+    output.verdict(line)
+    code = exit_code_of(verdicts)
+    output.write_json("campaign report", {**content, "exit_code": code, "folder": str(folder)})
+    return code
+
+
+def _subject(about: About) -> Subject:
+    """A target as it was searched: with places where its text is here and still the same."""
+    tree = tree_here(about.name)
+    if tree is not None and code_digest(["vllm"], tree) != about.text:
+        tree = None
+    return Subject(about.name, tree, about.has_own_text)
+
+
+def _print_faults(output: Output, faults: Sequence[Fault], targets: Sequence[str]) -> None:
+    """A line for each fault, those of whose traces all have held before only where all is told."""
+    shown = [one for one in faults if output.verbose or one.has_changed or any(one.breaks.values())]
+    if not shown:
+        return
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    for title in ("identity", "status", "was", "contract"):
+        table.add_column(title, no_wrap=True)
+    for target in targets:
+        table.add_column(target.removeprefix("vllm@"), justify="right", overflow="fold")
+    table.add_column("listed as", overflow="fold")
+    table.add_column("seen", overflow="fold")
+    for one in shown:
+        table.add_row(
+            "-" if one.record is None else one.record.identity,
+            one.status,
+            one.was or "-",
+            one.contract,
+            *(_cell(one, target) for target in targets),
+            ", ".join(one.listed_as) or "-",
+            "-" if one.record is None else _seen(one.record),
+        )
+    output.report.print(table)
+    output.line("numbers are events of the smallest trace; holds: the register's trace holds there")
+
+
+def _seen(record: Record) -> str:
+    first, last = record.first.date, record.last.date
+    return first if first == last else f"{first} to {last}"
+
+
+def _cell(one: Fault, target: str) -> str:
+    """What is known of a fault on a target: + where it has it and no trace was written down."""
+    if target not in one.breaks:
+        return "-"
+    small = one.smallest(target)
+    if small is not None:
+        return str(len(small.events))
+    return "+" if one.breaks[target] else "holds"
+
+
+def _print_target(output: Output, one: Reported, folder: Path) -> None:
+    for cause in one.verdict.causes:
+        if is_unlisted(found := cause.head):
+            output.line(f"unlisted: {found.sentence} ({len(found.events)} events)")
+            output.command(f"  cacheproof replay {finding_file.path_of(found, folder)}")
+            print_faces(output, one.verdict, cause, folder)
+    for found in one.verdict.findings if output.verbose else ():
+        if not is_unlisted(found):
+            print_listed(output, found, folder)
+    print_campaign(output, one.verdict)
+    for seeds, lanes in _by_seeds(one).items():
+        output.line(f"  seeds {seeds} of {', '.join(lanes)}")
+    print_verdict(output, one.verdict, folder)
+
+
+def _by_seeds(one: Reported) -> dict[str, list[str]]:
+    """The lanes that were searched over the same seeds."""
+    found: dict[str, list[str]] = {}
+    for lane, seeds in one.seeds.items():
+        found.setdefault(", ".join(seeds), []).append(lane)
+    return found
+
+
+def status(output: Output, where: str) -> None:
+    """Print how far a campaign is, in a screen."""
+    now = time.time()
+    with closing(Store(where)) as store:
+        known = fault_folders.of_text(store.known, store.where)
+        rows = [_row(store, number, known, now) for number in range(len(store.targets))]
+        runners = store.beating()
+    table = Table("target", box=None, pad_edge=False)
+    for title in ("shards", "events", "events/s", "findings", "unlisted"):
+        table.add_column(title, justify="right")
+    for row in rows:
+        of = f" of {row['of']:,}" if row["of"] is not None else ""
+        table.add_row(
+            row["target"],
+            f"{row['shards']:,}{of}",
+            *(f"{row[name]:,}" for name in ("events", "events_per_s", "findings", "unlisted")),
+        )
+    output.report.print(table)
+    for runner in runners:
+        output.line(_told(runner, now))
+    if not runners:
+        output.line("nobody runs it")
+    output.verdict(places.of_status(shlex.quote(where), rows, len(runners)))
+    output.write_json(
+        "campaign status",
+        {"targets": rows, "runners": [_runner_json(one, now) for one in runners]},
+    )
+
+
+def _row(store: Store, number: int, known: Sequence[KnownFault], now: float) -> dict[str, Any]:
+    verdict = (one := Reported(store, number, known)).verdict
+    events, _ = store.spent(number)
+    lately, _ = store.spent(number, now - RATE_SECONDS)
+    return {
+        "target": one.about.name,
+        "shards": one.shards_done,
+        "of": one.shards_total,
+        "events": events,
+        "events_per_s": round(lately / RATE_SECONDS),
+        "findings": len(verdict.findings),
+        "unlisted": len(verdict.unlisted),
+        "left": verdict.unfinished,
+    }
+
+
+def _told(runner: Beating, now: float) -> str:
+    heard = f"heard of {max(0, now - runner.beat):.0f} s ago"
+    state = "has ended without a word" if runner.is_dead(now) else f"{runner.jobs} jobs"
+    return f"{runner.who.host} process {runner.who.pid}: {runner.workers} workers, {state}, {heard}"
+
+
+def _runner_json(runner: Beating, now: float) -> dict[str, Any]:
+    return {
+        "host": runner.who.host,
+        "pid": runner.who.pid,
+        "workers": runner.workers,
+        "jobs": runner.jobs,
+        "is_dead": runner.is_dead(now),
+    }
+
+
+def merge(output: Output, first: str, second: str, into: str | None) -> None:
+    """Merge two stores, and say what the one holds."""
+    merged = merge_stores(first, second, into, time.time())
+    report = f"cacheproof campaign report --store {shlex.quote(into or first)}"
+    output.verdict(places.of_merged(merged.where, merged.shards, merged.both, report))

@@ -1,0 +1,1 @@
+"""The command explore: every state of small scopes."""

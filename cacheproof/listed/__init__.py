@@ -1,0 +1,1 @@
+"""The listed faults as users are told of them: facts, pages, traces."""

@@ -1,0 +1,1 @@
+"""What a command prints: the console, verdict lines, progress."""

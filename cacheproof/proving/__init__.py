@@ -1,0 +1,1 @@
+"""The command prove: jobs, kept proofs, one table of evidence."""

@@ -1,0 +1,1 @@
+"""What is done with one finding: replayed, made smaller, and dated by bisection."""

@@ -1,0 +1,1 @@
+"""The command review: a head beside its base."""

@@ -1,0 +1,1 @@
+"""The commands http and generate: models that answer."""

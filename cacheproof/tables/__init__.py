@@ -1,0 +1,1 @@
+"""What prints a table alone: contracts, texts, what is installed."""

@@ -1,0 +1,1 @@
+"""What does the work: processes here or on a cluster, plans, interruptions."""

@@ -1,0 +1,1 @@
+"""What is installed: releases, engines and connectors, their trees, environments and locks."""

@@ -1,0 +1,1 @@
+"""Connectors of an external encoder cache, and the servers that they store in."""

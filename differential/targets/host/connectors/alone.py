@@ -1,0 +1,40 @@
+"""A host that plays engines with one connector, and does nothing else."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+from ..protocol import HostError, Illegal, Protocol
+from ..session import run_events
+from .encoder_connector import ConnectorSession, MakeKit
+
+
+class ConnectorAlone:
+    """Runs traces for connectors with the kits of `make_kit`, whose `version` it says."""
+
+    def __init__(self, make_kit: MakeKit, version: str) -> None:
+        self._make_kit, self._version = make_kit, version
+
+    def hello(self, plug_in: str | None) -> dict[str, Any]:
+        """Versions."""
+        return {
+            "python": sys.version.split()[0],
+            "vllm": self._version,
+            "protocol": Protocol()._asdict(),
+        }
+
+    def run(self, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """One result per trace of the batch, one after the other."""
+        for trace in request["traces"]:
+            yield self._run_trace(trace, request.get("fault"))
+
+    def _run_trace(self, trace: dict[str, Any], fault: str | None) -> dict[str, Any]:
+        header = trace["header"]
+        if header["depth"] != "encoder_connector":
+            raise HostError(f"a {header['depth']}-depth trace for connectors alone")
+        try:
+            with closing(ConnectorSession(header["config"], self._make_kit, fault)) as session:
+                return {"records": run_events(session, trace["events"])}
+        except Illegal as reason:
+            return {"records": reason.records, "illegal": str(reason)}

@@ -1,0 +1,183 @@
+"""vLLM's ECCPUConnector: its real scheduler's side, its table and its region, and played workers.
+
+The real worker copies on a GPU's streams, while steps go on. In the played one what is loaded is
+there at once, as a step waits for it; what is saved is in the region when the copy ends, and a copy
+is reported when it has ended. Where an engine has several ranks the first is never late to load.
+"""
+
+import os
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import torch
+from vllm.distributed.ec_transfer.ec_connector import base
+from vllm.distributed.ec_transfer.ec_connector.cpu.common import ECCPUWorkerMetadata
+from vllm.distributed.ec_transfer.ec_connector.cpu.connector import ECCPUConnector
+
+from ..protocol import Event, Illegal
+from .engine import DEPTH_OF_STORE, Kit, row_width
+from .release import config_of, read
+
+
+def kit(config: Event, model: Event, root: Path) -> Kit:
+    """Both sides in an engine of that model. Raises Illegal of a store without a capacity, or with
+    one that no row fits into."""
+    width = row_width(model)
+    row = width * getattr(torch, model["dtype"]).itemsize
+    if config["capacity"] is None or config["capacity"] < row:
+        raise Illegal(f"ECCPUConnector wants to have a number of bytes, at least {row}")
+    vllm_config = config_of(ECCPUConnector, {"ec_cpu_bytes": config["capacity"]}, model)
+    vllm_config.instance_id = f"{root.parents[DEPTH_OF_STORE].name}-{os.getpid()}"
+    vllm_config.ec_transfer_config.mm_encoder_output_widths = {"image": width}
+    parallel, ranks = vllm_config.parallel_config, config["ranks"]
+    if ranks > 1:
+        parallel.world_size = parallel.tensor_parallel_size = ranks
+        parallel.distributed_executor_backend = "mp"
+    scheduler = ECCPUConnector(vllm_config, base.ECConnectorRole.SCHEDULER)
+    dtype = getattr(torch, model["dtype"])
+    workers = PlayedWorkers(scheduler.connector_scheduler, dtype, width, ranks)
+    return Kit(
+        scheduler,
+        workers,
+        lambda rows: torch.tensor(rows, dtype=dtype),
+        read,
+        lambda metadata: SimpleNamespace(
+            ec_connector_worker_meta=ECCPUWorkerMetadata(
+                completed_loads=[transfer for transfer, *_ in metadata.loads.values()] * ranks
+            )
+        ),
+        pinned=lambda: _held(scheduler.connector_scheduler._cache, lambda one: one._pin_count > 0),
+        saving=lambda _: _held(scheduler.connector_scheduler._cache, lambda one: not one.ready),
+        copies=workers,
+    )
+
+
+def _held(table: Any, holds: Callable[[Any], bool]) -> set[str]:
+    """Identifiers of the table's entries of which that holds."""
+    return {name for name, entry in table._entries.items() if holds(entry)}
+
+
+class Saving(NamedTuple):
+    """Rows on their way to their blocks, as bytes, and the step with which they are there."""
+
+    due: int
+    name: str
+    data: torch.Tensor
+    blocks: list[int]
+
+
+class Loading(NamedTuple):
+    """A load, by what the step's metadata says of it; the steps that begin and end it."""
+
+    began: int
+    due: int
+    name: str
+    transfer: int
+    rest: list[Any]
+
+
+class PlayedWorkers:
+    """Copy between the region and the workers' store what each step's metadata says."""
+
+    def __init__(self, delegate: Any, dtype: torch.dtype, width: int, ranks: int) -> None:
+        self._blocks, self._dtype, self._width = delegate._region.blocks, dtype, width
+        self._metadata: Any = None
+        self._step = self._late = 0
+        self._saves: deque[Saving] = deque()
+        self._loads: list[deque[Loading]] = [deque() for _ in range(ranks)]
+        self._ended: list[tuple[str, Any]] = []
+
+    @property
+    def are_under_way(self) -> bool:
+        """Whether a copy has not been reported."""
+        return bool(self._saves) or any(self._loads)
+
+    def delay(self, late: int) -> None:
+        """A step begins. Its copies end so many steps later, and after those before."""
+        self._step += 1
+        self._late = late
+
+    def ended(self) -> list[tuple[str, Any]]:
+        """Each load that all ranks have reported with this step, and what the last has read where
+        that is later than its step."""
+        ended, self._ended = self._ended, []
+        return ended
+
+    def bind_connector_metadata(self, metadata: Any) -> None:
+        """What the step is to do."""
+        self._metadata = metadata
+
+    def clear_connector_metadata(self) -> None:
+        """The step is over."""
+        self._metadata = None
+
+    def start_save_caches(self, **_: Any) -> None:
+        """Nothing is prepared."""
+
+    def start_load_caches(self, encoder_cache: dict[str, Any], **_: Any) -> None:
+        """Begin every load, for which this step waits."""
+        for name, (transfer, *rest) in self._metadata.loads.items():
+            encoder_cache[name] = self._read(*rest)
+            for rank, loads in enumerate(self._loads):
+                late = self._late if rank or len(self._loads) == 1 else 0
+                loads.append(Loading(self._step, self._step + late, name, transfer, rest))
+
+    def _read(self, blocks: list[int], shape: tuple[int, int] | None = None) -> torch.Tensor:
+        """Rows from their blocks; releases that say no shape have a row a block."""
+        data = self._blocks[torch.tensor(blocks)].reshape(-1).view(self._dtype)
+        rows, width = shape or (len(blocks), self._width)
+        return data[: rows * width].reshape(rows, width).clone()
+
+    def save_caches(self, encoder_cache: dict[str, Any], mm_hash: str, **_: Any) -> None:
+        """Begin to copy what was encoded to its blocks."""
+        blocks = self._metadata.saves.get(mm_hash)
+        if blocks is None:
+            return
+        data = encoder_cache[mm_hash].contiguous().view(torch.int8).reshape(-1).clone()
+        held = len(blocks) * self._blocks.shape[-1]
+        assert len(data) <= held, f"{len(data)} bytes for {held}"
+        self._saves.append(Saving(self._step + self._late, mm_hash, data, blocks))
+
+    def _write(self, saving: Saving) -> None:
+        held = self._blocks[torch.tensor(saving.blocks)].reshape(-1)
+        held[: len(saving.data)] = saving.data
+        self._blocks[torch.tensor(saving.blocks)] = held.reshape(len(saving.blocks), -1)
+
+    def get_finished(self, _: set[str]) -> tuple[None, None]:
+        """Nothing is told of requests."""
+        return None, None
+
+    def build_connector_worker_meta(self) -> Any:
+        """What the copies are of which the end is reported with this step, of all ranks; None where
+        there is none."""
+        told = None
+        for loads in self._loads:
+            ended = []
+            while loads and loads[0].due <= self._step:
+                one = loads.popleft()
+                ended.append(one.transfer)
+                self._note(one)
+            if ended:
+                report = ECCPUWorkerMetadata(completed_loads=ended)
+                told = report if told is None else told.aggregate(report)
+        saved = []
+        while self._saves and self._saves[0].due <= self._step:
+            self._write(self._saves[0])
+            saved.append(self._saves.popleft().name)
+        if saved:
+            report = ECCPUWorkerMetadata(completed_saves=saved)
+            told = report if told is None else told.aggregate(report)
+        return told
+
+    def _note(self, loading: Loading) -> None:
+        """A rank has loaded; was it the last?"""
+        if any(one.transfer == loading.transfer for loads in self._loads for one in loads):
+            return
+        rows = self._read(*loading.rest) if loading.began < self._step else None
+        self._ended.append((loading.name, rows))
+
+    def shutdown(self) -> None:
+        """The region is the scheduler's."""

@@ -1,0 +1,431 @@
+"""One engine of a trace for connectors, in a process of its own: both sides of a connector, played.
+
+The calls and their order are those of vLLM's scheduler and of its first model runner. What an
+engine would encode is known without a model: each row says of which item, model, version of the
+weights and place it is.
+"""
+
+import json
+import os
+import resource
+import select
+import signal
+import socket
+from collections import deque
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, NamedTuple, Protocol
+
+from ..child import leave_the_host
+from ..protocol import Event, HostError, Illegal
+from .store import Store
+
+DEPTH_OF_STORE = 4
+"""Folders between the trace's own and its store's: an identifier may climb so many."""
+ANSWER_SECONDS = 30.0
+"""A call that takes longer is one that does not end."""
+STOP_SECONDS = 10.0
+"""The same of a shutdown, which has less to do."""
+PLACES = 64
+"""Rows say their place modulo this, which every dtype can."""
+LINE_BYTES_MAX = 1 << 22
+
+
+class DoesNotAnswer(Exception):
+    """An engine is still busy with a call after a long time."""
+
+
+class Copies(Protocol):
+    """Copies that are made while steps go on."""
+
+    @property
+    def are_under_way(self) -> bool:
+        """Whether one has not ended."""
+
+    def delay(self, late: int) -> None:
+        """A step begins. Its copies end so many steps later, and after those before."""
+
+    def ended(self) -> list[tuple[str, Any]]:
+        """The identifier of each load that was reported as ended with this step, and the rows that
+        it has brought; None for rows that were there when the step read them."""
+
+
+class Kit(NamedTuple):
+    """A connector of one engine.
+
+    Attributes:
+        scheduler: the connector on the scheduler's side.
+        worker: the connector on the worker's side, of the first rank.
+        made: rows of numbers, [[...], ...], as the worker has them.
+        read: numbers, width and dtype of rows.
+        report: what tells the scheduler's side that all loads of a step's metadata are done.
+        pinned: identifiers that the scheduler's side keeps; None where that is not to be seen.
+        saving: those of these identifiers whose saves have not ended; None as well.
+        settle: waits until nothing is written in the background.
+        copies: those that are made while steps go on; None: each step waits for its own.
+        further: the connector on the side of each further rank's worker.
+    """
+
+    scheduler: Any
+    worker: Any
+    made: Callable[[list[list[int]]], Any]
+    read: Callable[[Any], tuple[list[list[float]], int, str]]
+    report: Callable[[Any], SimpleNamespace]
+    pinned: Callable[[], set[str]] | None = None
+    saving: Callable[[list[str]], set[str]] | None = None
+    settle: Callable[[], None] = lambda: None
+    copies: Copies | None = None
+    further: tuple[Any, ...] = ()
+
+
+class Engine:
+    """What runs in the process: one method an order, each with plain values."""
+
+    def __init__(self, config: Event, model: int, weights: int, store: Store, kit: Kit) -> None:
+        self._rows = {item["identifier"]: item["rows"] for item in config["items"]}
+        self._gaps = {item["identifier"]: item["gaps"] for item in config["items"]}
+        self._numbers = {name: number for number, name in enumerate(self._rows)}
+        self._width = row_width(config["models"][model])
+        self._model, self._weights = model, weights
+        self._store = store
+        self._kit = kit
+        self._held: set[str] = set()
+        self._freed: list[str] = []
+        self._planned: deque[tuple[Any, list[str], list[str], list[str], list[str]]] = deque()
+        self._requests: deque[list[Any]] = deque()
+        self._encoder_cache: dict[str, Any] = {}
+        self._ranks = [(kit.worker, self._encoder_cache), *[(one, {}) for one in kit.further]]
+        self._in_flight: list[str] = []
+
+    def plan(
+        self, requests: list[list[str]], refused: list[str], preempted: list[str]
+    ) -> dict[str, Any]:
+        """A step of the scheduler: what it was promised of the items that the engine lacks."""
+        promised: dict[str, bool] = {}
+        loads: list[str] = []
+        encodes: list[str] = []
+        planned = []
+        scheduled = {str(number): len(items) for number, items in enumerate(requests)}
+        for name, items in zip(scheduled, requests, strict=True):
+            gone = set(preempted) - self._held
+            request, answers = self._schedule(name, items, refused, gone)
+            planned.append(request)
+            promised |= answers
+            taken = [name for name in answers if name not in refused]
+            loads += [name for name in taken if answers[name]]
+            encodes += [name for name in taken if not answers[name] and name not in gone]
+            self._held.update(set(taken) - gone)
+        self._in_flight += loads
+        step = SimpleNamespace(num_scheduled_tokens=scheduled)
+        metadata = self._kit.scheduler.build_connector_meta(step)
+        named = dict.fromkeys(name for items in requests for name in items)
+        reads = [name for name in named if name in self._held]
+        self._planned.append((metadata, self._freed, loads, encodes, reads))
+        self._requests.append(planned)
+        self._freed = []
+        return {"promised": promised, "encodes": encodes, "pins": self._pins()}
+
+    def _schedule(
+        self, request_id: str, items: list[str], refused: list[str], gone: set[str]
+    ) -> tuple[Any, dict[str, bool]]:
+        """One request of a step, and what is promised of the items that the engine lacks. The
+        connector is told of those that are given room, of those that are gone by the end of the
+        step in a request of their own."""
+        scheduler = self._kit.scheduler
+        asked = [name for name in dict.fromkeys(items) if name not in self._held]
+        promised = {name: bool(scheduler.has_cache_item(name)) for name in asked}
+        request, preempted = (
+            SimpleNamespace(
+                request_id=one,
+                mm_features=[_feature(name, self._rows[name], self._gaps[name]) for name in items],
+                get_num_encoder_embeds=lambda index: self._rows[items[index]],
+            )
+            for one in (request_id, f"{request_id}, preempted")
+        )
+        taken = [name for name in asked if name not in refused]
+        for name in sorted(taken, key=promised.__getitem__):  # what is encoded first, as of 0.29.0
+            told = preempted if name in gone else request
+            scheduler.update_state_after_alloc(told, items.index(name))
+        return request, promised
+
+    def _pins(self) -> list[list[str]] | None:
+        if self._kit.pinned is None:
+            return None
+        return [sorted(set(self._in_flight)), sorted(self._kit.pinned())]
+
+    def execute(self, dies_at: int | None, late: int) -> dict[str, Any]:
+        """The worker's part of the oldest step: whose the rows are that it loaded."""
+        metadata, freed, loads, encodes, reads = self._planned.popleft()
+        cache = self._encoder_cache
+        for name in freed:
+            for _, held in self._ranks:
+                held.pop(name, None)
+        self._begin(metadata, late)
+        loaded = {name: self._described(cache[name]) for name in loads if name in cache}
+        further = [
+            (name, self._described(held[name]))
+            for _, held in self._ranks[1:]
+            for name in loads
+            if name in held
+        ]
+        if dies_at is not None:
+            _die_at(dies_at)
+        files = {name: self._save(name) for name in encodes}
+        caches = [held for _, held in self._ranks]
+        missing = sorted(name for name in reads if not all(name in held for held in caches))
+        landed = further + self._report(loads)
+        self._finish(self._requests.popleft())
+        return {
+            "loaded": loaded,
+            "landed": landed,
+            "missing": missing,
+            "files": files,
+            "copying": self._is_copying(),
+            "rest": self._rest(),
+        }
+
+    def abort(self) -> dict[str, Any]:
+        """The requests of all steps that are planned end before the worker executes these."""
+        aborted = sum(map(len, self._requests))
+        for requests in self._requests:
+            self._finish(requests)
+        return {"aborted": aborted}
+
+    def _finish(self, requests: list[Any]) -> None:
+        """The connector is told that the places of requests are free, and that they have ended;
+        once of each."""
+        scheduler = self._kit.scheduler
+        for request in requests:
+            for index in range(len(request.mm_features)):
+                if hasattr(scheduler, "update_state_after_free"):
+                    scheduler.update_state_after_free(request, index)
+            if hasattr(scheduler, "request_finished"):
+                scheduler.request_finished(request)
+        requests.clear()
+
+    def _begin(self, metadata: Any, late: int = 0) -> None:
+        """The begin of a step of the worker: it loads."""
+        if self._kit.copies is not None:
+            self._kit.copies.delay(late)
+        for worker, cache in self._ranks:
+            worker.bind_connector_metadata(metadata)
+            worker.start_save_caches(encoder_cache=cache)
+            worker.start_load_caches(cache)
+
+    def _report(self, loads: list[str]) -> list[tuple[str, dict[str, Any]]]:
+        """The end of a step that has begun these loads: the worker reports what has ended. What a
+        load has brought by then, where that is later than its step."""
+        copies, received, told = self._kit.copies, None, None
+        for worker, _ in self._ranks:
+            _, of_rank = worker.get_finished(set())
+            received = of_rank if received is None else received | (of_rank or set())
+            report = worker.build_connector_worker_meta()
+            if report is not None:
+                told = report if told is None else told.aggregate(report)
+            worker.clear_connector_metadata()
+        self._kit.settle()
+        ended = [] if copies is None else copies.ended()
+        reported = loads if received is None else received
+        for name in reported if copies is None else [name for name, _ in ended]:
+            if name in self._in_flight:
+                self._in_flight.remove(name)
+        self._kit.scheduler.update_connector_output(
+            SimpleNamespace(
+                finished_sending=None, finished_recving=received, ec_connector_worker_meta=told
+            )
+        )
+        return [(name, self._described(rows)) for name, rows in ended if rows is not None]
+
+    def _is_copying(self) -> bool:
+        return self._kit.copies is not None and self._kit.copies.are_under_way
+
+    def _idle(self) -> list[tuple[str, dict[str, Any]]]:
+        """Steps without a request, as many as copies still want."""
+        landed = []
+        while self._is_copying():
+            self._begin(self._kit.scheduler.build_connector_meta(SimpleNamespace()))
+            landed += self._report([])
+        return landed
+
+    def _save(self, name: str) -> list[str]:
+        """Encode an item: what appears in the store as it is saved."""
+        before = self._store.names()
+        for worker, cache in self._ranks:
+            cache[name] = self._kit.made(self._own(name))
+            worker.save_caches(cache, name)
+        self._kit.settle()
+        return sorted(self._store.names() - before)
+
+    def _rest(self) -> list[list[str]] | None:
+        """What is still pinned and being saved, where no step is planned and no copy under way."""
+        if self._kit.saving is None or self._planned or self._is_copying():
+            return None
+        pinned = set() if self._kit.pinned is None else self._kit.pinned()
+        return [sorted(pinned), sorted(self._kit.saving(list(self._rows)))]
+
+    def forget(self, items: list[str]) -> dict[str, Any]:
+        """The engine's own cache evicts items; the worker hears of it with the next step. What a
+        planned step reads stays, as the manager keeps it."""
+        needed = {name for *_, reads in self._planned for name in reads}
+        gone = [name for name in items or sorted(self._held) if name in self._held - needed]
+        self._held.difference_update(gone)
+        self._freed += gone
+        return {"forgot": gone}
+
+    def new_weights(self, weights: int) -> dict[str, Any]:
+        """What the engine has encoded is dropped, when all copies have ended; a connector that can
+        be told is."""
+        landed = self._idle()
+        self._held.clear()
+        for _, cache in self._ranks:
+            cache.clear()
+        self._freed = []
+        self._weights = weights
+        told = getattr(self._kit.scheduler, "reset_cache", None)
+        if told is not None:
+            told()
+        return {"told": told is not None, "landed": landed}
+
+    def ask(self) -> dict[str, Any]:
+        """What is promised of each item, when all copies have ended; nothing comes of it."""
+        scheduler = self._kit.scheduler
+        landed, rest = self._idle(), self._rest()
+        promised = {name: bool(scheduler.has_cache_item(name)) for name in self._rows}
+        scheduler.build_connector_meta(SimpleNamespace())
+        return {"promised": promised, "landed": landed, "rest": rest}
+
+    def stop(self) -> dict[str, Any]:
+        """Both sides shut down."""
+        for side in (*[worker for worker, _ in self._ranks], self._kit.scheduler):
+            side.shutdown()
+        return {}
+
+    def _own(self, name: str) -> list[list[int]]:
+        """What this engine encodes an item to."""
+        head = [1 + self._numbers[name], 1 + self._model, self._weights]
+        filler = [0] * (self._width - 4)
+        return [[*head, place % PLACES, *filler] for place in range(self._rows[name])]
+
+    def _described(self, rows: Any) -> dict[str, Any]:
+        """Whose rows are, by what they say; `whole` where all say the same, each at its place."""
+        numbers, width, dtype = self._kit.read(rows)
+        first = numbers[0] if numbers and width >= 4 else [0.0] * 4
+        whole = width >= 4 and all(
+            row == [*first[:3], place % PLACES, *[0] * (width - 4)]
+            for place, row in enumerate(numbers)
+        )
+        return {
+            "item": _whole(first[0]) - 1,
+            "model": _whole(first[1]) - 1,
+            "weights": _whole(first[2]),
+            "count": len(numbers),
+            "width": width,
+            "dtype": dtype,
+            "whole": whole and bool(numbers),
+        }
+
+
+def row_width(model: Event) -> int:
+    """Columns of a model's encoder outputs."""
+    width: int = model["width"] * model["layers"]
+    return width
+
+
+def _feature(identifier: str, rows: int, gaps: int) -> SimpleNamespace:
+    """An item of a request, as connectors look at it."""
+    place = SimpleNamespace(offset=0, length=rows + gaps, get_num_embeds=lambda: rows)
+    return SimpleNamespace(
+        identifier=identifier, mm_hash=identifier, modality="image", mm_position=place, data=None
+    )
+
+
+def _whole(number: float) -> int:
+    """What rows say, where they say anything."""
+    return int(number) if 0 <= number < 1 << 24 and number == int(number) else 0
+
+
+def _said(error: BaseException) -> str:
+    """One line; no path, which no two runs share."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return (str(error).splitlines() or [""])[0]
+
+
+def _die_at(count: int) -> None:
+    """Have the system kill this process as it writes beyond that byte of a file."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (count, resource.RLIM_INFINITY))
+
+
+class EngineProcess:
+    """An engine in a fork of this process: it is told what to do, one order after the other."""
+
+    def __init__(self, make: Callable[[], Engine]) -> None:
+        ours, theirs = socket.socketpair()
+        self.pid = os.fork()
+        if not self.pid:
+            ours.close()
+            _serve(theirs, make)
+        theirs.close()
+        self._socket = ours
+        self._lines = ours.makefile("rb")
+        self.has_died = False
+
+    def ask(self, order: str, *arguments: Any) -> dict[str, Any]:
+        """The answer of an order: what it gives, or {"raises": [type, text]}; empty where the
+        engine has died.
+
+        Raises:
+            DoesNotAnswer: it goes on and on.
+        """
+        try:
+            self._socket.sendall(json.dumps([order, *arguments]).encode() + b"\n")
+            seconds = STOP_SECONDS if order == "stop" else ANSWER_SECONDS
+            if not select.select([self._socket], [], [], seconds)[0]:
+                self.kill()
+                raise DoesNotAnswer(f"{order} takes longer than {seconds:.0f} s")
+            line = self._lines.readline(LINE_BYTES_MAX)
+        except (BrokenPipeError, ConnectionResetError):
+            line = b""
+        if not line:
+            self._bury()
+            return {}
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def kill(self) -> None:
+        """End it, whatever it does."""
+        if not self.has_died:
+            os.kill(self.pid, signal.SIGKILL)
+            self._bury()
+
+    def _bury(self) -> None:
+        self.has_died = True
+        self._lines.close()
+        self._socket.close()
+        os.waitpid(self.pid, 0)
+
+
+def _serve(orders: socket.socket, make: Callable[[], Engine]) -> None:
+    """Runs in the fork: never returns."""
+    try:
+        leave_the_host()
+        engine: Engine | None = None
+        with orders.makefile("rwb") as lines:
+            for line in lines:
+                order, *arguments = json.loads(line)
+                try:
+                    if engine is None:
+                        engine = make()
+                    answer = getattr(engine, order)(*arguments) if order != "start" else {}
+                except HostError as error:
+                    answer = {"host": str(error)}
+                except Illegal as reason:
+                    answer = {"illegal": str(reason)}
+                except (Exception, SystemExit) as error:
+                    answer = {"raises": [type(error).__name__, _said(error)]}
+                lines.write(json.dumps(answer).encode() + b"\n")
+                lines.flush()
+    finally:
+        os._exit(0)

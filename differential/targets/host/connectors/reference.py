@@ -1,0 +1,116 @@
+"""A host that plays engines with the reference's connector, whose rows are bytes.
+
+Started as `PYTHON <this folder> host.connectors.reference`, in the interpreter of cacheproof
+itself.
+"""
+
+import functools
+import struct
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from ..package import ours
+from ..protocol import Event
+from .alone import ConnectorAlone
+from .engine import Kit, row_width
+from .faults import CONNECTOR_FAULTS
+from .settings import settings_of
+
+
+class Release(ConnectorAlone):
+    """The reference's connector."""
+
+    def __init__(self) -> None:
+        for name in ("connector", "redis_tier"):  # a fork has them
+            with suppress(ModuleNotFoundError):
+                ours(f"reference.encoder_connector.{name}")
+        super().__init__(kit, "none")
+
+
+def kit(config: Event, model: Event, weights: int, root: Path, fault: str | None) -> Kit:
+    """Both sides of the reference's connector in an engine of that model."""
+    module = ours("reference.encoder_connector.connector")
+    entry_file = ours("reference.encoder_connector.entry_file")
+    settings = settings_of(config, weights, root)
+    read = ours("reference.encoder_connector.config").StoreConfig.read(settings, {})
+    of_key = {
+        "model": model["name"],
+        "revision": "",
+        "weights": read.weights,
+        "dtype": model["dtype"],
+        "hidden_size": model["width"],
+    }
+    scheduler, worker, *further = (
+        _played(module.StoreConnector)(read, of_key, entry_file) for _ in range(1 + config["ranks"])
+    )
+    made = Kit(
+        scheduler,
+        worker,
+        lambda rows: entry_file.Rows(
+            model["dtype"],
+            (len(rows), row_width(model)),
+            b"".join(_encoded(row, model["dtype"]) for row in rows),
+        ),
+        _read,
+        lambda step: SimpleNamespace(finished_recving=set(step.files)),
+        pinned=lambda: scheduler.pinned,
+        saving=lambda _: set(),
+        further=tuple(further),
+    )
+    if fault is not None:
+        CONNECTOR_FAULTS[fault](made, root)
+    return made
+
+
+@functools.cache
+def _played(base: type) -> type:
+    """The connector under the calls that vLLM's base class adds."""
+
+    class Played(base):  # type: ignore[misc, valid-type]
+        """Hands the step's metadata from one side to the other."""
+
+        step: Any = None
+
+        def build_connector_meta(self, scheduler_output: Any) -> Any:
+            return self.take_step()
+
+        def bind_connector_metadata(self, metadata: Any) -> None:
+            self.step = metadata
+
+        def clear_connector_metadata(self) -> None:
+            self.step = None
+
+        def start_save_caches(self, **_: Any) -> None:
+            pass
+
+        def start_load_caches(self, encoder_cache: Any, **_: Any) -> None:
+            self.load(self.step, encoder_cache)
+
+        def build_connector_worker_meta(self) -> None:
+            return None
+
+    return Played
+
+
+def _encoded(row: Iterable[float], dtype: str) -> bytes:
+    if dtype == "bfloat16":
+        return b"".join(struct.pack("<f", number)[2:] for number in row)
+    return b"".join(struct.pack("<e" if dtype == "float16" else "<f", number) for number in row)
+
+
+def _read(rows: Any) -> tuple[list[list[float]], int, str]:
+    """Numbers, width and dtype of rows."""
+    dtype, (count, width), data = rows
+    size = 4 if dtype == "float32" else 2
+    numbers = [_decoded(data[at : at + size], dtype) for at in range(0, len(data), size)]
+    return [numbers[row * width : (row + 1) * width] for row in range(count)], width, dtype
+
+
+def _decoded(data: bytes, dtype: str) -> float:
+    if dtype == "bfloat16":
+        data = bytes(2) + data
+    number: float = struct.unpack("<e" if dtype == "float16" else "<f", data)[0]
+    return number

@@ -1,0 +1,1 @@
+"""Engines that execute what their schedulers decide, and the torch runner."""

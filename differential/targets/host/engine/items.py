@@ -1,0 +1,69 @@
+"""The items that an engine's processor makes of a prompt, beside those that a trace says."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..protocol import Event, Illegal
+from .limits import ITEMS_MAX
+
+
+class Names:
+    """What a trace and the engine's front end call the items of a trace.
+
+    The front end's identifiers are its own: of embeddings their content's digest, of an id that a
+    user gives whatever a release makes of it. They must tell the same items apart as the trace's,
+    which then take their place, since records speak of those. Of an encoder-decoder nothing is
+    asked: where neither prefixes nor processed items are cached, releases before 0.30 draw them.
+    """
+
+    def __init__(self, *, are_drawn: bool) -> None:
+        self._are_drawn = are_drawn
+        self.clear()
+
+    def clear(self) -> None:
+        """A trace begins."""
+        self._theirs: dict[str, str] = {}
+        self._ours: dict[str, str] = {}
+
+    def put(self, features: list[Any] | None, event: Event) -> None:
+        """Have a request's items called as its trace does. Raises Illegal where the front end takes
+        two items of the trace's for one, or one for two."""
+        for feature, item in zip(features or (), event["items"], strict=False):
+            ours, theirs = item["identifier"], feature.identifier
+            if not self._are_drawn:
+                known = self._theirs.setdefault(ours, theirs), self._ours.setdefault(theirs, ours)
+                if known != (theirs, ours):
+                    raise Illegal(
+                        f"the engine calls {ours} {theirs}; before it called {ours} {known[0]}, "
+                        f"and {known[1]} {theirs}"
+                    )
+            feature.identifier = ours
+
+
+def check_counts(data: Mapping[str, Sequence[Any]], model: str) -> None:
+    """Raises Illegal where a prompt has more media of a modality of the model's than the engine was
+    made for."""
+    for modality, most in ITEMS_MAX[model].items():
+        if len(data.get(modality, ())) > most:
+            raise Illegal(f"the engine was made for {most} of modality {modality} in a prompt")
+
+
+def check_items(request: Any, event: Event) -> None:
+    """The engine's processor must have made of the prompt what the trace says."""
+    made = [
+        (one.identifier, where.offset, where.length, _mask_of(where.is_embed))
+        for one in request.mm_features
+        for where in (one.mm_position,)
+    ]
+    said = [
+        (item["identifier"], item["offset"], item["length"], _mask_of(item["is_embed"]))
+        for item in event["items"]
+    ]
+    if made != said:
+        raise Illegal(f"the engine makes of its items {made}, not {said}")
+
+
+def _mask_of(is_embed: Any) -> list[bool] | None:
+    """Which tokens of an item get rows; None: all of them."""
+    mask = None if is_embed is None else list(map(bool, is_embed))
+    return None if mask is None or all(mask) else mask

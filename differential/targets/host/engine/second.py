@@ -1,0 +1,23 @@
+"""The real engine with its second model runner."""
+
+from typing import Any
+
+from .interpreted import interpret
+
+interpret()  # before vllm is imported
+
+from vllm.v1.worker.gpu.mm import encoder_runner  # noqa: E402
+
+from .engine import Release  # noqa: E402
+
+__all__ = ["Release"]
+
+_batch = encoder_runner.group_and_batch_mm_kwargs
+
+
+def _batch_unpinned(*given: Any, **named: Any) -> Any:
+    """0.26.0 pins what it encodes as a batch, which nothing can where there is no GPU."""
+    return _batch(*given, **{**named, "pin_memory": False})
+
+
+encoder_runner.group_and_batch_mm_kwargs = _batch_unpinned

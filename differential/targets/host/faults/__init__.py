@@ -1,0 +1,1 @@
+"""Faults that are planted in a release, a module for what each is planted in."""

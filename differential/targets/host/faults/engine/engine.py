@@ -1,0 +1,144 @@
+"""Faults of a worker, planted in an engine: of its encoder store, which are what canaries are, and
+of how it runs ahead of what is known."""
+
+from collections.abc import Callable
+from typing import Any
+
+from ...by_name import by_name
+
+Store = dict[str, Any]
+Change = tuple[Any, str, Any]
+"""Whose attribute, mostly a method, which, and what takes its place."""
+
+
+class NeverFrees(Store):
+    """Keeps what it is told to drop."""
+
+    def pop(self, *arguments: Any) -> Any:
+        return None
+
+
+class MisreadsNowAndThen(Store):
+    """Every third read gets other rows."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._reads = 0
+
+    def get(self, identifier: str, default: Any = None) -> Any:
+        rows = super().get(identifier, default)
+        self._reads += 1
+        return rows if rows is None or self._reads % 3 else self.misread(rows)
+
+    def misread(self, rows: Any) -> Any:
+        """What is read in the place of these rows."""
+        raise NotImplementedError
+
+
+class ReadsTheRowBefore(MisreadsNowAndThen):
+    """Now and then a read gets every row from the place before it."""
+
+    def misread(self, rows: Any) -> Any:
+        return rows.roll(1, dims=0)
+
+
+class ReadsOneRow(MisreadsNowAndThen):
+    """Now and then a read gets the first row in the place of every other: where a decoder attends
+    to all of them, their order does not matter, and what they are does."""
+
+    def misread(self, rows: Any) -> Any:
+        return rows[:1].expand_as(rows)
+
+
+class KeepsWhatItCutOff(Store):
+    """Entries are small parts of large tensors."""
+
+    def __setitem__(self, identifier: str, rows: Any) -> None:
+        super().__setitem__(identifier, rows.repeat(8, 1)[: len(rows)])
+
+    def update(self, *arguments: Any, **entries: Any) -> None:
+        """The second model runner's way, which goes past `__setitem__` in a plain dict."""
+        for identifier, rows in dict(*arguments, **entries).items():
+            self[identifier] = rows
+
+
+ENGINE_FAULTS: dict[str, Callable[[Store], Store]] = {
+    "keeps_what_it_cut_off": KeepsWhatItCutOff,
+    "never_frees": NeverFrees,
+    "reads_one_row": ReadsOneRow,
+    "reads_the_row_before": ReadsTheRowBefore,
+}
+
+
+def accepts_one_too_many(runner: Any) -> Change:
+    """Behind what was right of the drafts the last token is answered once more."""
+    sample = runner._sample
+
+    def generous(*arguments: Any) -> Any:
+        sampled = sample(*arguments)
+        for row in sampled.sampled_token_ids:
+            count = int((row >= 0).sum())
+            if 0 < count < len(row):
+                row[count] = row[count - 1]
+        return sampled
+
+    return runner, "_sample", generous
+
+
+def does_not_roll_back(runner: Any) -> Change:
+    """A step goes on behind drafts that were wrong."""
+    copy = runner._copy_valid_sampled_token_count
+
+    def deaf(next_token_ids: Any, counts: Any) -> None:
+        copy(next_token_ids, counts.clamp(min=1).mul(0).add(1 + runner.num_spec_tokens))
+
+    return runner, "_copy_valid_sampled_token_count", deaf
+
+
+def feeds_anothers_token(runner: Any) -> Change:
+    """What a request has decoded last is read as what another has."""
+    copy = runner._copy_valid_sampled_token_count
+
+    def rolled(next_token_ids: Any, counts: Any) -> None:
+        copy(next_token_ids.roll(1, 0), counts)
+
+    return runner, "_copy_valid_sampled_token_count", rolled
+
+
+def forgets_new_blocks(runner: Any) -> Change:
+    """A request that goes on, and gets blocks, does not take them."""
+    return runner.input_batch.block_table, "append_row", lambda block_ids, row: None
+
+
+def loses_a_token(runner: Any) -> Change:
+    """Of several tokens the last but one is lost."""
+    sample = runner._sample
+
+    def mean(*arguments: Any) -> Any:
+        sampled = sample(*arguments)
+        for row in sampled.sampled_token_ids:
+            count = int((row >= 0).sum())
+            if count > 1:
+                row[count - 2] = row[count - 1]
+                row[count - 1] = -1
+        return sampled
+
+    return runner, "_sample", mean
+
+
+def attends_up_to_a_tiles_end(runner: Any) -> Change:
+    """A decoder attends to what lies behind an encoder's rows: the CPU worker of a release before
+    0.24.0 as the release has it."""
+    from vllm.v1.attention.backends.cpu_attn import CPUAttentionMetadataBuilder
+
+    return CPUAttentionMetadataBuilder, "build", CPUAttentionMetadataBuilder.build.__wrapped__
+
+
+ATTENTION_FAULTS = by_name(attends_up_to_a_tiles_end)
+WORKER_FAULTS: dict[str, Callable[[Any], Change]] = by_name(
+    accepts_one_too_many,
+    does_not_roll_back,
+    feeds_anothers_token,
+    forgets_new_blocks,
+    loses_a_token,
+)

@@ -1,0 +1,48 @@
+"""Faults of an engine's block keys: what keeps requests of one text apart is left out of them."""
+
+from typing import Any
+
+from ...by_name import by_name
+from .engine import Change
+
+
+def _without(kind: str, *, everywhere: bool) -> Change:
+    """Keys that leave out what is of a kind, or do so in a request's first block alone."""
+    from vllm.v1.core import kv_cache_utils  # the faults' names are read where it is not
+
+    made = kv_cache_utils.generate_block_hash_extra_keys
+
+    def extra_keys(request: Any, start: int, end: int, first_item: int) -> tuple[Any, int]:
+        keys, item = made(request, start, end, first_item)
+        if everywhere or start == 0:
+            keys = tuple(key for key in keys or () if key[0] != kind)
+        elif keys is None and kind == "cache_salt" and request.cache_salt:
+            keys = ((kind, request.cache_salt),)
+        return keys or None, item
+
+    return kv_cache_utils, "generate_block_hash_extra_keys", extra_keys
+
+
+def forgets_salts(runner: Any) -> Change:
+    """Requests of any salt share blocks."""
+    return _without("cache_salt", everywhere=True)
+
+
+def leaves_the_first_block_unsalted(runner: Any) -> Change:
+    """Requests of any salt share their first block, and no other."""
+    return _without("cache_salt", everywhere=False)
+
+
+def shares_kv_across_adapters(runner: Any) -> Change:
+    """Requests under any adapter share blocks."""
+    return _without("lora", everywhere=True)
+
+
+def forgets_prompt_embeds(runner: Any) -> Change:
+    """Prompts of any embeddings share blocks."""
+    return _without("prompt_embeds", everywhere=True)
+
+
+EMBEDDED_KEY_FAULTS = by_name(forgets_prompt_embeds)
+SALT_KEY_FAULTS = by_name(forgets_salts, leaves_the_first_block_unsalted)
+ADAPTER_KEY_FAULTS = by_name(shares_kv_across_adapters)

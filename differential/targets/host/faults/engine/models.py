@@ -1,0 +1,188 @@
+"""Faults of an engine's worker in what one kind of model needs: sounds of any length, rows that
+reach several layers, layers with block tables of their own."""
+
+from collections.abc import Callable
+from typing import Any
+
+from ...by_name import by_name
+from .engine import Change
+
+
+def _change_heard(runner: Any, change: Callable[[Any, Any], tuple[Any, Any]]) -> Change:
+    """Let the tower get what `change` makes of the features of sounds, [sounds, pitches, frames],
+    and of what is added to hide places, [sounds, 1, places, places]."""
+    tower = runner.get_model().audio_tower
+    forward = tower.forward
+
+    def heard(features: Any, *, attention_mask: Any) -> Any:
+        features, attention_mask = change(features, attention_mask)
+        return forward(features, attention_mask=attention_mask)
+
+    return tower, "forward", heard
+
+
+def hears_what_is_behind(runner: Any) -> Change:
+    """What follows the end of a sound is attended to like the sound."""
+    return _change_heard(runner, lambda features, mask: (features, mask.new_zeros(mask.shape)))
+
+
+def hears_one_length_for_all(runner: Any) -> Change:
+    """Sounds of one call are attended to as far as the first of them."""
+    return _change_heard(runner, lambda features, mask: (features, mask[:1].expand_as(mask)))
+
+
+def hears_another_to_its_own_length(runner: Any) -> Change:
+    """Sounds of one call come in reverse, and their lengths do not."""
+    return _change_heard(runner, lambda features, mask: (features.flip(0), mask))
+
+
+def hears_pitches_in_reverse(runner: Any) -> Change:
+    """What is high is taken for what is low."""
+    return _change_heard(runner, lambda features, mask: (features.flip(1), mask))
+
+
+def keeps_the_next_rows(runner: Any) -> Change:
+    """What is kept of a sound begins a row too late, and ends one behind it."""
+    projector = runner.get_model().multi_modal_projector
+    forward = projector.forward
+    return projector, "forward", lambda rows: forward(rows.roll(-1, 1))
+
+
+AUDIO_FAULTS = by_name(
+    hears_what_is_behind,
+    hears_one_length_for_all,
+    hears_another_to_its_own_length,
+    hears_pitches_in_reverse,
+    keeps_the_next_rows,
+)
+
+
+def _change_levels(runner: Any, change: Callable[[Any], Any]) -> Change:
+    """Let layers add what `change` makes of a step's levels, [levels, tokens, hidden size]."""
+    model = runner.get_model()
+    keep = model._set_deepstack_input_embeds
+    return model, "_set_deepstack_input_embeds", lambda levels: keep(change(levels))
+
+
+def swaps_levels(runner: Any) -> Change:
+    """Each layer gets the rows that are another's; the embedding stays."""
+    return _change_levels(runner, lambda levels: levels.flip(0))
+
+
+def adds_levels_a_token_late(runner: Any) -> Change:
+    """What a layer adds stands a token behind its place, the last one in the first's."""
+    return _change_levels(runner, lambda levels: levels.roll(1, 1))
+
+
+def forgets_the_last_level(runner: Any) -> Change:
+    """The deepest of the layers that get rows adds none."""
+
+    def cut(levels: Any) -> Any:
+        levels = levels.clone()
+        levels[-1] = 0
+        return levels
+
+    return _change_levels(runner, cut)
+
+
+def _change_kept_levels(runner: Any, change: Callable[[str, Any], Any]) -> Change:
+    """Let the worker keep what `change` makes of an item's name and of the levels of its rows."""
+    keep = runner._cache_encoder_output
+    size = runner.get_model().config.text_config.hidden_size
+
+    def changed(identifier: str, rows: Any, *others: Any) -> None:
+        rows = rows.clone()
+        rows[:, size:] = change(identifier, rows[:, size:])
+        keep(identifier, rows, *others)
+
+    return runner, "_cache_encoder_output", changed
+
+
+def keeps_levels_in_reverse(runner: Any) -> Change:
+    """The levels of an item's last row stand beside its first."""
+    return _change_kept_levels(runner, lambda name, levels: levels.flip(0))
+
+
+def forgets_levels_of_films(runner: Any) -> Change:
+    """Pictures alone have levels."""
+    return _change_kept_levels(runner, lambda name, levels: levels * name.startswith("picture"))
+
+
+DEEPSTACK_FAULTS = by_name(
+    swaps_levels,
+    adds_levels_a_token_late,
+    forgets_the_last_level,
+    keeps_levels_in_reverse,
+    forgets_levels_of_films,
+)
+
+
+def _change_window(runner: Any, change: Callable[[int], int]) -> Change:
+    """Let the kernel see what `change` makes of a layer's sliding window, where it has one."""
+    from vllm.v1.attention.backends.cpu_attn import ops  # the names are read where it is not
+
+    attend = ops.cpu_attention_with_kv_cache
+
+    def changed(*, sliding_window: int, **others: Any) -> Any:
+        return attend(
+            sliding_window=change(sliding_window) if sliding_window > 0 else sliding_window,
+            **others,
+        )
+
+    return ops, "cpu_attention_with_kv_cache", changed
+
+
+def sees_one_token_fewer(runner: Any) -> Change:
+    """Windows begin a token too late."""
+    return _change_window(runner, lambda window: window - 1)
+
+
+def exchanges_tables(runner: Any) -> Change:
+    """Each group writes and reads by the other's block table: nothing is wrong before blocks behind
+    a window are given back, or left out of a hit."""
+    tables = type(runner.input_batch.block_table)
+    return tables, "__getitem__", lambda self, number: self.block_tables[1 - number]
+
+
+def writes_by_the_first_table(runner: Any) -> Change:
+    """Every group reads by its own block table, and writes by the first group's."""
+    tables = runner.input_batch.block_table
+    compute = tables.compute_slot_mapping
+
+    def mixed(*arguments: Any) -> None:
+        compute(*arguments)
+        first, second = tables.block_tables
+        second.slot_mapping.gpu.copy_(first.slot_mapping.gpu)
+
+    return tables, "compute_slot_mapping", mixed
+
+
+def forgets_null_blocks(runner: Any) -> Change:
+    """Where a hit leaves out blocks, the others stand in the table as if it began with them."""
+    tables = runner.input_batch.block_table
+    add = tables.add_row
+
+    def packed(block_ids: Any, row: int) -> None:
+        add(tuple(sorted(own, key=lambda block: block == 0) for own in block_ids), row)
+
+    return tables, "add_row", packed
+
+
+def gives_new_blocks_to_one_group(runner: Any) -> Change:
+    """Of a request that goes on, and gets blocks, the first group alone takes them."""
+    tables = runner.input_batch.block_table
+    append = tables.append_row
+
+    def partly(block_ids: Any, row: int) -> None:
+        append((block_ids[0], *[[] for _ in block_ids[1:]]), row)
+
+    return tables, "append_row", partly
+
+
+GROUP_FAULTS = by_name(
+    sees_one_token_fewer,
+    exchanges_tables,
+    writes_by_the_first_table,
+    forgets_null_blocks,
+    gives_new_blocks_to_one_group,
+)

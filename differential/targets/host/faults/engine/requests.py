@@ -1,0 +1,195 @@
+"""Faults of an engine's worker in what requests ask for beside their prompt, and in new weights."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ...by_name import by_name
+from ...media_inputs import GIVEN_TOKEN_ID
+from .engine import Change
+
+
+def takes_the_last_slot_for_none(runner: Any) -> Change:
+    """Rows without an adapter get that of the last slot: the kernel as the release has it."""
+    from vllm.lora.ops.torch_ops import lora_ops  # the faults' names are read where it is not
+
+    return lora_ops, "bgmv_shrink", lora_ops.bgmv_shrink.__wrapped__
+
+
+def adds_half(runner: Any) -> Change:
+    """What an adapter adds is scaled by half."""
+    from vllm.lora.ops.torch_ops import lora_ops  # the faults' names are read where it is not
+
+    own = lora_ops.bgmv_shrink
+
+    def half(inputs: Any, weights: Any, outputs: Any, slots: Any, scale: float) -> None:
+        own(inputs, weights, outputs, slots, scale / 2)
+
+    return lora_ops, "bgmv_shrink", half
+
+
+def _change_mapping(runner: Any, change: Callable[[Any], Any]) -> Change:
+    """Let the tokens of a step run under what `change` makes of their adapters."""
+    activate = runner._set_active_loras
+
+    def changed(of_prompts: Any, of_tokens: Any, *others: Any) -> None:
+        activate(of_prompts, change(of_tokens), *others)
+
+    return runner, "_set_active_loras", changed
+
+
+def maps_tokens_in_reverse(runner: Any) -> Change:
+    """The tokens of a step run under its adapters in reverse."""
+    return _change_mapping(runner, lambda of_tokens: of_tokens[::-1])
+
+
+def begins_a_row_late(runner: Any) -> Change:
+    """The first token of each request in a step runs under the adapter of the one before it."""
+    return _change_mapping(runner, lambda of_tokens: (*of_tokens[:1], *of_tokens[:-1]))
+
+
+def runs_all_under_the_first(runner: Any) -> Change:
+    """Every request of a step runs under the first one's adapter."""
+    return _change_mapping(runner, lambda of_tokens: of_tokens[:1] * len(of_tokens))
+
+
+ADAPTER_FAULTS = by_name(
+    takes_the_last_slot_for_none,
+    maps_tokens_in_reverse,
+    begins_a_row_late,
+    runs_all_under_the_first,
+    adds_half,
+)
+
+
+def keeps_old_weights(runner: Any) -> Change:
+    """A worker that is to load weights drops its encoder outputs, and loads nothing."""
+    return runner, "reload_weights", lambda **where: runner.reset_encoder_cache()
+
+
+def _keep(runner: Any, part: str) -> Change:
+    """Let weights of a part of the model stay as they are."""
+    reload = runner.reload_weights
+
+    def partly(*, weights_path: str) -> None:
+        # The faults' names are read where it is not.
+        from vllm.model_executor.model_loader.weight_utils import safetensors_weights_iterator
+
+        weights = safetensors_weights_iterator(
+            [str(Path(weights_path) / "model.safetensors")], False
+        )
+        reload(weights_iterator=[one for one in weights if part not in one[0]])
+
+    return runner, "reload_weights", partly
+
+
+def keeps_the_tower(runner: Any) -> Change:
+    """Of new weights those that encode items are not taken."""
+    return _keep(runner, "vision_tower")
+
+
+def keeps_the_connector(runner: Any) -> Change:
+    """Of new weights those between what encodes and what decodes are not taken."""
+    return _keep(runner, "multi_modal_projector")
+
+
+def keeps_the_embedding(runner: Any) -> Change:
+    """Of new weights those that embed tokens are not taken."""
+    return _keep(runner, "embed_tokens")
+
+
+def loads_the_version_before(runner: Any) -> Change:
+    """Each time, what should have been loaded the time before is."""
+    reload, asked = runner.reload_weights, list[str]()
+
+    def late(*, weights_path: str) -> None:
+        asked.append(weights_path)
+        if len(asked) > 1:
+            reload(weights_path=asked[-2])
+        else:
+            runner.reset_encoder_cache()
+
+    return runner, "reload_weights", late
+
+
+def keeps_a_tied_head(runner: Any) -> Change:
+    """A head that is tied to the embedding goes by the old weights: the worker as the release has
+    it on a CPU."""
+    head = runner.get_model().proj_out
+    return head.quant_method, "process_weights_after_loading", lambda layer: None
+
+
+WEIGHT_FAULTS = by_name(
+    keeps_old_weights,
+    keeps_the_tower,
+    keeps_the_connector,
+    keeps_the_embedding,
+    loads_the_version_before,
+)
+TIED_FAULTS = by_name(keeps_a_tied_head)
+
+
+def _change_given(runner: Any, change: Callable[[str, Any], Any]) -> Change:
+    """Let the worker keep what `change` makes of an item's name and of rows that are given."""
+    keep = runner._cache_encoder_output
+
+    def changed(identifier: str, rows: Any, *others: Any) -> None:
+        if identifier.startswith("embeddings "):
+            rows = change(identifier, rows)
+        keep(identifier, rows, *others)
+
+    return runner, "_cache_encoder_output", changed
+
+
+def _of_their_tokens(runner: Any, rows: Any) -> Any:
+    """The embedding of the token that stands in the place of each of these rows."""
+    tokens = rows.new_full((len(rows),), GIVEN_TOKEN_ID).long()
+    return runner.get_model().embed_input_ids(tokens)
+
+
+def takes_embeddings_in_reverse(runner: Any) -> Change:
+    """Of embeddings that are given the last comes first."""
+    return _change_given(runner, lambda name, rows: rows.flip(0))
+
+
+def takes_half_of_embeddings(runner: Any) -> Change:
+    """Embeddings that are given are scaled."""
+    return _change_given(runner, lambda name, rows: rows / 2)
+
+
+def embeds_their_tokens(runner: Any) -> Change:
+    """Rows are the embedding of the token that stands in their place."""
+    return _change_given(runner, lambda name, rows: _of_their_tokens(runner, rows))
+
+
+def leaves_out_the_last(runner: Any) -> Change:
+    """Of the last row nothing is taken over."""
+
+    def cut(name: str, rows: Any) -> Any:
+        rows = rows.clone()
+        rows[-1] = 0
+        return rows
+
+    return _change_given(runner, cut)
+
+
+def takes_them_once(runner: Any) -> Change:
+    """Whose rows were dropped from the store gets the embeddings of tokens in their place."""
+    taken = set[str]()
+
+    def once(name: str, rows: Any) -> Any:
+        if name in taken:
+            return _of_their_tokens(runner, rows)
+        taken.add(name)
+        return rows
+
+    return _change_given(runner, once)
+
+
+GIVEN_FAULTS = by_name(
+    takes_embeddings_in_reverse,
+    takes_half_of_embeddings,
+    embeds_their_tokens,
+    leaves_out_the_last,
+    takes_them_once,
+)

@@ -1,0 +1,195 @@
+"""Faults of an engine's second model runner: in its encoder store, in what it gathers, in its
+states, in its block tables, and in how it verifies drafts."""
+
+from collections.abc import Callable
+from typing import Any
+
+from ...by_name import by_name
+from .engine import Change
+
+
+def lets_nothing_go(runner: Any) -> Change:
+    """What the store is told to free it keeps."""
+    return runner.encoder_cache, "free_encoder_cache", lambda identifier: None
+
+
+def lets_the_newest_go(runner: Any) -> Change:
+    """What the store is told to free it keeps, and frees its newest entry."""
+    cache = runner.encoder_cache
+
+    def free(identifier: str) -> None:
+        cache.encoder_outputs.pop(next(reversed(cache.encoder_outputs), identifier), None)
+
+    return cache, "free_encoder_cache", free
+
+
+def keeps_rows_of_old_weights(runner: Any) -> Change:
+    """The store is not emptied when it is told to."""
+    return runner.encoder_cache, "reset_encoder_cache", lambda: None
+
+
+def hands_out_a_batch_in_reverse(runner: Any) -> Change:
+    """Of several items that are encoded at once each gets the rows of another."""
+    encode = runner.model_state.encoder_runner.execute_mm_encoder
+    return (
+        runner.model_state.encoder_runner,
+        "execute_mm_encoder",
+        lambda given: list(reversed(encode(given))),
+    )
+
+
+def _change_gathered(runner: Any, change: Callable[[Any, Any], tuple[Any, Any]]) -> Change:
+    """Let a step take what `change` makes of the rows that were gathered, and of their places."""
+    gatherer = runner.model_state.encoder_runner
+    gather = gatherer.gather_mm_embeddings
+    return (
+        gatherer,
+        "gather_mm_embeddings",
+        lambda *given, **named: change(*gather(*given, **named)),
+    )
+
+
+def gathers_rows_in_reverse(runner: Any) -> Change:
+    """Of each item in a step the last row comes first."""
+    return _change_gathered(runner, lambda rows, places: ([one.flip(0) for one in rows], places))
+
+
+def gathers_nothing_of_the_last(runner: Any) -> Change:
+    """The last item of a step has zeros for rows."""
+    return _change_gathered(
+        runner, lambda rows, places: ([*rows[:-1], *(one * 0 for one in rows[-1:])], places)
+    )
+
+
+def splices_a_place_late(runner: Any) -> Change:
+    """Rows go to the places behind theirs."""
+    return _change_gathered(runner, lambda rows, places: (rows, places.roll(1)))
+
+
+def forgets_what_was_decoded(runner: Any) -> Change:
+    """A request that comes back goes on behind zeros in the place of what it has decoded."""
+    states = runner.req_states
+    add = states.add_request
+
+    def changed(**told: Any) -> None:
+        tokens, length = told["all_token_ids"], told["prompt_len"]
+        add(**{**told, "all_token_ids": [*tokens[:length], *(0 for _ in tokens[length:])]})
+
+    return states, "add_request", changed
+
+
+def counts_a_token_less(runner: Any) -> Change:
+    """A request that is added with tokens that are computed computes the last of them again, a
+    place too early."""
+    states = runner.req_states
+    add = states.add_request
+
+    def changed(**told: Any) -> None:
+        add(**{**told, "num_computed_tokens": max(0, told["num_computed_tokens"] - 1)})
+
+    return states, "add_request", changed
+
+
+def appends_no_blocks(runner: Any) -> Change:
+    """A request that goes on, and gets blocks, does not take them."""
+    tables = runner.block_tables
+    append = tables.append_block_ids
+
+    def changed(number: int, blocks: Any, overwrite: bool) -> None:
+        append(number, blocks if overwrite else tuple([] for _ in blocks), overwrite)
+
+    return tables, "append_block_ids", changed
+
+
+def adds_blocks_in_reverse(runner: Any) -> Change:
+    """Blocks that a request gets at once stand in its table the wrong way round."""
+    tables = runner.block_tables
+    append = tables.append_block_ids
+
+    def changed(number: int, blocks: Any, overwrite: bool) -> None:
+        append(number, tuple(one[::-1] for one in blocks), overwrite)
+
+    return tables, "append_block_ids", changed
+
+
+def attends_to_anothers_blocks(runner: Any) -> Change:
+    """The requests of a step attend to each other's blocks."""
+    tables = runner.block_tables
+    gather = tables.gather_block_tables
+    return (
+        tables,
+        "gather_block_tables",
+        lambda numbers, *others, **named: gather(numbers.flip(0), *others, **named),
+    )
+
+
+def writes_to_anothers_blocks(runner: Any) -> Change:
+    """The requests of a step write to each other's blocks."""
+    tables = runner.block_tables
+    compute = tables.compute_slot_mappings
+    return (
+        tables,
+        "compute_slot_mappings",
+        lambda numbers, *others, **named: compute(numbers.flip(0), *others, **named),
+    )
+
+
+def turns_by_old_positions(runner: Any) -> Change:
+    """Of a model with several rotary axes a request turns by the positions of the one that had its
+    place before."""
+    axes = runner.model_state.rope_state
+    return axes, axes.init_prefill_positions.__name__, lambda *given, **named: None
+
+
+def _change_sampled(runner: Any, change: Callable[[Any, Any], tuple[Any, Any]]) -> Change:
+    """Let the states of requests take what `change` makes of how many tokens were sampled, and of
+    how many drafts were rejected."""
+    take = runner.postprocess_sampled
+
+    def changed(numbers: Any, tokens: Any, sampled: Any, rejected: Any, *others: Any) -> None:
+        take(numbers, tokens, *change(sampled, rejected), *others)
+
+    return runner, "postprocess_sampled", changed
+
+
+def rolls_nothing_back(runner: Any) -> Change:
+    """A step goes on behind drafts that were wrong."""
+    return _change_sampled(runner, lambda sampled, rejected: (sampled, rejected * 0))
+
+
+def rolls_back_one_too_many(runner: Any) -> Change:
+    """Where a draft was wrong, the one before it is taken back too."""
+    return _change_sampled(
+        runner, lambda sampled, rejected: (sampled, rejected + (rejected > 0).to(rejected.dtype))
+    )
+
+
+def samples_of_the_row_before(runner: Any) -> Change:
+    """What a request decodes is chosen from what its last token but one makes likely."""
+    sample = runner.sample
+
+    def changed(states: Any, *others: Any) -> Any:
+        return sample(states.roll(1, 0), *others)
+
+    return runner, "sample", changed
+
+
+SECOND_FAULTS: dict[str, Callable[[Any], Change]] = by_name(
+    lets_nothing_go,
+    lets_the_newest_go,
+    keeps_rows_of_old_weights,
+    hands_out_a_batch_in_reverse,
+    gathers_rows_in_reverse,
+    gathers_nothing_of_the_last,
+    splices_a_place_late,
+    forgets_what_was_decoded,
+    counts_a_token_less,
+    turns_by_old_positions,
+    samples_of_the_row_before,
+    appends_no_blocks,
+    adds_blocks_in_reverse,
+    attends_to_anothers_blocks,
+    writes_to_anothers_blocks,
+    rolls_nothing_back,
+    rolls_back_one_too_many,
+)

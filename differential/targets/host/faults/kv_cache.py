@@ -1,0 +1,351 @@
+"""Faults to plant in the KV cache manager of any release, by name: what a search must find.
+
+A fault patches one manager, or its pool, by replacing bound methods. It touches nothing but what
+every release has, so the same fault is planted in the reference.
+"""
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+from ..by_name import by_name
+
+Fault = Callable[[Any], None]
+
+
+def nothing(manager: Any) -> None:
+    """No fault: the canary that must be reported missed."""
+
+
+def keeps_hits_queued(manager: Any) -> None:
+    """A hit leaves free blocks in the free queue."""
+
+    def touch(blocks: Any) -> None:
+        for block in blocks:
+            if not block.is_null:
+                block.ref_cnt += 1
+
+    manager.block_pool.touch = touch
+
+
+def leaks_a_block(manager: Any) -> None:
+    """Of the blocks given back together the last stays referenced for ever."""
+    free_blocks = manager.block_pool.free_blocks
+    manager.block_pool.free_blocks = lambda blocks: free_blocks(list(blocks)[:-1])
+
+
+def frees_the_first_block_first(manager: Any) -> None:
+    """Blocks are given back in the order of the text."""
+    free_blocks = manager.block_pool.free_blocks
+    manager.block_pool.free_blocks = lambda blocks: free_blocks(list(blocks)[::-1])
+
+
+def loses_a_hash(manager: Any) -> None:
+    """Now and then a hash no longer finds the block that has it."""
+    cache_blocks = manager.cache_blocks
+
+    def lose(request: Any, num_computed_tokens: int) -> None:
+        cache_blocks(request, num_computed_tokens)
+        entries = manager.block_pool.cached_block_hash_to_block
+        entries = getattr(entries, "_cache", entries)
+        if entries:
+            entries.pop(next(iter(entries)))
+
+    manager.cache_blocks = lose
+
+
+def keeps_silent_about_evictions(manager: Any) -> None:
+    """KV events do not tell that a block can no longer be found."""
+    take_events = manager.take_events
+
+    def take() -> list[Any]:
+        return [event for event in take_events() if type(event).__name__ != "BlockRemoved"]
+
+    manager.take_events = take
+
+
+def tells_a_token_too_many(manager: Any) -> None:
+    """A KV event carries a token beside those of its hashes."""
+
+    def one_more(stored: Any) -> None:
+        stored.token_ids = [*stored.token_ids, 0]
+
+    _change_stored(manager, one_more)
+
+
+def counts_no_lookups(manager: Any) -> None:
+    """No lookup counts in the statistics of prefix caching."""
+    manager.record_prefix_cache_stats = lambda *arguments: None
+
+
+def tells_no_parent(manager: Any) -> None:
+    """A KV event says of its blocks that nothing comes before them."""
+
+    def orphaned(stored: Any) -> None:
+        stored.parent_block_hash = None
+
+    _change_stored(manager, orphaned)
+
+
+def names_no_items(manager: Any) -> None:
+    """A KV event says of its blocks that they hold nothing beside tokens."""
+
+    def unnamed(stored: Any) -> None:
+        if stored.extra_keys is not None:
+            stored.extra_keys = [None for _ in stored.extra_keys]
+
+    _change_stored(manager, unnamed)
+
+
+def measures_no_hit(manager: Any) -> None:
+    """Of how long contents stay in their blocks it is forgotten when they were hit."""
+    manager.block_pool.metrics_collector.on_block_accessed = lambda block: None
+
+
+def hits_every_token(manager: Any) -> None:
+    """A lookup that finds something claims that no token is left to compute."""
+    get_computed_blocks = manager.get_computed_blocks
+
+    def claim(request: Any, *limit: Any) -> Any:
+        blocks, hit, *rest = get_computed_blocks(request, *limit)
+        return (blocks, request.num_tokens if hit else 0, *rest)
+
+    manager.get_computed_blocks = claim
+
+
+def hits_backwards(manager: Any) -> None:
+    """The blocks of a hit come in the wrong order."""
+    get_computed_blocks = manager.get_computed_blocks
+
+    def swap(request: Any, *limit: Any) -> Any:
+        blocks, *rest = get_computed_blocks(request, *limit)
+        turned = tuple(list(group)[::-1] for group in blocks.blocks)
+        return (manager.create_kv_cache_blocks(turned), *rest)
+
+    manager.get_computed_blocks = swap
+
+
+def hands_out_a_shared_block(manager: Any) -> None:
+    """A new block has a second reference that nobody holds."""
+    allocate_slots = manager.allocate_slots
+
+    def share(*args: Any, **kwargs: Any) -> Any:
+        granted = allocate_slots(*args, **kwargs)
+        for group in granted.blocks if granted is not None else ():
+            for block in group[:1]:
+                block.ref_cnt += 1
+        return granted
+
+    manager.allocate_slots = share
+
+
+def refuses_to_be_reset(manager: Any) -> None:
+    """Resetting the prefix cache raises."""
+
+    def refuse() -> bool:
+        raise RuntimeError("not now")
+
+    manager.reset_prefix_cache = refuse
+
+
+def hands_out_what_was_used_last(manager: Any) -> None:
+    """New blocks are taken from the back of the free queue."""
+    queue = manager.block_pool.free_block_queue
+
+    def take(count: int) -> list[Any]:
+        blocks = queue.get_all_free_blocks()
+        blocks = blocks[len(blocks) - count :]
+        for block in blocks:
+            queue.remove(block)
+        return blocks
+
+    queue.popleft_n = take
+
+
+def says_that_it_was_reset(manager: Any) -> None:
+    """A reset is said to be done while blocks are held."""
+    reset_prefix_cache = manager.reset_prefix_cache
+    manager.reset_prefix_cache = lambda: reset_prefix_cache() or True
+
+
+def evicts_nothing_by_id(manager: Any) -> None:
+    """Blocks whose content is wrong can still be found."""
+    manager.evict_blocks = lambda block_ids: None
+
+
+def hands_out_a_block_twice(manager: Any) -> None:
+    """The last of several new blocks is the first of them once more."""
+    pool = manager.block_pool
+    get_new_blocks = pool.get_new_blocks
+
+    def repeat(count: int) -> list[Any]:
+        blocks: list[Any] = get_new_blocks(count)
+        if count > 1:
+            pool.free_blocks(blocks[-1:])
+            blocks[-1] = blocks[0]
+            blocks[0].ref_cnt += 1
+        return blocks
+
+    pool.get_new_blocks = repeat
+
+
+def _after_a_grant(manager: Any, then: Callable[[list[Any], bool], None]) -> None:
+    """Do something to the table of the first group of each request that gets slots; `then` is also
+    told whether its tokens are being loaded."""
+    allocate_slots = manager.allocate_slots
+    tables = manager.coordinator.single_type_managers[0].req_to_blocks
+
+    def allocate(request: Any, count: int, **arguments: Any) -> Any:
+        granted = allocate_slots(request, count, **arguments)
+        if granted is not None:
+            then(tables[request.request_id], arguments.get("delay_cache_blocks", False))
+        return granted
+
+    manager.allocate_slots = allocate
+
+
+def _take_away(pool: Any, table: list[Any]) -> None:
+    if table and not table[-1].is_null:
+        pool.free_blocks(table[-1:])
+        table[-1] = pool.null_block
+
+
+def takes_a_block_away(manager: Any) -> None:
+    """The last block of a request that gets slots is a null block."""
+
+    def take(table: list[Any], loads: bool) -> None:
+        if not loads:
+            _take_away(manager.block_pool, table)
+
+    _after_a_grant(manager, take)
+
+
+def loads_to_nowhere(manager: Any) -> None:
+    """The last block of what is to be loaded is a null block."""
+
+    def take(table: list[Any], loads: bool) -> None:
+        if loads:
+            _take_away(manager.block_pool, table)
+
+    _after_a_grant(manager, take)
+
+
+def takes_a_block_too_many(manager: Any) -> None:
+    """A request that gets slots gets a block beside those for its tokens."""
+
+    def take(table: list[Any], loads: bool) -> None:
+        if manager.block_pool.get_num_free_blocks():
+            table += manager.block_pool.get_new_blocks(1)
+
+    _after_a_grant(manager, take)
+
+
+def refuses_every_third_time(manager: Any) -> None:
+    """Every third request for slots is refused."""
+    allocate_slots = manager.allocate_slots
+    turns = itertools.count(1)
+
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        return None if next(turns) % 3 == 0 else allocate_slots(*args, **kwargs)
+
+    manager.allocate_slots = refuse
+
+
+def _caches(manager: Any, delay: bool) -> None:
+    allocate_slots = manager.allocate_slots
+
+    def allocate(*args: Any, **kwargs: Any) -> Any:
+        return allocate_slots(*args, **{**kwargs, "delay_cache_blocks": delay})
+
+    manager.allocate_slots = allocate
+
+
+def caches_what_is_loading(manager: Any) -> None:
+    """Blocks can be found before their content has arrived."""
+    _caches(manager, delay=False)
+
+
+def caches_nothing_computed(manager: Any) -> None:
+    """Blocks of computed tokens cannot be found."""
+    _caches(manager, delay=True)
+
+
+def caches_what_nobody_reads(manager: Any) -> None:
+    """Of a window every full block can be found."""
+    pool = manager.block_pool
+    cache_full_blocks = pool.cache_full_blocks
+
+    def cache_all(*args: Any, **kwargs: Any) -> None:
+        cache_full_blocks(*args, **{**kwargs, "block_mask": None})
+
+    pool.cache_full_blocks = cache_all
+
+
+def misses_every_third_hit(manager: Any) -> None:
+    """Every third lookup finds nothing."""
+    get_computed_blocks = manager.get_computed_blocks
+    turns = itertools.count(1)
+
+    def miss(request: Any, *limit: Any) -> Any:
+        answer = get_computed_blocks(request, *limit)
+        if next(turns) % 3:
+            return answer
+        return (manager.empty_kv_cache_blocks, *(0 for _ in answer[1:]))
+
+    manager.get_computed_blocks = miss
+
+
+def claims_whole_tables_as_common(manager: Any) -> None:
+    """All blocks of a request are said to be held by every request."""
+
+    def claim(request_id: str) -> list[int]:
+        managers = manager.coordinator.single_type_managers
+        return [len(single.req_to_blocks[request_id]) for single in managers]
+
+    manager.get_num_common_prefix_blocks = claim
+
+
+def _change_stored(manager: Any, change: Callable[[Any], None]) -> None:
+    """Let `change(event)` alter each KV event that says what was stored."""
+    take_events = manager.take_events
+
+    def take() -> list[Any]:
+        events: list[Any] = take_events()
+        for event in events:
+            if type(event).__name__ == "BlockStored":
+                change(event)
+        return events
+
+    manager.take_events = take
+
+
+KV_CACHE_FAULTS: dict[str, Fault] = by_name(
+    nothing,
+    keeps_hits_queued,
+    leaks_a_block,
+    frees_the_first_block_first,
+    loses_a_hash,
+    keeps_silent_about_evictions,
+    tells_a_token_too_many,
+    tells_no_parent,
+    names_no_items,
+    counts_no_lookups,
+    measures_no_hit,
+    hits_every_token,
+    hits_backwards,
+    hands_out_a_shared_block,
+    refuses_to_be_reset,
+    hands_out_what_was_used_last,
+    says_that_it_was_reset,
+    evicts_nothing_by_id,
+    hands_out_a_block_twice,
+    takes_a_block_away,
+    loads_to_nowhere,
+    takes_a_block_too_many,
+    refuses_every_third_time,
+    caches_what_is_loading,
+    caches_nothing_computed,
+    caches_what_nobody_reads,
+    misses_every_third_hit,
+    claims_whole_tables_as_common,
+)

@@ -1,0 +1,165 @@
+"""Faults of a runner that hears sounds of any length, planted in one that is whole.
+
+A fault takes a runner and changes one thing that it does.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from ...by_name import by_name
+
+MASK = "feature_attention_mask"
+
+
+def hears_what_is_behind(runner: Any) -> None:
+    """What follows the end of a sound is attended to like the sound."""
+    _change_rows(runner, lambda rows, count: rows[:count])
+
+
+def keeps_the_next_rows(runner: Any) -> None:
+    """What is kept of a sound begins a row too late, and ends one behind it."""
+    _change_rows(runner, lambda rows, count: rows[1 : count + 1], frames_more=4)
+
+
+def _change_rows(
+    runner: Any, change: Callable[[Any, int], Any], *, frames_more: int | None = None
+) -> None:
+    """Keep of a sound what `change` makes of the rows of a longer one, and of their own number: one
+    of so many frames more, or as long as sounds can be."""
+    model = runner.model
+
+    def longer(item: Any) -> Any:
+        mask = item.inputs[MASK].clone()
+        begin = int(mask.sum())
+        mask[begin : None if frames_more is None else begin + frames_more] = 1
+        return item.__class__(item.feature, item.modality, {**item.inputs, MASK: mask})
+
+    class Changed:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(model, name)
+
+        def encode(self, items: Any) -> Any:
+            encoded = model.encode([longer(item) for item in items])
+            counts = [item.feature.mm_position.get_num_embeds() for item in items]
+            return [
+                one._replace(rows=change(one.rows, count))
+                for one, count in zip(encoded, counts, strict=True)
+            ]
+
+    runner.model = Changed()
+
+
+def _change_part(runner: Any, name: str, change: Callable[..., Any]) -> None:
+    """While sounds are encoded, let a part of the tower answer what `change` makes of its own
+    forward and of what it is given; the tower itself has no name."""
+    model = runner.model
+    part = model._whole.model.audio_tower.get_submodule(name)
+
+    class Changed:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(model, name)
+
+        def encode(self, items: Any) -> Any:
+            part.forward = partial(change, part.forward)
+            try:
+                return model.encode(items)
+            finally:
+                del part.forward
+
+    runner.model = Changed()
+
+
+def _change_heard(runner: Any, change: Callable[[Any, Any], tuple[Any, Any]]) -> None:
+    """`change` gets the features of sounds, [sounds, pitches, frames], and which places of them are
+    attended to, [sounds, 1, 1, places]."""
+
+    def heard(forward: Callable[..., Any], features: Any, attention_mask: Any) -> Any:
+        features, attention_mask = change(features, attention_mask)
+        return forward(features, attention_mask=attention_mask)
+
+    _change_part(runner, "", heard)
+
+
+def hides_the_end(runner: Any) -> None:
+    """The last place of a sound is hidden as what is behind it."""
+    _change_heard(runner, lambda features, mask: (features, mask & mask.roll(-1, -1)))
+
+
+def hears_one_length_for_all(runner: Any) -> None:
+    """Sounds of one call are attended to as far as the first of them."""
+    _change_heard(runner, lambda features, mask: (features, mask[:1].expand_as(mask)))
+
+
+def hears_another_to_its_own_length(runner: Any) -> None:
+    """Sounds of one call come in reverse, and their lengths do not."""
+    _change_heard(runner, lambda features, mask: (features.flip(0), mask))
+
+
+def hears_pitches_in_reverse(runner: Any) -> None:
+    """What is high is taken for what is low."""
+    _change_heard(runner, lambda features, mask: (features.flip(1), mask))
+
+
+def hears_twice_as_fast(runner: Any) -> None:
+    """Every other frame is left out, as if there were twice the samples in a second."""
+
+    from torch import cat
+
+    def fast(features: Any, mask: Any) -> tuple[Any, Any]:
+        silence = features[..., -1:].expand_as(features)
+        return cat((features[..., ::2], silence[..., ::2]), -1), mask
+
+    _change_heard(runner, fast)
+
+
+def stands_at_the_end(runner: Any) -> None:
+    """A sound stands at the end of its half minute, with the silence before it."""
+
+    from torch import stack
+
+    def late(forward: Callable[..., Any], features: Any, attention_mask: Any) -> Any:
+        places = attention_mask.flatten(1).sum(1).tolist()
+        moved = [one.roll(-2 * count, -1) for one, count in zip(features, places, strict=True)]
+        answer = forward(stack(moved), attention_mask=attention_mask.flip(-1))
+        rows = [
+            one.roll(count // 2, 0)
+            for one, count in zip(answer.last_hidden_state, places, strict=True)
+        ]
+        answer.last_hidden_state = stack(rows)
+        return answer
+
+    _change_part(runner, "", late)
+
+
+def forgets_when_it_is(runner: Any) -> None:
+    """Places of a sound do not say when they are."""
+    positions = runner.model._whole.model.audio_tower.embed_positions.weight
+    _change_part(
+        runner, "layers.0", lambda forward, states, *mask: forward(states - positions, *mask)
+    )
+
+
+def pools_pairs_a_place_late(runner: Any) -> None:
+    """A row is made of the second place of its pair, and the first of the next."""
+    _change_part(runner, "avg_pooler", lambda forward, states: forward(states.roll(-1, -1)))
+
+
+def keeps_one_of_each_pair(runner: Any) -> None:
+    """A row is made of the first place of its pair alone."""
+    _change_part(runner, "avg_pooler", lambda forward, states: states[..., ::2])
+
+
+AUDIO_FAULTS: dict[str, Callable[[Any], None]] = by_name(
+    hears_what_is_behind,
+    keeps_the_next_rows,
+    hides_the_end,
+    hears_one_length_for_all,
+    hears_another_to_its_own_length,
+    hears_pitches_in_reverse,
+    hears_twice_as_fast,
+    stands_at_the_end,
+    forgets_when_it_is,
+    pools_pairs_a_place_late,
+    keeps_one_of_each_pair,
+)

@@ -1,0 +1,122 @@
+"""Faults in how a torch runner takes embeddings that are given in the place of tokens. Planted in
+one that is whole; each must be seen.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from ...by_name import by_name
+from ...media_inputs import GIVEN_TOKEN_ID
+from ...package import ours
+
+
+def _change(runner: Any, change: Callable[[Any], Any]) -> None:
+    given = runner._given
+    runner._given = lambda item: (lambda one: one._replace(rows=change(one.rows)))(given(item))
+
+
+def _of_their_tokens(runner: Any, rows: Any) -> Any:
+    """The embedding of the token that stands in the place of each of these rows."""
+    import torch
+
+    return runner.model.embed(torch.full((len(rows),), GIVEN_TOKEN_ID, device=rows.device))
+
+
+def embeds_their_tokens(runner: Any) -> None:
+    """Rows are the embedding of the token that stands in their place."""
+    _change(runner, lambda rows: _of_their_tokens(runner, rows))
+
+
+def takes_them_in_reverse(runner: Any) -> None:
+    """The last row comes first."""
+    _change(runner, lambda rows: rows.flip(0))
+
+
+def takes_the_first_for_all(runner: Any) -> None:
+    """Every row is the first."""
+    _change(runner, lambda rows: rows[:1].expand_as(rows))
+
+
+def takes_half(runner: Any) -> None:
+    """Rows are scaled, as some models scale the embeddings of tokens."""
+    _change(runner, lambda rows: rows / 2)
+
+
+def keeps_what_was_given_first(runner: Any) -> None:
+    """Rows of one count are those that were given first."""
+    kept = dict[int, Any]()
+    _change(runner, lambda rows: kept.setdefault(len(rows), rows))
+
+
+def adds_them_to_their_tokens(runner: Any) -> None:
+    """Rows are added to the embedding of the token that stands in their place."""
+    _change(runner, lambda rows: rows + _of_their_tokens(runner, rows))
+
+
+def takes_columns_for_rows(runner: Any) -> None:
+    """Numbers are read in the order of columns."""
+    _change(runner, lambda rows: rows.T.reshape(rows.shape))
+
+
+def leaves_out_the_last(runner: Any) -> None:
+    """Of the last row nothing is taken over."""
+
+    def cut(rows: Any) -> Any:
+        rows = rows.clone()
+        rows[-1] = 0
+        return rows
+
+    _change(runner, cut)
+
+
+def halves_their_precision(runner: Any) -> None:
+    """Rows pass through numbers of 16 bits, of which eight are the mantissa's."""
+    _change(runner, lambda rows: rows.bfloat16().to(rows.dtype))
+
+
+def takes_them_once(runner: Any) -> None:
+    """Whose rows were dropped from the store gets the embeddings of tokens in their place."""
+    given = runner._given
+    taken: set[str] = set()
+
+    def once(item: Any) -> Any:
+        name, one = item.feature.identifier, given(item)
+        if name in taken:
+            one = one._replace(rows=_of_their_tokens(runner, one.rows))
+        taken.add(name)
+        return one
+
+    runner._given = once
+
+
+def places_them_as_a_picture(runner: Any) -> None:
+    """Rows stand beside one another as those of a picture do, and not behind one another as text:
+    of a model with three rotary axes."""
+    add, given = runner.add, ours("gpu_runner.requests").GIVEN
+
+    def added(request_id: str, prompt: Any) -> None:
+        add(request_id, prompt)
+        request = runner.batch.requests[request_id]
+        of_prompt = request.positions.of_prompt.clone()
+        for item in prompt.items:
+            where = item.feature.mm_position
+            if item.modality == given:
+                of_prompt[:2, where.offset : where.end] = of_prompt[0, where.offset]
+        request.positions = request.positions._replace(of_prompt=of_prompt)
+
+    runner.add = added
+
+
+GIVEN_FAULTS: dict[str, Callable[[Any], None]] = by_name(
+    embeds_their_tokens,
+    takes_them_in_reverse,
+    takes_the_first_for_all,
+    takes_half,
+    keeps_what_was_given_first,
+    adds_them_to_their_tokens,
+    takes_columns_for_rows,
+    leaves_out_the_last,
+    halves_their_precision,
+    takes_them_once,
+    places_them_as_a_picture,
+)

@@ -1,0 +1,208 @@
+"""Faults of the torch runner, planted in one that is whole: each must be seen, and named.
+
+A fault takes a runner and changes one thing that it does.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from ...by_name import by_name
+from ...stale_tables import change_resumed
+
+
+def frees_after_encodes(runner: Any) -> None:
+    """Entries that a step encodes anew are dropped by that step's notices."""
+    execute, free = runner.execute, runner.encoder_store.free
+    runner.encoder_store.free = lambda identifiers: None
+
+    def late(step: Any) -> Any:
+        encode = runner._encode
+
+        def encode_and_free(of: Any) -> None:
+            encode(of)
+            free(of.free_encoder_mm_hashes)
+
+        runner._encode = encode_and_free
+        try:
+            return execute(step)
+        finally:
+            runner._encode = encode
+
+    runner.execute = late
+
+
+def never_frees(runner: Any) -> None:
+    """Notices are not heard, and the store takes what does not fit."""
+    runner.encoder_store.capacity *= 100
+    runner.encoder_store.free = lambda identifiers: None
+
+
+def drops_one_more(runner: Any) -> None:
+    """With each notice the oldest of the other entries goes."""
+    store = runner.encoder_store
+    free = store.free
+
+    def more(identifiers: Any) -> None:
+        names = list(identifiers)
+        free([*names, *([name for name in store.sizes if name not in names][:1] if names else ())])
+
+    store.free = more
+
+
+def reads_the_next_rows(runner: Any) -> None:
+    """Windows that do not end with their item read a row too late."""
+
+    def late(one: Any) -> Any:
+        read = one.read
+        size = runner.encoder_store.sizes.get(one.identifier, 0)
+        shift = int(read.end < size)
+        return one.__class__(
+            one.identifier,
+            read._replace(start=read.start + shift, end=read.end + shift),
+            one.targets,
+        )
+
+    _change_gatherings(runner, late)
+
+
+def puts_rows_a_token_late(runner: Any) -> None:
+    """The rows of a window stand a token behind their places, the last one in the first's."""
+    _change_gatherings(
+        runner,
+        lambda one: one.__class__(
+            one.identifier, one.read, one.indices(runner.model.device).roll(-1)
+        ),
+    )
+
+
+def _change_gatherings(runner: Any, change: Callable[[Any], Any]) -> None:
+    gatherings = runner._gatherings
+    runner._gatherings = lambda *arguments: map(change, gatherings(*arguments))
+
+
+def keeps_the_first_output(runner: Any) -> None:
+    """What an item was encoded to first, in another model's run, is what stays for it."""
+    store = runner.encoder_store
+    put = store.put
+    first: dict[str, Any] = {}
+
+    def stale(identifier: str, rows: Any, **beside: Any) -> None:
+        old_rows, old_beside = first.setdefault(identifier, (rows.flip(0), beside))
+        put(identifier, old_rows, **old_beside)
+
+    store.put = stale
+
+
+def takes_items_in_reverse(runner: Any) -> None:
+    """The outputs of a batch go to its items in reverse."""
+    model = runner.model
+
+    class Reversed:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(model, name)
+
+        def encode(self, items: Any) -> Any:
+            return model.encode(items)[::-1]
+
+    runner.model = Reversed()
+
+
+def keeps_blocks_of_before(runner: Any) -> None:
+    """A request that comes back after a preemption reads the blocks that it had before."""
+    change_resumed(
+        runner,
+        lambda old, new: tuple(
+            (before + now)[: max(len(now), 1)] for before, now in zip(old, new, strict=True)
+        ),
+    )
+
+
+def writes_a_slot_too_far(runner: Any) -> None:
+    """The KV of a window's last token goes where that of the next would."""
+    slots = runner.kv_store.slots
+
+    def shifted(block_ids: Any, start: int, end: int) -> Any:
+        own = slots(block_ids, start, end)
+        own[-1] = (own[-1] + 1) % (runner.kv_store.num_blocks * runner.kv_store.block_size)
+        return own
+
+    runner.kv_store.slots = shifted
+
+
+def forgets_new_blocks(runner: Any) -> None:
+    """A request that goes on, and gets a block, takes its first one for it."""
+    apply = runner.batch.apply
+
+    def deaf(step: Any) -> None:
+        apply(step)
+        cached = step.scheduled_cached_reqs
+        for name, blocks in zip(cached.req_ids, cached.new_block_ids, strict=True):
+            if blocks is None or name in cached.resumed_req_ids:
+                continue
+            for own, new in zip(runner.batch.requests[name].block_ids, blocks, strict=True):
+                if new:
+                    own[-1] = own[0]
+
+    runner.batch.apply = deaf
+
+
+def swaps_sides(runner: Any) -> None:
+    """Where a row stands in height is taken for where it stands in width, and the other way."""
+    _change_positions(runner, lambda own: own._replace(of_prompt=own.of_prompt[[0, 2, 1]]))
+
+
+def forgets_time(runner: Any) -> None:
+    """Every frame of a video stands where its first does."""
+
+    def flatten(own: Any) -> Any:
+        of_prompt = own.of_prompt.clone()
+        of_prompt[0] = of_prompt[1:].amin(dim=0).minimum(of_prompt[0])
+        return own._replace(of_prompt=of_prompt)
+
+    _change_positions(runner, flatten)
+
+
+def goes_on_too_early(runner: Any) -> None:
+    """What is decoded stands one place before its own."""
+    _change_positions(runner, lambda own: own._replace(behind=own.behind - 1))
+
+
+def places_the_next_rows(runner: Any) -> None:
+    """Where a row of a pruned video stands is read a row late, the last one's from the first."""
+    store = runner.encoder_store
+    gather = store.gather_beside
+
+    def late(kind: str, identifier: str, read: Any) -> Any:
+        found = gather(kind, identifier, read)
+        return found.roll(-1, 0) if kind == "positions" else found
+
+    store.gather_beside = late
+
+
+def _change_positions(runner: Any, change: Callable[[Any], Any]) -> None:
+    add = runner.add
+
+    def added(request_id: str, prompt: Any) -> None:
+        add(request_id, prompt)
+        request = runner.batch.requests[request_id]
+        request.positions = change(request.positions)
+
+    runner.add = added
+
+
+ROTARY_FAULTS: dict[str, Callable[[Any], None]] = by_name(
+    swaps_sides, forgets_time, goes_on_too_early, places_the_next_rows
+)
+"""Of a model with three rotary axes."""
+RUNNER_FAULTS: dict[str, Callable[[Any], None]] = by_name(
+    frees_after_encodes,
+    never_frees,
+    drops_one_more,
+    reads_the_next_rows,
+    puts_rows_a_token_late,
+    keeps_the_first_output,
+    takes_items_in_reverse,
+    keeps_blocks_of_before,
+    writes_a_slot_too_far,
+    forgets_new_blocks,
+)

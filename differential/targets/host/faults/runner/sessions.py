@@ -1,0 +1,63 @@
+"""Faults in how a torch runner goes on with a session. Planted in one that is whole; each must be
+seen."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from ...by_name import by_name
+
+
+def _change_turns(runner: Any, change: Callable[[Any, Any, int], Any]) -> None:
+    """Let a session's next turn begin with what `change` makes of the request before, of the
+    request now, and of the first token of the chunk between."""
+    go_on = runner._go_on
+
+    def changed(step: Any) -> None:
+        before = {new.req_id: runner.batch.of(new.req_id) for new in step.scheduled_new_reqs}
+        chunks = {name: len(one.chunks[0].token_ids) for name, one in before.items() if one.chunks}
+        go_on(step)
+        for name, length in chunks.items():
+            old, now = before[name], runner.batch.of(name)
+            if now is not old:
+                kept = len(now.token_ids) - length
+                runner.batch.requests[name] = change(old, now, kept)
+
+    runner._go_on = changed
+
+
+def keeps_the_last_of_a_turn(runner: Any) -> None:
+    """The token that ended the turn before stands in the place of the chunk's first."""
+
+    def change(old: Any, now: Any, kept: int) -> Any:
+        token_ids = [*now.token_ids[:kept], old.token_ids[kept], *now.token_ids[kept + 1 :]]
+        return replace(now, token_ids=token_ids)
+
+    _change_turns(runner, change)
+
+
+def places_items_behind_the_prompt(runner: Any) -> None:
+    """A chunk's items stand as if the turn before had decoded nothing."""
+
+    def change(old: Any, now: Any, kept: int) -> Any:
+        back = len(old.prompt.token_ids) - kept
+        items = [
+            replace(item, feature=item.feature.moved(back))
+            for item in now.prompt.items[len(old.prompt.items) :]
+        ]
+        prompt = replace(now.prompt, items=(*old.prompt.items, *items))
+        return replace(now, prompt=prompt)
+
+    _change_turns(runner, change)
+
+
+def turns_by_the_positions_of_before(runner: Any) -> None:
+    """Rotary positions stay those of the prompt before, and count on behind it."""
+    _change_turns(runner, lambda old, now, kept: replace(now, positions=old.positions))
+
+
+SESSION_FAULTS = by_name(
+    keeps_the_last_of_a_turn,
+    places_items_behind_the_prompt,
+    turns_by_the_positions_of_before,
+)

@@ -1,0 +1,302 @@
+"""The states of a scheduler: all that its session, itself, its managers and its requests hold.
+
+The whole graph of objects is kept, and put back into the scheduler and the encoder cache manager
+that are there, since these are logged and faults are planted in them. Configurations and functions
+stay as they are.
+
+What tells states apart is the tree: the attributes of all these objects, with these exceptions.
+
+* A moment of arrival counts by its order among others alone.
+* A KV block counts by where it stands: its number says nothing. So blocks are listed as they stand
+  in the free queue, and then in the tables of the requests in order of arrival.
+* Tables of blocks, and what content finds, are looked up and never walked: they have no order.
+* What `_LEFT_OUT` names is left out, for the reason that stands there.
+"""
+
+import io
+import marshal
+import pickle
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from types import FunctionType
+from typing import Any
+
+from ..explorer import SET, Moment, is_fixed
+from ..protocol import HostError
+
+_HASH_DIGITS = 12
+_WITHOUT_REFERENCES = 2
+"""The version of the format in which equal trees have equal bytes."""
+_OF_TRANSFERS = "it numbers steps for the sake of KV transfers, of which there are none"
+_TOLD = "the workers were told of it; nothing reads it when the output comes back"
+_LEFT_OUT: Mapping[str, Mapping[str, str]] = {
+    "SchedulerSession": {
+        "_arrivals": "a request arrives behind all others, whatever the moment is called",
+        "_steps": _OF_TRANSFERS,
+    },
+    "ScheduledRequest": {
+        "num_preemptions": "a statistic, but for KV loads",
+        "num_cached_tokens": "a statistic, but for KV loads",
+        "prompt_token_ids": _TOLD,
+        "last_step": _OF_TRANSFERS,
+    },
+    "DeferredFrees": {"_num_scheduled": _OF_TRANSFERS, "_num_processed": _OF_TRANSFERS},
+    "BlockPool": {"blocks": "they are told in order of their places"},
+    "KVCacheBlock": {"block_id": "a block is known by its place"},
+    "KVCacheManager": {"prefix_cache_stats": "a statistic"},
+    "_Step": {"number": _OF_TRANSFERS},
+    "SchedulerOutput": {
+        "scheduled_new_reqs": _TOLD,
+        "scheduled_cached_reqs": _TOLD,
+        "scheduled_encoder_inputs": _TOLD,
+        "free_encoder_mm_hashes": _TOLD,
+        "finished_req_ids": _TOLD,
+        "num_common_prefix_blocks": _TOLD,
+        "preempted_req_ids": _TOLD,
+        "encoder_input_updates": _TOLD,
+        "has_sync_kv_loads": _TOLD,
+    },
+    "SchedulerState": {
+        "preempted_req_ids": "the workers are told of it with the next step",
+        "scheduled_before": "workers are told more of whom it left out",
+    },
+}
+_PLAIN = frozenset({int, float, bool, str, type(None)})
+
+
+class SchedulerStates:
+    """The states of a `SchedulerSession` without connectors."""
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+        scheduler = session.scheduler
+        for name in ("connector", "ec_connector"):
+            if getattr(scheduler, name, None) is not None:
+                raise HostError("a scheduler with connectors cannot be explored")
+        parts = (scheduler, getattr(scheduler, "state", scheduler), session.recorder.manager)
+        self._parts = tuple({id(part): part for part in parts}.values())
+        self._stays = {id(part): part for part in self._parts}
+        self._fixed = [
+            {name: v for name, v in vars(part).items() if is_fixed(v) or id(v) in self._stays}
+            for part in self._parts
+        ]
+        self._stays |= _frozen(self._data())
+
+    @property
+    def classes(self) -> Iterable[type]:
+        return [base for part in self._parts for base in type(part).__mro__[:-1]]
+
+    def now(self) -> Moment:
+        data = self._data()
+        kinds = [type(part).__name__ for part in self._parts]
+        tree = _Teller(self._session.scheduler, self._stays).tree(data, kinds)
+        return Moment(
+            marshal.dumps(tree, _WITHOUT_REFERENCES), lambda: self._dumped(data), lambda: tree
+        )
+
+    def put_back(self, kept: bytes) -> None:
+        position, *attributes = _Loader(io.BytesIO(kept), self._stays).load()
+        for part, fixed, values in zip(self._parts, self._fixed, attributes, strict=True):
+            held = vars(part)
+            held.clear()
+            held.update(fixed)
+            held.update(values)
+        self._session.go_to(position)
+
+    def _data(self) -> list[Any]:
+        attributes = [
+            {name: value for name, value in vars(part).items() if name not in fixed}
+            for part, fixed in zip(self._parts, self._fixed, strict=True)
+        ]
+        return [self._session.position(), *attributes]
+
+    def _dumped(self, data: list[Any]) -> bytes:
+        target = io.BytesIO()
+        try:
+            _Dumper(target, self._stays).dump(data)
+        except (pickle.PicklingError, TypeError, AttributeError) as error:
+            raise HostError(f"this scheduler cannot be explored: {error}") from error
+        return target.getvalue()
+
+
+class _Dumper(pickle.Pickler):
+    """Pickles all but what stays as it is, to which it adds the functions that it meets."""
+
+    def __init__(self, target: io.BytesIO, stays: dict[int, Any]) -> None:
+        super().__init__(target, pickle.HIGHEST_PROTOCOL)
+        self._stays = stays
+
+    def persistent_id(self, value: Any) -> int | None:
+        number = id(value)
+        if number in self._stays:
+            return number
+        if isinstance(value, FunctionType):
+            self._stays[number] = value
+            return number
+        return None
+
+
+class _Collector(pickle.Pickler):
+    """Finds the frozen records and functions of a graph."""
+
+    def __init__(self) -> None:
+        super().__init__(io.BytesIO(), pickle.HIGHEST_PROTOCOL)
+        self.found: dict[int, Any] = {}
+
+    def persistent_id(self, value: Any) -> int | None:
+        if is_fixed(value) and not isinstance(value, type):
+            self.found[id(value)] = value
+            return id(value)
+        return None
+
+
+class _Loader(pickle.Unpickler):
+    def __init__(self, source: io.BytesIO, stays: Mapping[int, Any]) -> None:
+        super().__init__(source)
+        self._stays = stays
+
+    def persistent_load(self, number: int) -> Any:
+        return self._stays[number]
+
+
+def _frozen(data: Any) -> dict[int, Any]:
+    """The frozen records and functions that there are from the beginning."""
+    collector = _Collector()
+    collector.dump(data)
+    return collector.found
+
+
+class _Teller:
+    """Tells of one state in lists."""
+
+    def __init__(self, scheduler: Any, stays: Mapping[int, Any]) -> None:
+        self._stays = stays
+        self._requests: Mapping[str, Any] = scheduler.requests
+        pool = scheduler.kv_cache_manager.block_pool
+        self._pool = pool
+        self._blocks = list(_in_place(scheduler.kv_cache_manager, pool, self._requests))
+        self._places = {id(block): place for place, block in enumerate(self._blocks)}
+        self._numbers: dict[int, int] = {}
+        moments = sorted(request.arrival_time for request in self._requests.values())
+        self._ranks = {moment: rank for rank, moment in enumerate(moments)}
+
+    def tree(self, data: list[Any], kinds: Iterable[str]) -> list[Any]:
+        """What is kept of the session and of each part, which are of these kinds."""
+        requests = [self._object(request) for request in self._requests.values()]
+        blocks = [self._object(block) for block in self._blocks]
+        position, *attributes = data
+        session = self._told(position.items(), _APART["SchedulerSession"])
+        parts = [
+            self._told(values.items(), _APART.get(kind, _NOTHING))
+            for kind, values in zip(kinds, attributes, strict=True)
+        ]
+        return [requests, blocks, session, *parts]
+
+    def _tell(self, value: Any) -> Any:
+        kind = type(value)
+        if kind in _PLAIN:
+            return value
+        if kind is list or kind is deque or kind is tuple:
+            return [held if type(held) in _PLAIN else self._tell(held) for held in value]
+        if isinstance(value, dict):
+            return [[self._tell(key), self._tell(held)] for key, held in value.items()]
+        if kind is set or kind is frozenset:
+            return _set(map(self._tell, value))
+        if kind is bytes:
+            return value.hex()[:_HASH_DIGITS]
+        if isinstance(value, Enum):
+            return value.name
+        if id(value) in self._places:
+            return self._places[id(value)]
+        if id(value) in self._stays or kind is FunctionType:
+            return None
+        name = getattr(value, "request_id", None)
+        if name is not None and self._requests.get(name) is value:
+            return name
+        return self._object(value)
+
+    def _object(self, value: Any) -> Any:
+        """An object that several hold is told once."""
+        if not isinstance(value, tuple):
+            known = len(self._numbers)
+            number = self._numbers.setdefault(id(value), known)
+            if number < known:
+                return number
+        return self._told(_attributes(value), _APART.get(type(value).__name__, _NOTHING))
+
+    def _told(
+        self, attributes: Iterable[tuple[str, Any]], apart: "Mapping[str, _Tell | None]"
+    ) -> list[Any]:
+        told = []
+        for name, held in attributes:
+            if name in apart:
+                if (tell := apart[name]) is not None:
+                    told.append(tell(self, held))
+            else:
+                told.append(held if type(held) in _PLAIN else self._tell(held))
+        return told
+
+    def _looked_up(self, pairs: Mapping[Any, Any]) -> list[Any]:
+        return _set([self._tell(key), self._tell(held)] for key, held in pairs.items())
+
+    def _by_content(self, pairs: Mapping[Any, Mapping[int, Any]]) -> list[Any]:
+        """Blocks with the same content, in order, without their numbers."""
+        return _set([self._tell(key), self._tell([*held.values()])] for key, held in pairs.items())
+
+    def _rank(self, moment: float) -> int:
+        return self._ranks.get(moment, -1)  # who is held and not there, is due no more
+
+    def _count(self, blocks: Any) -> int:
+        """How many of the blocks, which are told in order elsewhere, are in the free queue."""
+        return len(blocks.get_all_free_blocks())
+
+
+_Tell = Callable[[_Teller, Any], Any]
+_NOTHING: Mapping[str, _Tell | None] = {}
+_OTHERWISE: Mapping[str, Mapping[str, _Tell]] = {
+    "SchedulerSession": {"_stops_after": _Teller._looked_up},
+    "ScheduledRequest": {"arrival_time": _Teller._rank},
+    "BlockPool": {
+        "free_block_queue": _Teller._count,
+        "cached_block_hash_to_block": _Teller._by_content,
+    },
+    "FullAttentionManager": {
+        "req_to_blocks": _Teller._looked_up,
+        "num_cached_block": _Teller._looked_up,
+    },
+}
+_APART: Mapping[str, Mapping[str, _Tell | None]] = {
+    kind: {**dict.fromkeys(_LEFT_OUT.get(kind, ())), **_OTHERWISE.get(kind, {})}
+    for kind in _LEFT_OUT.keys() | _OTHERWISE.keys()
+}
+"""How an attribute of a class is told where it is told otherwise; None where it is left out."""
+
+
+def _in_place(manager: Any, pool: Any, requests: Iterable[str]) -> Iterable[Any]:
+    """Every block once: as they stand in the free queue, in tables, and those that are nowhere."""
+    placed: dict[int, Any] = {}
+    tables = [group.req_to_blocks for group in manager.coordinator.single_type_managers]
+    for block in (
+        *pool.free_block_queue.get_all_free_blocks(),
+        *(block for name in requests for table in tables for block in table.get(name, ())),
+        *pool.blocks,
+    ):
+        placed.setdefault(block.block_id, block)
+    return placed.values()
+
+
+def _attributes(value: Any) -> Iterable[tuple[str, Any]]:
+    """Names and values of what an object holds. Raises HostError where it does not say."""
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return zip(value._fields, value, strict=True)
+    if hasattr(value, "__dict__"):
+        return vars(value).items()
+    slots = getattr(type(value), "__slots__", None)
+    if slots is None:
+        raise HostError(f"a scheduler that holds a {type(value).__name__} cannot be explored")
+    return [(name, getattr(value, name)) for name in slots]
+
+
+def _set(told: Iterable[Any]) -> list[Any]:
+    return [SET, *sorted(told, key=repr)]

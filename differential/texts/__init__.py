@@ -1,0 +1,1 @@
+"""Texts of vLLM that are read and never run: which definitions are modelled, known, mended."""
