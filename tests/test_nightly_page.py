@@ -23,7 +23,8 @@ from cacheproof.differential.provision.cache import Cache
 from cacheproof.reference.releases import NEWEST
 from tests.front.test_campaign import ended
 
-PAGE = (Path(__file__).resolve().parent.parent / "docs" / "how-to" / "nightly.md").read_text()
+FILES = Path(__file__).resolve().parent.parent / "docs" / "how-to" / "nightly"
+PAGE = FILES.with_suffix(".md").read_text()
 SRV = "/srv/cacheproof"
 MANAGER = Path("vllm/v1/core/encoder_cache_manager.py")
 GUARD = re.compile(r"if not self\.cached\[\w+\]:")
@@ -31,13 +32,8 @@ TARGETS = '"vllm@${release#v}", "engine@${release#v}", "path:vllm", "path:fork"'
 SMALL = 'lanes = ["encoder cache", "encoder-decoder"]\nuntil = 0.001'
 
 
-def blocks(kind: str) -> list[str]:
-    """The blocks of the page of one kind."""
-    return re.findall(rf"^```{kind}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-
-
-(SCRIPT,) = blocks("bash")
-(WORKFLOW,) = blocks("yaml")
+SCRIPT = (FILES / "night.sh").read_text()
+WORKFLOW = (FILES / "night.yml").read_text()
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -292,14 +288,13 @@ def test_a_night_of_the_newest_release_and_of_checkouts_finds_what_a_change_brea
 
 
 def units() -> dict[str, str]:
-    service, timer = blocks("ini")
-    return {"cacheproof-night.service": service, "cacheproof-night.timer": timer}
+    return {one.name: one.read_text() for one in FILES.glob("cacheproof-night.*")}
 
 
 def complaints(place: Place, texts: dict[str, str]) -> str:
     """What systemd says of units whose command is the script of this place."""
     for name, text in texts.items():
-        assert f"/etc/systemd/system/{name}" in PAGE
+        assert f"[{name}](nightly/{name})" in PAGE
         (place.origins / name).write_text(text.replace(SRV, str(place.folder)))
     command = ["systemd-analyze", "verify", "--man=no", *texts]
     ran = subprocess.run(command, cwd=place.origins, capture_output=True, text=True, check=False)
@@ -392,8 +387,13 @@ def test_the_workflow_sets_up_the_folder_of_the_page(bash, place: Place) -> None
     assert git(folder / "vllm", "tag", "--list", f"v{NEWEST}")
 
 
+def test_the_environments_are_kept_by_locks_that_are_there() -> None:
+    (pattern,) = re.findall(r"hashFiles\('cacheproof/(.*\.lock)'\)", WORKFLOW)
+    assert list(FILES.parents[2].glob(pattern))
+
+
 def test_the_commands_of_the_folder_make_it(bash, place: Place) -> None:
-    (commands,) = [one for one in blocks("") if "git clone /path/to/cacheproof" in one]
+    (commands,) = re.findall(r"^```\n(git clone /path/to.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     empty = place.origins / "empty"
     empty.mkdir()
     commands = commands.replace("/path/to/cacheproof", str(place.origins / "cacheproof"))
