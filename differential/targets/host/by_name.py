@@ -1,4 +1,4 @@
-"""Tables of faults: each goes by the name of its function."""
+"""Tables of faults: each goes by the name of its function, and says which contracts it breaks."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -23,3 +23,30 @@ def joined(*tables: Mapping[str, Fault]) -> dict[str, Fault]:
             if faults.setdefault(name, fault) is not fault:
                 raise ValueError(f"two faults are called {name}; expected a name for each")
     return faults
+
+
+def breaks(*contracts: str, kind: str = "") -> Callable[[Fault], Fault]:
+    """The fault is the canary of these contracts; where their judge tells kinds of break apart, of
+    a break of that kind."""
+
+    def mark(fault: Fault) -> Fault:
+        vars(fault).setdefault("breaks", []).extend((contract, kind) for contract in contracts)
+        return fault
+
+    return mark
+
+
+def canaries_of(*tables: Mapping[str, Fault]) -> dict[str, dict[str, str]]:
+    """By contract and kind of break the name of the fault that is to show as one.
+
+    Raises:
+        ValueError: two faults are to show as the same break.
+    """
+    found: dict[str, dict[str, str]] = {}
+    for name, fault in joined(*tables).items():
+        for contract, kind in vars(fault).get("breaks", ()):
+            kinds = found.setdefault(contract, {})
+            if kind in kinds:
+                raise ValueError(f"{kinds[kind]} and {name} break {contract} {kind}; expected one")
+            kinds[kind] = name
+    return {contract: dict(sorted(kinds.items())) for contract, kinds in found.items()}

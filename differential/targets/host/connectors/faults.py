@@ -5,17 +5,20 @@ A fault changes one side of a kit's connector, as an instance; the class stays a
 """
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..by_name import by_name
-from .engine import Kit
+from ..by_name import breaks, by_name
+
+if TYPE_CHECKING:
+    from .engine import Kit
 
 
-def nothing(kit: Kit, root: Path) -> None:
+def nothing(kit: "Kit", root: Path) -> None:
     """No fault: the canary that must be reported missed."""
 
 
-def forgets_to_load(kit: Kit, root: Path) -> None:
+@breaks("EX-1")
+def forgets_to_load(kit: "Kit", root: Path) -> None:
     """Every other load brings nothing."""
     load, turns = kit.worker.start_load_caches, [0]
 
@@ -30,7 +33,8 @@ def forgets_to_load(kit: Kit, root: Path) -> None:
     kit.worker.start_load_caches = load_sometimes
 
 
-def serves_another_item(kit: Kit, root: Path) -> None:
+@breaks("EX-4")
+def serves_another_item(kit: "Kit", root: Path) -> None:
     """An item gets the rows that were saved before its own."""
     save = kit.worker.save_caches
     last: dict[str, Any] = {}
@@ -42,7 +46,8 @@ def serves_another_item(kit: Kit, root: Path) -> None:
     kit.worker.save_caches = save_the_one_before
 
 
-def refuses_large_items(kit: Kit, root: Path) -> None:
+@breaks("EX-5")
+def refuses_large_items(kit: "Kit", root: Path) -> None:
     """An item of many rows is refused with an exception."""
     save = kit.worker.save_caches
 
@@ -54,7 +59,8 @@ def refuses_large_items(kit: Kit, root: Path) -> None:
     kit.worker.save_caches = save_small
 
 
-def keeps_everything(kit: Kit, root: Path) -> None:
+@breaks("EX-6")
+def keeps_everything(kit: "Kit", root: Path) -> None:
     """What is saved is written once more, to a file that nobody counts."""
     save, count = kit.worker.save_caches, [0]
 
@@ -67,12 +73,14 @@ def keeps_everything(kit: Kit, root: Path) -> None:
     kit.worker.save_caches = save_twice
 
 
-def ignores_new_weights(kit: Kit, root: Path) -> None:
+@breaks("EX-7")
+def ignores_new_weights(kit: "Kit", root: Path) -> None:
     """A reset does nothing."""
     kit.scheduler.reset_cache = lambda: None
 
 
-def follows_paths(kit: Kit, root: Path) -> None:
+@breaks("EX-8")
+def follows_paths(kit: "Kit", root: Path) -> None:
     """A file is written where an identifier leads."""
     save = kit.worker.save_caches
 
@@ -85,7 +93,8 @@ def follows_paths(kit: Kit, root: Path) -> None:
     kit.worker.save_caches = save_by_name
 
 
-def leaves_drafts(kit: Kit, root: Path) -> None:
+@breaks("EX-9")
+def leaves_drafts(kit: "Kit", root: Path) -> None:
     """Before an item is saved, a draft of it is begun, and removed when it has been."""
     save = kit.worker.save_caches
 
@@ -98,7 +107,8 @@ def leaves_drafts(kit: Kit, root: Path) -> None:
     kit.worker.save_caches = save_after_a_draft
 
 
-def sees_its_own_alone(kit: Kit, root: Path) -> None:
+@breaks("EX-10")
+def sees_its_own_alone(kit: "Kit", root: Path) -> None:
     """An engine has what it has saved itself, and nothing of others."""
     has, save, own = kit.scheduler.has_cache_item, kit.worker.save_caches, set()
 
@@ -110,7 +120,8 @@ def sees_its_own_alone(kit: Kit, root: Path) -> None:
     kit.scheduler.has_cache_item = lambda name: name in own and has(name)
 
 
-def remembers_what_it_promised(kit: Kit, root: Path) -> None:
+@breaks("EX-11")
+def remembers_what_it_promised(kit: "Kit", root: Path) -> None:
     """What was there once is promised again, without a look."""
     has, seen = kit.scheduler.has_cache_item, set()
 
@@ -123,12 +134,14 @@ def remembers_what_it_promised(kit: Kit, root: Path) -> None:
     kit.scheduler.has_cache_item = has_or_had
 
 
-def promises_nothing(kit: Kit, root: Path) -> None:
+@breaks("EX-12")
+def promises_nothing(kit: "Kit", root: Path) -> None:
     """Nothing is ever promised."""
     kit.scheduler.has_cache_item = lambda name: False
 
 
-def reports_loads_early(kit: Kit, root: Path) -> None:
+@breaks("EX-2")
+def reports_loads_early(kit: "Kit", root: Path) -> None:
     """A load is reported, and its pin given back, before it has begun."""
     scheduler, build = kit.scheduler, kit.scheduler.build_connector_meta
 
@@ -140,7 +153,7 @@ def reports_loads_early(kit: Kit, root: Path) -> None:
     scheduler.build_connector_meta = build_and_report
 
 
-def reports_saves_early(kit: Kit, root: Path) -> None:
+def reports_saves_early(kit: "Kit", root: Path) -> None:
     """A save is reported with the plan of its step, though its copy ends later; in ECCPUConnector,
     which alone does not wait for its saves."""
     scheduler, build = kit.scheduler, kit.scheduler.build_connector_meta
@@ -156,7 +169,8 @@ def reports_saves_early(kit: Kit, root: Path) -> None:
     scheduler.build_connector_meta = build_and_report
 
 
-def never_reports(kit: Kit, root: Path) -> None:
+@breaks("EX-3")
+def never_reports(kit: "Kit", root: Path) -> None:
     """No load and no save is ever reported."""
     kit.scheduler.update_connector_output = lambda output: None
 

@@ -9,11 +9,12 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from ..by_name import by_name
+from ..by_name import breaks, by_name
 
 Hasher = Callable[[Any], list[Any]]
 
 
+@breaks("BK-1")
 def forgets_items(hasher: Hasher, block_size: int) -> Hasher:
     """Keys do not name the media items."""
 
@@ -23,6 +24,7 @@ def forgets_items(hasher: Hasher, block_size: int) -> Hasher:
     return hash_without
 
 
+@breaks("BK-2")
 def forgets_the_prefix(hasher: Hasher, block_size: int) -> Hasher:
     """A key does not name the tokens before the block."""
 
@@ -38,6 +40,7 @@ def forgets_the_prefix(hasher: Hasher, block_size: int) -> Hasher:
     return hash_alone
 
 
+@breaks("BK-3")
 def hashes_growth_otherwise(hasher: Hasher, block_size: int) -> Hasher:
     """Keys that are added to a request's others are not those that it would have afresh."""
 
@@ -48,6 +51,7 @@ def hashes_growth_otherwise(hasher: Hasher, block_size: int) -> Hasher:
     return hash_grown
 
 
+@breaks("BK-4")
 def never_repeats(hasher: Hasher, block_size: int) -> Hasher:
     """No key is ever given twice."""
     given = 0
@@ -60,6 +64,7 @@ def never_repeats(hasher: Hasher, block_size: int) -> Hasher:
     return hash_once
 
 
+@breaks("BK-5")
 def leaves_the_last_key_out(hasher: Hasher, block_size: int) -> Hasher:
     """The last of several keys is left out."""
 

@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from ..by_name import by_name
+from ..by_name import breaks, by_name
 
 Fault = Callable[[Any], None]
 
@@ -17,6 +17,7 @@ def nothing(manager: Any) -> None:
     """No fault: the canary that must be reported missed."""
 
 
+@breaks("BP-1")
 def keeps_hits_queued(manager: Any) -> None:
     """A hit leaves free blocks in the free queue."""
 
@@ -28,18 +29,21 @@ def keeps_hits_queued(manager: Any) -> None:
     manager.block_pool.touch = touch
 
 
+@breaks("BP-3")
 def leaks_a_block(manager: Any) -> None:
     """Of the blocks given back together the last stays referenced for ever."""
     free_blocks = manager.block_pool.free_blocks
     manager.block_pool.free_blocks = lambda blocks: free_blocks(list(blocks)[:-1])
 
 
+@breaks("BP-5")
 def frees_the_first_block_first(manager: Any) -> None:
     """Blocks are given back in the order of the text."""
     free_blocks = manager.block_pool.free_blocks
     manager.block_pool.free_blocks = lambda blocks: free_blocks(list(blocks)[::-1])
 
 
+@breaks("BP-2")
 def loses_a_hash(manager: Any) -> None:
     """Now and then a hash no longer finds the block that has it."""
     cache_blocks = manager.cache_blocks
@@ -54,6 +58,7 @@ def loses_a_hash(manager: Any) -> None:
     manager.cache_blocks = lose
 
 
+@breaks("BP-4")
 def keeps_silent_about_evictions(manager: Any) -> None:
     """KV events do not tell that a block can no longer be found."""
     take_events = manager.take_events
@@ -64,6 +69,7 @@ def keeps_silent_about_evictions(manager: Any) -> None:
     manager.take_events = take
 
 
+@breaks("BP-6")
 def tells_a_token_too_many(manager: Any) -> None:
     """A KV event carries a token beside those of its hashes."""
 
@@ -73,11 +79,13 @@ def tells_a_token_too_many(manager: Any) -> None:
     _change_stored(manager, one_more)
 
 
+@breaks("KV-13")
 def counts_no_lookups(manager: Any) -> None:
     """No lookup counts in the statistics of prefix caching."""
     manager.record_prefix_cache_stats = lambda *arguments: None
 
 
+@breaks("BP-10")
 def tells_no_parent(manager: Any) -> None:
     """A KV event says of its blocks that nothing comes before them."""
 
@@ -87,6 +95,7 @@ def tells_no_parent(manager: Any) -> None:
     _change_stored(manager, orphaned)
 
 
+@breaks("BP-11")
 def names_no_items(manager: Any) -> None:
     """A KV event says of its blocks that they hold nothing beside tokens."""
 
@@ -97,11 +106,13 @@ def names_no_items(manager: Any) -> None:
     _change_stored(manager, unnamed)
 
 
+@breaks("KV-15")
 def measures_no_hit(manager: Any) -> None:
     """Of how long contents stay in their blocks it is forgotten when they were hit."""
     manager.block_pool.metrics_collector.on_block_accessed = lambda block: None
 
 
+@breaks("KV-1")
 def hits_every_token(manager: Any) -> None:
     """A lookup that finds something claims that no token is left to compute."""
     get_computed_blocks = manager.get_computed_blocks
@@ -125,6 +136,7 @@ def hits_backwards(manager: Any) -> None:
     manager.get_computed_blocks = swap
 
 
+@breaks("KV-2")
 def hands_out_a_shared_block(manager: Any) -> None:
     """A new block has a second reference that nobody holds."""
     allocate_slots = manager.allocate_slots
@@ -139,6 +151,7 @@ def hands_out_a_shared_block(manager: Any) -> None:
     manager.allocate_slots = share
 
 
+@breaks("KV-3")
 def refuses_to_be_reset(manager: Any) -> None:
     """Resetting the prefix cache raises."""
 
@@ -148,6 +161,7 @@ def refuses_to_be_reset(manager: Any) -> None:
     manager.reset_prefix_cache = refuse
 
 
+@breaks("BP-7")
 def hands_out_what_was_used_last(manager: Any) -> None:
     """New blocks are taken from the back of the free queue."""
     queue = manager.block_pool.free_block_queue
@@ -162,17 +176,20 @@ def hands_out_what_was_used_last(manager: Any) -> None:
     queue.popleft_n = take
 
 
+@breaks("BP-8")
 def says_that_it_was_reset(manager: Any) -> None:
     """A reset is said to be done while blocks are held."""
     reset_prefix_cache = manager.reset_prefix_cache
     manager.reset_prefix_cache = lambda: reset_prefix_cache() or True
 
 
+@breaks("BP-9")
 def evicts_nothing_by_id(manager: Any) -> None:
     """Blocks whose content is wrong can still be found."""
     manager.evict_blocks = lambda block_ids: None
 
 
+@breaks("KV-4")
 def hands_out_a_block_twice(manager: Any) -> None:
     """The last of several new blocks is the first of them once more."""
     pool = manager.block_pool
@@ -210,6 +227,7 @@ def _take_away(pool: Any, table: list[Any]) -> None:
         table[-1] = pool.null_block
 
 
+@breaks("KV-5")
 def takes_a_block_away(manager: Any) -> None:
     """The last block of a request that gets slots is a null block."""
 
@@ -220,6 +238,7 @@ def takes_a_block_away(manager: Any) -> None:
     _after_a_grant(manager, take)
 
 
+@breaks("KV-12")
 def loads_to_nowhere(manager: Any) -> None:
     """The last block of what is to be loaded is a null block."""
 
@@ -230,6 +249,7 @@ def loads_to_nowhere(manager: Any) -> None:
     _after_a_grant(manager, take)
 
 
+@breaks("KV-6")
 def takes_a_block_too_many(manager: Any) -> None:
     """A request that gets slots gets a block beside those for its tokens."""
 
@@ -240,6 +260,7 @@ def takes_a_block_too_many(manager: Any) -> None:
     _after_a_grant(manager, take)
 
 
+@breaks("KV-7")
 def refuses_every_third_time(manager: Any) -> None:
     """Every third request for slots is refused."""
     allocate_slots = manager.allocate_slots
@@ -260,16 +281,19 @@ def _caches(manager: Any, delay: bool) -> None:
     manager.allocate_slots = allocate
 
 
+@breaks("KV-8")
 def caches_what_is_loading(manager: Any) -> None:
     """Blocks can be found before their content has arrived."""
     _caches(manager, delay=False)
 
 
+@breaks("KV-11")
 def caches_nothing_computed(manager: Any) -> None:
     """Blocks of computed tokens cannot be found."""
     _caches(manager, delay=True)
 
 
+@breaks("KV-14")
 def caches_what_nobody_reads(manager: Any) -> None:
     """Of a window every full block can be found."""
     pool = manager.block_pool
@@ -281,6 +305,7 @@ def caches_what_nobody_reads(manager: Any) -> None:
     pool.cache_full_blocks = cache_all
 
 
+@breaks("KV-9")
 def misses_every_third_hit(manager: Any) -> None:
     """Every third lookup finds nothing."""
     get_computed_blocks = manager.get_computed_blocks
@@ -295,6 +320,7 @@ def misses_every_third_hit(manager: Any) -> None:
     manager.get_computed_blocks = miss
 
 
+@breaks("KV-10")
 def claims_whole_tables_as_common(manager: Any) -> None:
     """All blocks of a request are said to be held by every request."""
 

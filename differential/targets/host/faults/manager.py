@@ -8,7 +8,7 @@ nothing to the harness: if the search is blind, the fault goes unnoticed.
 from collections.abc import Callable
 from typing import Any
 
-from ..by_name import by_name
+from ..by_name import breaks, by_name
 
 Fault = Callable[[Any], None]
 
@@ -17,6 +17,8 @@ def nothing(manager: Any) -> None:
     """No fault: the canary that must be reported missed."""
 
 
+@breaks("EC-1")
+@breaks("ED-5", kind="as an item is debited")
 def leaks_a_slot(manager: Any) -> None:
     """An allocation loses a slot for ever."""
 
@@ -29,6 +31,7 @@ def leaks_a_slot(manager: Any) -> None:
     _after(manager, "allocate", lose)
 
 
+@breaks("EC-2")
 def miscounts_freeable(manager: Any) -> None:
     """An allocation is not debited from the freeable slots."""
 
@@ -38,6 +41,7 @@ def miscounts_freeable(manager: Any) -> None:
     _after(manager, "allocate", forget)
 
 
+@breaks("EC-3", "ED-1")
 def overdraws(manager: Any) -> None:
     """An allocation leaves fewer than no free slots."""
 
@@ -47,6 +51,7 @@ def overdraws(manager: Any) -> None:
     _after(manager, "allocate", overdraw)
 
 
+@breaks("EC-4")
 def keeps_hits_queued(manager: Any) -> None:
     """A hit on an idle entry leaves it in the eviction queue."""
     check = manager.check_and_update_cache
@@ -60,6 +65,7 @@ def keeps_hits_queued(manager: Any) -> None:
     manager.check_and_update_cache = patched
 
 
+@breaks("EC-5")
 def books_what_nobody_encoded(manager: Any) -> None:
     """An allocation brings a second entry into the ledger, which nothing encodes."""
 
@@ -69,6 +75,7 @@ def books_what_nobody_encoded(manager: Any) -> None:
     _after(manager, "allocate", book)
 
 
+@breaks("EC-6")
 def evicts_what_is_held(manager: Any) -> None:
     """The end of a step evicts an entry that requests hold."""
     drain = manager.get_freed_mm_hashes
@@ -82,6 +89,7 @@ def evicts_what_is_held(manager: Any) -> None:
     manager.get_freed_mm_hashes = patched
 
 
+@breaks("EC-6a")
 def forgets_the_holder(manager: Any) -> None:
     """An allocation does not note who holds the entry."""
 
@@ -91,11 +99,14 @@ def forgets_the_holder(manager: Any) -> None:
     _after(manager, "allocate", forget)
 
 
+@breaks("EC-14")
+@breaks("SC-6", kind="after the end")
 def frees_nothing(manager: Any) -> None:
     """The end of a request releases nothing."""
     manager.free = lambda request: None
 
 
+@breaks("EC-7")
 def evicts_newest_first(manager: Any) -> None:
     """An entry that becomes idle goes to the front of the eviction queue."""
     release = manager.free_encoder_input
@@ -111,6 +122,7 @@ def evicts_newest_first(manager: Any) -> None:
     manager.free_encoder_input = patched
 
 
+@breaks("EC-8a")
 def evicts_one_more(manager: Any) -> None:
     """An admission evicts an entry more than it takes."""
 
@@ -123,6 +135,7 @@ def evicts_one_more(manager: Any) -> None:
     _after(manager, "can_allocate", evict)
 
 
+@breaks("EC-15")
 def grants_without_room(manager: Any) -> None:
     """An admission does not credit what it evicts."""
     can_allocate = manager.can_allocate
@@ -136,6 +149,7 @@ def grants_without_room(manager: Any) -> None:
     manager.can_allocate = patched
 
 
+@breaks("EC-9", "WM-3", "ED-3")
 def loses_notices(manager: Any) -> None:
     """The worker is never told what to drop."""
     drain = _drain(manager)
@@ -147,6 +161,7 @@ def loses_notices(manager: Any) -> None:
     _set_drain(manager, patched)
 
 
+@breaks("EC-10")
 def credits_again(manager: Any) -> None:
     """Releasing what the request does not hold credits a slot."""
     release = manager.free_encoder_input
@@ -160,6 +175,7 @@ def credits_again(manager: Any) -> None:
     manager.free_encoder_input = patched
 
 
+@breaks("ED-2")
 def credits_decoder_again(manager: Any) -> None:
     """Releasing an encoder-decoder item that is not debited credits a slot."""
     manager.debited = set()
@@ -176,6 +192,7 @@ def credits_decoder_again(manager: Any) -> None:
     _after(manager, "free_encoder_input", credit)
 
 
+@breaks("EC-11")
 def refusal_leaves_a_reference(manager: Any) -> None:
     """A refused admission leaves the request among the holders of an entry."""
 
@@ -191,6 +208,7 @@ def refusal_leaves_a_reference(manager: Any) -> None:
     _after(manager, "can_allocate", refer)
 
 
+@breaks("EC-12", "ED-6")
 def refuses_now_and_then(manager: Any) -> None:
     """Every third admission is refused whether it fits or not."""
     admit = manager.can_allocate
@@ -203,6 +221,7 @@ def refuses_now_and_then(manager: Any) -> None:
     manager.can_allocate = patched
 
 
+@breaks("EC-8b")
 def refuses_after_evicting(manager: Any) -> None:
     """An admission that evicted is refused all the same."""
     admit = manager.can_allocate
@@ -214,6 +233,7 @@ def refuses_after_evicting(manager: Any) -> None:
     manager.can_allocate = patched
 
 
+@breaks("EC-13", "ED-4")
 def raises_now_and_then(manager: Any) -> None:
     """Every seventh release raises."""
     manager.released = 0
@@ -226,6 +246,7 @@ def raises_now_and_then(manager: Any) -> None:
     _after(manager, "free_encoder_input", count)
 
 
+@breaks("WM-1")
 def reports_what_is_resident(manager: Any) -> None:
     """The worker is told to drop an entry that stays resident."""
     drain = _drain(manager)
@@ -239,6 +260,7 @@ def reports_what_is_resident(manager: Any) -> None:
     _set_drain(manager, patched)
 
 
+@breaks("WM-2")
 def hits_what_is_absent(manager: Any) -> None:
     """Every third look-up that misses is answered as a hit."""
     name = "has_cache" if hasattr(manager, "has_cache") else "check_and_update_cache"
@@ -254,6 +276,7 @@ def hits_what_is_absent(manager: Any) -> None:
     setattr(manager, name, patched)
 
 
+@breaks("EC-16")
 def misses_what_is_resident(manager: Any) -> None:
     """Every third look-up of a resident entry is answered as a miss."""
     check = manager.check_and_update_cache
@@ -266,6 +289,7 @@ def misses_what_is_resident(manager: Any) -> None:
     manager.check_and_update_cache = patched
 
 
+@breaks("EC-17")
 def tells_a_size_of_the_absent(manager: Any) -> None:
     """Of an entry that is absent, the size that is told is none at all: 0."""
     tell = getattr(manager, "get_cached_num_encoder_embeds", None)
@@ -273,12 +297,14 @@ def tells_a_size_of_the_absent(manager: Any) -> None:
         manager.get_cached_num_encoder_embeds = lambda *given: tell(*given) or 0
 
 
+@breaks("EC-18", "ED-7")
 def leaves_an_input_out(manager: Any) -> None:
     """Of the inputs that a request may release the first is not told."""
     ask = manager.get_cached_input_ids
     manager.get_cached_input_ids = lambda request: set(sorted(ask(request))[1:])
 
 
+@breaks("WM-4")
 def reports_what_it_just_encoded(manager: Any) -> None:
     """The worker is told to drop what it encodes in the same step."""
     allocate, drain = manager.allocate, _drain(manager)

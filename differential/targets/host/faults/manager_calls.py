@@ -7,7 +7,7 @@ release's or the reference's, and what that calls: the manager behind the record
 from collections.abc import Callable
 from typing import Any
 
-from ..by_name import by_name
+from ..by_name import breaks, by_name
 
 SchedulerFault = Callable[[Any], None]
 
@@ -17,6 +17,7 @@ def state_of(scheduler: Any) -> Any:
     return getattr(scheduler, "state", scheduler)
 
 
+@breaks("CP-1", "CP-6")
 def allocates_again(scheduler: Any) -> None:
     """Every item is allocated twice."""
     manager = state_of(scheduler).encoder_cache_manager
@@ -29,6 +30,7 @@ def allocates_again(scheduler: Any) -> None:
     manager.allocate = patched
 
 
+@breaks("CP-2")
 def releases_ahead(scheduler: Any) -> None:
     """What a step encodes is released before any of it is computed."""
 
@@ -40,6 +42,7 @@ def releases_ahead(scheduler: Any) -> None:
     _behind_schedule(scheduler, release)
 
 
+@breaks("CP-3")
 def frees_who_runs(scheduler: Any) -> None:
     """Behind each step the first request that runs gives up what it holds."""
 
@@ -50,6 +53,7 @@ def frees_who_runs(scheduler: Any) -> None:
     _behind_schedule(scheduler, free)
 
 
+@breaks("CP-4")
 def drops_whom_it_encodes_for(scheduler: Any) -> None:
     """A new request that a step encodes for gives up what it holds, and runs no more."""
 
@@ -63,6 +67,7 @@ def drops_whom_it_encodes_for(scheduler: Any) -> None:
     _behind_schedule(scheduler, drop)
 
 
+@breaks("CP-5")
 def gives_back_in_reverse(scheduler: Any) -> None:
     """What the requests of a step give back comes back in reverse."""
     manager = state_of(scheduler).encoder_cache_manager

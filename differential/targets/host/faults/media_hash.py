@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from ..by_name import by_name
+from ..by_name import breaks, by_name
 
 HashArguments = Callable[[dict[str, Any]], str]
 
@@ -19,6 +19,8 @@ def nothing(hash_arguments: HashArguments) -> HashArguments:
     return hash_arguments
 
 
+@breaks("MH-3", kind="mode of an image")
+@breaks("MH-3a", kind="shape of an array")
 def forgets_forms(hash_arguments: HashArguments) -> HashArguments:
     """Arrays and images are hashed by their bytes alone."""
 
@@ -37,6 +39,7 @@ def forgets_frames(hash_arguments: HashArguments) -> HashArguments:
     return _replacing(hash_arguments, lambda value: getattr(value, "original_bytes", value))
 
 
+@breaks("MH-3", kind="list against map")
 def forgets_kinds_of_containers(hash_arguments: HashArguments) -> HashArguments:
     """A mapping is hashed as the list of its values."""
 
@@ -46,6 +49,7 @@ def forgets_kinds_of_containers(hash_arguments: HashArguments) -> HashArguments:
     return _replacing(hash_arguments, values_of)
 
 
+@breaks("MH-7", kind="image or media")
 def forgets_image_ids(hash_arguments: HashArguments) -> HashArguments:
     """An image that carries an id is hashed by its pixels."""
 
@@ -60,6 +64,7 @@ def forgets_image_ids(hash_arguments: HashArguments) -> HashArguments:
     return _replacing(hash_arguments, pixels_of)
 
 
+@breaks("MH-2", kind="order of arguments")
 def leans_on_order(hash_arguments: HashArguments) -> HashArguments:
     """Keyword arguments count in the order in which they are given."""
 
@@ -70,6 +75,7 @@ def leans_on_order(hash_arguments: HashArguments) -> HashArguments:
     return hash_numbered
 
 
+@breaks("MH-4", kind="layout of an array")
 def leans_on_layout(hash_arguments: HashArguments) -> HashArguments:
     """Arrays count with where their elements lie in memory."""
 
@@ -83,6 +89,7 @@ def leans_on_layout(hash_arguments: HashArguments) -> HashArguments:
     return _replacing(hash_arguments, with_strides)
 
 
+@breaks("MH-4", kind="image")
 def never_repeats(hash_arguments: HashArguments) -> HashArguments:
     """No digest is ever given twice."""
     given = itertools.count()
@@ -93,6 +100,7 @@ def never_repeats(hash_arguments: HashArguments) -> HashArguments:
     return hash_once
 
 
+@breaks("MH-6")
 def raises_now_and_then(hash_arguments: HashArguments) -> HashArguments:
     """Every third call raises."""
     calls = itertools.count(1)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from ..by_name import by_name
+from ..by_name import breaks, by_name
 from ..protocol import Refused
 from ..scheduler.told import carrier_of
 from .manager_calls import MANAGER_CALL_FAULTS, SchedulerFault, state_of
@@ -19,6 +19,7 @@ _QUEUES = ("waiting", "skipped_waiting", "passed_over")
 _NOBODYS_BLOCK = 1 << 30
 
 
+@breaks("SC-1a")
 def schedules_beyond_the_budget(scheduler: Any) -> None:
     """The first request of a step is said to compute more tokens than any step may."""
 
@@ -29,6 +30,7 @@ def schedules_beyond_the_budget(scheduler: Any) -> None:
     _after_schedule(scheduler, enlarge)
 
 
+@breaks("SC-1b")
 def encodes_beyond_the_budget(scheduler: Any) -> None:
     """What a step encodes it encodes a thousand times."""
 
@@ -40,6 +42,7 @@ def encodes_beyond_the_budget(scheduler: Any) -> None:
     _after_schedule(scheduler, repeat)
 
 
+@breaks("SC-1c")
 def admits_everybody(scheduler: Any) -> None:
     """Behind a step whoever waited runs."""
 
@@ -54,6 +57,7 @@ def admits_everybody(scheduler: Any) -> None:
     _after_schedule(scheduler, admit)
 
 
+@breaks("SC-4")
 def splits_items(scheduler: Any) -> None:
     """A step that would compute an item of two tokens or more stops behind its first."""
 
@@ -68,6 +72,7 @@ def splits_items(scheduler: Any) -> None:
     _after_schedule(scheduler, cut)
 
 
+@breaks("SC-2", "SC-11")
 def computes_into_items(scheduler: Any) -> None:
     """A chunk that ends where an item begins takes the item's first token as well."""
 
@@ -79,6 +84,7 @@ def computes_into_items(scheduler: Any) -> None:
     _after_schedule(scheduler, lengthen)
 
 
+@breaks("SC-3")
 def stops_early(scheduler: Any) -> None:
     """A chunk of a prompt ends one token early."""
 
@@ -90,6 +96,7 @@ def stops_early(scheduler: Any) -> None:
     _after_schedule(scheduler, shorten)
 
 
+@breaks("SC-5")
 def encodes_again(scheduler: Any) -> None:
     """A step that has nothing to encode encodes what an earlier one did."""
 
@@ -102,6 +109,7 @@ def encodes_again(scheduler: Any) -> None:
     _after_schedule(scheduler, encode)
 
 
+@breaks("SC-9", kind="at once")
 def withholds_what_is_encoded(scheduler: Any) -> None:
     """Workers are told of a new request without the items that the step has them encode."""
 
@@ -121,6 +129,7 @@ def withholds_what_is_encoded(scheduler: Any) -> None:
     _after_schedule(scheduler, withhold)
 
 
+@breaks("SC-9", kind="while it runs")
 def drops_what_is_encoded(scheduler: Any) -> None:
     """Workers are told to drop the data of the items that the step has them encode, be it sent
     again with it or not."""
@@ -134,6 +143,7 @@ def drops_what_is_encoded(scheduler: Any) -> None:
     _after_schedule(scheduler, drop)
 
 
+@breaks("SC-7")
 def looks_past_the_first(scheduler: Any) -> None:
     """A step does not look at the first of several that wait; it goes behind the others."""
     schedule = scheduler.schedule
@@ -150,6 +160,7 @@ def looks_past_the_first(scheduler: Any) -> None:
     scheduler.schedule = patched
 
 
+@breaks("DF-1")
 def drops_what_is_read(scheduler: Any) -> None:
     """A step that computes the first half of an item has the workers drop it."""
 
@@ -162,6 +173,7 @@ def drops_what_is_read(scheduler: Any) -> None:
     _after_schedule(scheduler, drop)
 
 
+@breaks("SC-14", "LV-3")
 def computes_the_same_again(scheduler: Any) -> None:
     """A chunk before the end of a prompt is forgotten as soon as it is scheduled."""
 
@@ -172,6 +184,7 @@ def computes_the_same_again(scheduler: Any) -> None:
     _after_schedule(scheduler, forget)
 
 
+@breaks("LV-1")
 def stops(scheduler: Any) -> None:
     """From the third step on no request is looked at."""
     schedule = scheduler.schedule
@@ -195,6 +208,7 @@ def stops(scheduler: Any) -> None:
     scheduler.schedule = patched
 
 
+@breaks("SC-8", kind="KeyError in update")
 def raises_in_update(scheduler: Any) -> None:
     """The second output of a step that comes back raises."""
     update = scheduler.update_from_output
@@ -209,6 +223,7 @@ def raises_in_update(scheduler: Any) -> None:
     scheduler.update_from_output = patched
 
 
+@breaks("SC-19")
 def forgets_who_waits(scheduler: Any) -> None:
     """Whoever is first of those that wait behind a step is not there any more."""
 
@@ -222,6 +237,7 @@ def forgets_who_waits(scheduler: Any) -> None:
     _after_schedule(scheduler, forget)
 
 
+@breaks("SC-18", kind="it is the second")
 def refuses_requests(scheduler: Any) -> None:
     """The second request is refused as if it were malformed."""
     add_request = scheduler.add_request
@@ -236,6 +252,7 @@ def refuses_requests(scheduler: Any) -> None:
     scheduler.add_request = patched
 
 
+@breaks("SC-10")
 def calls_all_tokens_drafts(scheduler: Any) -> None:
     """All tokens that a step computes of the first request that went on are said to be drafts."""
     schedule = scheduler.schedule
@@ -265,6 +282,7 @@ def keeps_drafts(scheduler: Any) -> None:
     _after_schedule(scheduler, keep)
 
 
+@breaks("SC-12")
 def offers_less(scheduler: Any) -> None:
     """Admission is told of an embedding less than is left of the compute budget."""
     manager = scheduler.encoder_cache_manager
@@ -276,6 +294,7 @@ def offers_less(scheduler: Any) -> None:
     manager.can_allocate = patched
 
 
+@breaks("SC-13")
 def preempts_the_most_urgent(scheduler: Any) -> None:
     """While a step is decided, whoever runs is as urgent as it was not, and ran in reverse."""
     schedule = scheduler.schedule
@@ -295,6 +314,7 @@ def preempts_the_most_urgent(scheduler: Any) -> None:
     scheduler.schedule = patched
 
 
+@breaks("SC-16")
 def counts_a_block_too_few(scheduler: Any) -> None:
     """A free KV block is not counted."""
     pool = scheduler.kv_cache_manager.block_pool
@@ -302,6 +322,7 @@ def counts_a_block_too_few(scheduler: Any) -> None:
     pool.get_num_free_blocks = lambda: max(0, get_num_free_blocks() - 1)
 
 
+@breaks("SC-17")
 def tells_of_a_block_too_few(scheduler: Any) -> None:
     """The last KV block of a new request is not told."""
 
@@ -312,6 +333,7 @@ def tells_of_a_block_too_few(scheduler: Any) -> None:
     _after_schedule(scheduler, drop)
 
 
+@breaks("KT-1")
 def hands_out_what_is_loaded(scheduler: Any) -> None:
     """The last block of a new request is said to be one into which the KV of another is loaded."""
     loading: list[int] = []
@@ -327,6 +349,7 @@ def hands_out_what_is_loaded(scheduler: Any) -> None:
     _after_schedule(scheduler, share)
 
 
+@breaks("KT-4")
 def sends_from_the_second(scheduler: Any) -> None:
     """Of the KV blocks that are sent the first is not told."""
 
@@ -337,6 +360,7 @@ def sends_from_the_second(scheduler: Any) -> None:
     _after_schedule(scheduler, leave_out)
 
 
+@breaks("SC-20")
 def begins_before_the_first(scheduler: Any) -> None:
     """A new request that begins at its first token is said to begin at the one before."""
 
@@ -350,6 +374,7 @@ def begins_before_the_first(scheduler: Any) -> None:
     _after_schedule(scheduler, move)
 
 
+@breaks("SC-15", "KT-2")
 def reads_what_nobody_wrote(scheduler: Any) -> None:
     """The first block of a new request with computed tokens is said to be one of nobody's."""
 
@@ -361,6 +386,7 @@ def reads_what_nobody_wrote(scheduler: Any) -> None:
     _after_schedule(scheduler, mislead)
 
 
+@breaks("KT-3")
 def overlooks_failed_loads(scheduler: Any) -> None:
     """Reports of KV that was not loaded right are overlooked."""
     update = scheduler.update_from_output
@@ -380,6 +406,7 @@ def _without_failures(executed: Any) -> Any:
     return right if report is executed else replace(executed, kv_connector_output=right)
 
 
+@breaks("SC-21")
 def has_a_slot_too_many(scheduler: Any) -> None:
     """Its encoder cache is larger by a slot than it should be."""
     manager = scheduler.encoder_cache_manager
