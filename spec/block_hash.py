@@ -6,7 +6,7 @@ A key stands for the block and for everything before it.
 
 from typing import NamedTuple
 
-from cacheproof.spec.registry import contract
+from cacheproof.spec.registry import Component
 
 COMPONENT = "block_hash"
 SHARED_KV = "vLLM prefix caching: a block is looked up by its key alone"
@@ -59,12 +59,13 @@ class RequestKeys(NamedTuple):
     fresh: tuple[str, ...]
 
 
-@contract(
+rules = Component(COMPONENT)
+
+
+@rules.pair(
     "BK-1",
+    "safety",
     "Blocks with equal keys hold the same tokens, items at the same offsets, adapter, salt, embeds",
-    kind="pair",
-    harm="safety",
-    component=COMPONENT,
     source=SHARED_KV,
 )
 def keys_tell_blocks_apart(p: BlockPair) -> bool:
@@ -78,48 +79,40 @@ def keys_tell_blocks_apart(p: BlockPair) -> bool:
     )
 
 
-@contract(
+@rules.pair(
     "BK-2",
+    "safety",
     "Requests share a KV block only if they agree on all that determines it, over the whole prefix",
-    kind="pair",
-    harm="safety",
-    component=COMPONENT,
     source=SHARED_KV,
 )
 def shares_only_equal_prefixes(p: BlockPair) -> bool:
     return not p.same_key or p.prefix == p.other_prefix
 
 
-@contract(
+@rules.keys(
     "BK-3",
+    "safety",
     "Hashing a request as it grows gives the keys that hashing it afresh gives",
-    kind="keys",
-    harm="safety",
-    component=COMPONENT,
     source="vLLM Request.update_block_hashes",
 )
 def grows_as_fresh(k: RequestKeys) -> bool:
     return k.grown == k.fresh
 
 
-@contract(
+@rules.pair(
     "BK-4",
+    "efficiency",
     "Equal prefixes have equal keys: what can be shared is",
-    kind="pair",
-    harm="efficiency",
-    component=COMPONENT,
     source="positive control: keys that never agree would pass every other rule",
 )
 def equal_prefixes_share(p: BlockPair) -> bool:
     return p.same_key or p.prefix != p.other_prefix
 
 
-@contract(
+@rules.keys(
     "BK-5",
+    "safety",
     "A request has a key for each of its full blocks, and asking for them raises nothing",
-    kind="keys",
-    harm="safety",
-    component=COMPONENT,
     source="vLLM Request.block_hashes: caching and lookups take the key of a block by its number",
 )
 def has_a_key_for_each_block(c: KeyCount) -> bool:

@@ -8,7 +8,7 @@ for other content.
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from cacheproof.spec.registry import contract
+from cacheproof.spec.registry import Component
 from cacheproof.spec.vocabulary import distinct
 
 COMPONENT = "block_pool"
@@ -111,14 +111,14 @@ class StoredNames(NamedTuple):
     held: tuple[frozenset[str], ...]
 
 
-@contract(
+rules = Component(COMPONENT, applies_to=MANAGERS)
+
+
+@rules.state(
     "BP-1",
+    "safety",
     "A block is in the free queue, once, exactly when nobody references it",
-    kind="state",
-    harm="safety",
-    component=COMPONENT,
     source="vLLM BlockPool.touch, free_blocks, get_new_blocks",
-    applies_to=MANAGERS,
 )
 def queue_is_unreferenced(s: PoolState) -> bool:
     return (
@@ -129,14 +129,11 @@ def queue_is_unreferenced(s: PoolState) -> bool:
     )
 
 
-@contract(
+@rules.state(
     "BP-2",
+    "safety",
     "A hash finds exactly the blocks that have it",
-    kind="state",
-    harm="safety",
-    component=COMPONENT,
     source="vLLM BlockPool.cache_full_blocks and eviction",
-    applies_to=MANAGERS,
 )
 def hashes_and_blocks_agree(s: PoolState) -> bool:
     return all(
@@ -145,14 +142,11 @@ def hashes_and_blocks_agree(s: PoolState) -> bool:
     ) and all(all(k in s.found and b in s.found[k] for k in s.hashes[b]) for b in s.hashes)
 
 
-@contract(
+@rules.state(
     "BP-3",
+    "safety",
     "Free blocks, held blocks and the null block are all blocks; references are those who hold",
-    kind="state",
-    harm="safety",
-    component=COMPONENT,
     source="conservation; block tables of all groups, frees put off included",
-    applies_to=MANAGERS,
 )
 def blocks_conserved(s: PoolState) -> bool:
     return (
@@ -162,107 +156,83 @@ def blocks_conserved(s: PoolState) -> bool:
     )
 
 
-@contract(
+@rules.trace(
     "BP-4",
+    "safety",
     "Whoever replays the KV events knows which hashes find a block, and how many",
-    kind="trace",
-    harm="safety",
-    component=COMPONENT,
     source="vLLM KVCacheManager.take_events: routers and external caches follow them",
-    applies_to=MANAGERS,
 )
 def events_tell_the_pool(w: PoolEvents) -> bool:
     return w.replayed == w.found
 
 
-@contract(
+@rules.trace(
     "BP-5",
+    "efficiency",
     "Blocks given back are queued the last of a request first, unfindable ones before all others",
-    kind="trace",
-    harm="efficiency",
-    component=COMPONENT,
     source="vLLM BlockPool.free_blocks and SingleTypeKVCacheManager.free",
-    applies_to=MANAGERS,
 )
 def released_in_order(w: PoolRelease) -> bool:
     return w.after == w.first + w.before + w.last
 
 
-@contract(
+@rules.trace(
     "BP-6",
+    "efficiency",
     "A KV event that tells of cached blocks carries the tokens of its hashes and no others",
-    kind="trace",
-    harm="efficiency",
-    component=COMPONENT,
     source="vLLM BlockStored: a follower cuts the tokens into blocks, one for each hash",
-    applies_to=MANAGERS,
 )
 def events_carry_own_tokens(w: StoredBlocks) -> bool:
     return w.num_tokens == w.num_tokens_of_hashes
 
 
-@contract(
+@rules.trace(
     "BP-7",
+    "efficiency",
     "Blocks are handed out from the front of the free queue",
-    kind="trace",
-    harm="efficiency",
-    component=COMPONENT,
     source="vLLM BlockPool.get_new_blocks: what was used longest ago goes first",
-    applies_to=MANAGERS,
 )
 def handed_out_in_order(w: PoolTake) -> bool:
     return w.taken + w.after == w.waiting
 
 
-@contract(
+@rules.trace(
     "BP-8",
+    "safety",
     "The prefix cache is reset exactly when no block is held",
-    kind="trace",
-    harm="safety",
-    component=COMPONENT,
     source="vLLM BlockPool.reset_prefix_cache: new weights must not meet old blocks",
-    applies_to=MANAGERS,
 )
 def reset_when_unheld(w: PoolReset) -> bool:
     return w.done == (len(w.held) == 0)
 
 
-@contract(
+@rules.trace(
     "BP-9",
+    "safety",
     "A block that is handed out, named or reset loses its hashes, and no other block does",
-    kind="trace",
-    harm="safety",
-    component=COMPONENT,
     source="vLLM BlockPool.get_new_blocks, evict_blocks and reset_prefix_cache",
-    applies_to=MANAGERS,
 )
 def forgets_what_is_told(w: PoolForgets) -> bool:
     return all(b in w.may for b in w.lost) and all(len(w.hashes[b]) == 0 for b in w.must)
 
 
-@contract(
+@rules.trace(
     "BP-10",
+    "safety",
     "A KV event that tells of cached blocks names the block before them as their parent",
-    kind="trace",
-    harm="safety",
-    component=COMPONENT,
     source="vLLM BlockStored.parent_block_hash: a follower finds the place of the blocks by it",
-    applies_to=MANAGERS,
 )
 def events_chain_blocks(w: StoredChain) -> bool:
     return w.told == w.before
 
 
-@contract(
+@rules.trace(
     "BP-11",
+    "safety",
     "A KV event that tells of cached blocks says what else each of them holds beside its tokens",
-    kind="trace",
-    harm="safety",
-    component=COMPONENT,
     source="vLLM BlockStored.extra_keys: a follower tells by it two prompts apart that show "
     "different items",
     versions=">=0.17.0",
-    applies_to=MANAGERS,
 )
 def events_name_what_blocks_hold(w: StoredNames) -> bool:
     return w.told == w.held

@@ -14,7 +14,7 @@ from cacheproof.spec.registry import (
     LOOK_UP,
     RELEASE,
     WHOLE_EVENT,
-    contract,
+    Component,
 )
 from cacheproof.spec.vocabulary import drops_prefix, last_dropped, total, total_unheld, within
 
@@ -23,24 +23,23 @@ KEYED_BY_IDENTIFIER = ">=0.10.2"
 SHARED_CACHE = "vLLM #22711: one entry serves every request that shows the same item"
 
 
-@contract(
+rules = Component(COMPONENT)
+
+
+@rules.state(
     "EC-1",
+    "safety",
     "Free slots and the sizes of the resident entries make up the capacity",
-    kind="state",
-    harm="safety",
-    component=COMPONENT,
     source="conservation; vLLM EncoderCacheManager attributes",
 )
 def capacity_conserved(s: EncoderCacheState) -> bool:
     return s.free_slots + total(s.size) == s.capacity
 
 
-@contract(
+@rules.state(
     "EC-2",
+    "safety",
     "Freeable slots are the free slots and the sizes of the entries that nobody holds",
-    kind="state",
-    harm="safety",
-    component=COMPONENT,
     source="conservation; vLLM EncoderCacheManager attributes",
     versions=KEYED_BY_IDENTIFIER,
 )
@@ -48,24 +47,20 @@ def reclaimable_conserved(s: EncoderCacheState) -> bool:
     return s.freeable_slots == s.free_slots + total_unheld(s.size, s.holders)
 
 
-@contract(
+@rules.state(
     "EC-3",
+    "safety",
     "Free slots never exceed freeable slots, and both lie between zero and the capacity",
-    kind="state",
-    harm="safety",
-    component=COMPONENT,
     source="bounds; vLLM #22711 made the lower one true",
 )
 def slots_in_bounds(s: EncoderCacheState) -> bool:
     return 0 <= s.free_slots <= s.freeable_slots <= s.capacity
 
 
-@contract(
+@rules.state(
     "EC-4",
+    "safety",
     "The eviction queue holds exactly the resident entries that nobody holds",
-    kind="state",
-    harm="safety",
-    component=COMPONENT,
     source=SHARED_CACHE,
     versions=KEYED_BY_IDENTIFIER,
 )
@@ -75,12 +70,10 @@ def queue_is_unheld(s: EncoderCacheState) -> bool:
     )
 
 
-@contract(
+@rules.state(
     "EC-5",
+    "safety",
     "While resident an identifier has one size of at least 1, and is credited what it was debited",
-    kind="state",
-    harm="safety",
-    component=COMPONENT,
     source="vLLM releases that remember sizes refuse an identifier whose size changed",
 )
 def one_size(s: EncoderCacheState, g: Ghost) -> bool:
@@ -89,12 +82,10 @@ def one_size(s: EncoderCacheState, g: Ghost) -> bool:
     )
 
 
-@contract(
+@rules.transition(
     "EC-6",
+    "safety",
     "No entry that a request still needs is evicted",
-    kind="transition",
-    harm="safety",
-    component=COMPONENT,
     source="vLLM PR #54284",
     calls=ANY_CALL - {"reset"},
     versions=KEYED_BY_IDENTIFIER,
@@ -103,12 +94,10 @@ def keeps_needed(pre: EncoderCacheState, post: EncoderCacheState, g: Ghost) -> b
     return all(h in post.size for h in g.needed if h in pre.size)
 
 
-@contract(
+@rules.state(
     "EC-6a",
+    "safety",
     "Who needs a resident entry holds it",
-    kind="state",
-    harm="safety",
-    component=COMPONENT,
     source="vLLM PR #54284; without it EC-6 does not follow from the eviction rule",
     versions=KEYED_BY_IDENTIFIER,
 )
@@ -116,12 +105,10 @@ def needed_is_held(s: EncoderCacheState, g: Ghost) -> bool:
     return all(g.needed[h] <= s.holders[h] for h in g.needed if h in s.holders)
 
 
-@contract(
+@rules.transition(
     "EC-7",
+    "safety",
     "Entries are evicted in the order in which they became idle",
-    kind="transition",
-    harm="safety",
-    component=COMPONENT,
     source="vLLM EncoderCacheManager: oldest unreferenced entry first",
     calls=ADMISSION,
     versions=KEYED_BY_IDENTIFIER,
@@ -135,12 +122,10 @@ def evicts_oldest_first(pre: EncoderCacheState, post: EncoderCacheState, g: Ghos
     )
 
 
-@contract(
+@rules.transition(
     "EC-8a",
+    "safety",
     "One admission evicts the shortest prefix of the queue that makes room",
-    kind="transition",
-    harm="safety",
-    component=COMPONENT,
     source="vLLM EncoderCacheManager.can_allocate",
     calls=ADMISSION,
     versions=KEYED_BY_IDENTIFIER,
@@ -152,12 +137,10 @@ def evicts_shortest_prefix(pre: EncoderCacheState, post: EncoderCacheState, c: C
     )
 
 
-@contract(
+@rules.trace(
     "EC-8b",
+    "efficiency",
     "An eviction serves an allocation of the same step",
-    kind="trace",
-    harm="efficiency",
-    component=COMPONENT,
     source="vLLM Scheduler: admission evicts before the KV blocks are certain",
     versions=KEYED_BY_IDENTIFIER,
 )
@@ -165,12 +148,10 @@ def eviction_is_used(w: Step) -> bool:
     return all(r in w.allocating for r in w.evicting)
 
 
-@contract(
+@rules.trace(
     "EC-9",
+    "safety",
     "Notices name what left, and all of it: nothing resident, nothing forgotten in the store",
-    kind="trace",
-    harm="safety",
-    component=COMPONENT,
     source="vLLM PR #52482",
 )
 def notices_are_exact(w: Step) -> bool:
@@ -179,12 +160,10 @@ def notices_are_exact(w: Step) -> bool:
     )
 
 
-@contract(
+@rules.transition(
     "EC-10",
+    "safety",
     "Releasing what the request does not hold changes nothing",
-    kind="transition",
-    harm="safety",
-    component=COMPONENT,
     source="vLLM Scheduler releases on every update and again at the end of a request",
     calls=RELEASE,
     versions=KEYED_BY_IDENTIFIER,
@@ -193,12 +172,10 @@ def release_is_idempotent(pre: EncoderCacheState, post: EncoderCacheState, c: Ca
     return (c.identifier in pre.holders and c.request in pre.holders[c.identifier]) or post == pre
 
 
-@contract(
+@rules.transition(
     "EC-11",
+    "safety",
     "A refused admission adds no reference, and what it evicts is reported",
-    kind="transition",
-    harm="safety",
-    component=COMPONENT,
     source="vLLM PR #31857",
     calls=ADMISSION,
 )
@@ -209,12 +186,10 @@ def refusal_is_clean(pre: EncoderCacheState, post: EncoderCacheState, c: Call) -
     )
 
 
-@contract(
+@rules.transition(
     "EC-12",
+    "safety",
     "An item is admitted exactly when it fits the compute budget and the freeable slots",
-    kind="transition",
-    harm="safety",
-    component=COMPONENT,
     source="vLLM EncoderCacheManager.can_allocate",
     calls=ADMISSION,
     versions=KEYED_BY_IDENTIFIER,
@@ -224,12 +199,10 @@ def admits_what_fits(pre: EncoderCacheState, c: Call) -> bool:
     return c.granted == (c.need <= c.budget and c.need + c.pending <= pre.freeable_slots)
 
 
-@contract(
+@rules.transition(
     "EC-13",
+    "safety",
     "No call that a correct scheduler makes is answered by an exception",
-    kind="transition",
-    harm="safety",
-    component=COMPONENT,
     source="an engine whose scheduler raises stops serving",
     calls=WHOLE_EVENT,
     also_unchanged=True,
@@ -238,12 +211,10 @@ def never_raises(c: Call) -> bool:
     return c.raised == ""
 
 
-@contract(
+@rules.transition(
     "EC-14",
+    "safety",
     "After a request is freed no entry is held in its name",
-    kind="transition",
-    harm="safety",
-    component=COMPONENT,
     source="vLLM EncoderCacheManager.free: a request that ended, or was preempted, pins nothing",
     calls={"free"},
     versions=KEYED_BY_IDENTIFIER,
@@ -253,12 +224,10 @@ def freed_holds_nothing(post: EncoderCacheState, c: Call) -> bool:
     return all(c.request not in post.holders[h] for h in post.holders)
 
 
-@contract(
+@rules.transition(
     "EC-15",
+    "safety",
     "An admission leaves room for its item and for what was granted before",
-    kind="transition",
-    harm="safety",
-    component=COMPONENT,
     source="what allocate demands: the worker's memory is not overdrawn",
     calls=ADMISSION,
     versions=KEYED_BY_IDENTIFIER,
@@ -268,12 +237,10 @@ def admission_makes_room(post: EncoderCacheState, c: Call) -> bool:
     return not c.granted or c.need + c.pending <= post.free_slots
 
 
-@contract(
+@rules.transition(
     "EC-16",
+    "safety",
     "A look-up hits what is resident and nothing else",
-    kind="transition",
-    harm="safety",
-    component=COMPONENT,
     source="what a miss lets through is allocated: CP-1 asks that it be absent",
     calls=LOOK_UP,
     versions=KEYED_BY_IDENTIFIER,
@@ -283,12 +250,10 @@ def hits_what_is_resident(pre: EncoderCacheState, c: Call) -> bool:
     return c.granted == (c.identifier in pre.size)
 
 
-@contract(
+@rules.transition(
     "EC-17",
+    "liveness",
     "Who asks for an entry's size is told it, and nothing of what is absent",
-    kind="transition",
-    harm="liveness",
-    component=COMPONENT,
     source="vLLM Scheduler._try_schedule_encoder_inputs: an item of another size than its entry is "
     "said to have is refused, and its request with it",
     calls=LOOK_AT,
@@ -301,12 +266,10 @@ def tells_what_is_resident(pre: EncoderCacheState, c: Call) -> bool:
     )
 
 
-@contract(
+@rules.transition(
     "EC-18",
+    "liveness",
     "Who asks what a request may release is told what it holds, and nothing of what is absent",
-    kind="transition",
-    harm="liveness",
-    component=COMPONENT,
     source="vLLM Scheduler._free_encoder_inputs: what is not named is held until the request ends",
     calls=HELD,
     versions=KEYED_BY_IDENTIFIER,

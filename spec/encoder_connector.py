@@ -6,7 +6,7 @@ bring ends it, and what it brings is read, whatever it is.
 
 from typing import NamedTuple
 
-from cacheproof.spec.registry import contract
+from cacheproof.spec.registry import Component
 
 COMPONENT = "encoder_connector"
 BASE = "vLLM ECConnectorBase"
@@ -96,12 +96,13 @@ class Asked(NamedTuple):
     promised: bool
 
 
-@contract(
+rules = Component(COMPONENT)
+
+
+@rules.answer(
     "EX-1",
+    "safety",
     "An encoder output that a connector has promised is there when the step reads it",
-    kind="answer",
-    harm="safety",
-    component=COMPONENT,
     source=f"{BASE}.start_load_caches: it cannot report a failed load, and the read of a missing "
     "item ends the engine; LMCache #4458",
 )
@@ -109,36 +110,30 @@ def keeps_promises(p: Promised) -> bool:
     return p.is_there
 
 
-@contract(
+@rules.state(
     "EX-2",
+    "safety",
     "A promised entry stays pinned until its load is reported",
-    kind="state",
-    harm="safety",
-    component=COMPONENT,
     source="vLLM ECCPUScheduler: pins from update_state_after_alloc to the report of its load",
 )
 def pins_what_it_promised(s: Pins) -> bool:
     return all(h in s.pinned for h in s.promised)
 
 
-@contract(
+@rules.state(
     "EX-3",
+    "liveness",
     "A connector has nothing pinned and no save under way once its engine has nothing left to do",
-    kind="state",
-    harm="liveness",
-    component=COMPONENT,
     source=f"{BASE}.has_pending_push_work: an engine steps on while it is true; vLLM #44049",
 )
 def comes_to_rest(s: AtRest) -> bool:
     return len(s.pinned) == 0 and len(s.saving) == 0
 
 
-@contract(
+@rules.answer(
     "EX-4",
+    "safety",
     "Loaded rows are those of this item and model, in its dtype and shape, all of them",
-    kind="answer",
-    harm="safety",
-    component=COMPONENT,
     source="what one request reads of another's picture; vLLM PR #51448 for paths, none for rows",
 )
 def serves_own_rows(p: Served) -> bool:
@@ -152,96 +147,80 @@ def serves_own_rows(p: Served) -> bool:
     )
 
 
-@contract(
+@rules.answer(
     "EX-5",
+    "safety",
     "No call of a connector raises into the engine, whatever is in its store and however large",
-    kind="answer",
-    harm="safety",
-    component=COMPONENT,
     source=f"{BASE}: an exception in the scheduler or the worker ends the engine",
 )
 def raises_nothing(c: Called) -> bool:
     return c.raised == ""
 
 
-@contract(
+@rules.state(
     "EX-6",
+    "safety",
     "A store holds no more bytes than it may",
-    kind="state",
-    harm="safety",
-    component=COMPONENT,
     source="vLLM #44049: a producer can write without bound",
 )
 def stays_within_its_bytes(s: Room) -> bool:
     return s.used <= s.allowed
 
 
-@contract(
+@rules.answer(
     "EX-7",
+    "safety",
     "After new weights no engine is served rows that the old ones made",
-    kind="answer",
-    harm="safety",
-    component=COMPONENT,
     source="vLLM Scheduler.reset_encoder_cache; stale rows inside an engine: vLLM #44910",
 )
 def serves_rows_of_its_weights(p: Served) -> bool:
     return p.rows.weights == p.own.weights
 
 
-@contract(
+@rules.state(
     "EX-8",
+    "safety",
     "No identifier makes a connector write outside its store's folder",
-    kind="state",
-    harm="safety",
-    component=COMPONENT,
     source="vLLM PR #51448",
 )
 def stays_in_its_folder(s: Files) -> bool:
     return len(s.outside) == 0
 
 
-@contract(
+@rules.state(
     "EX-9",
+    "safety",
     "What a killed engine has left unfinished is gone once another one has started",
-    kind="state",
-    harm="safety",
-    component=COMPONENT,
     source="vLLM #44049: bytes that nobody frees",
 )
 def removes_what_the_killed_left(s: Files) -> bool:
     return len(s.unfinished) == 0
 
 
-@contract(
+@rules.answer(
     "EX-10",
+    "efficiency",
     "Engines of one model agree on what their store has, while none of them does anything",
-    kind="answer",
-    harm="efficiency",
-    component=COMPONENT,
     source="positive control: a store that only one of them sees is none of theirs",
 )
 def engines_agree(p: Answers) -> bool:
     return len(p.promised) < 2
 
 
-@contract(
+@rules.answer(
     "EX-11",
+    "safety",
     "Of a store that cannot be reached nothing is promised",
-    kind="answer",
-    harm="safety",
-    component=COMPONENT,
     source=f"{BASE}.has_cache_item: what it promises has to be loaded in the same step",
 )
 def promises_nothing_of_what_is_gone(c: Asked) -> bool:
     return c.reached or not c.promised
 
 
-@contract(
+@rules.answer(
     "EX-12",
+    "efficiency",
     "What was saved and has stayed as it was is promised to each engine of that model",
-    kind="answer",
-    harm="efficiency",
-    component=COMPONENT,
     source="positive control: a connector that promises nothing would pass every other rule",
 )
 def promises_what_was_saved(c: Asked) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from cacheproof.spec.entry_table_ghost import TableGhost
-from cacheproof.spec.registry import BEGIN, contract
+from cacheproof.spec.registry import BEGIN, Component
 from cacheproof.spec.vocabulary import distinct, total, within
 
 COMPONENT = "entry_table"
@@ -56,24 +56,23 @@ class TableAtWork(NamedTuple):
     pinned: Mapping[str, int]
 
 
-@contract(
+rules = Component(COMPONENT)
+
+
+@rules.state(
     "TB-1",
+    "safety",
     "Free room is never negative, and with the sizes of all entries makes up the capacity",
-    kind="state",
-    harm="safety",
-    component=COMPONENT,
     source=f"conservation; {TABLE}; EX-6 follows from it",
 )
 def room_conserved(s: TableState) -> bool:
     return s.free >= 0 and s.free + total(s.size) == s.capacity
 
 
-@contract(
+@rules.state(
     "TB-2",
+    "safety",
     "What may be evicted is what is finished and not pinned, all of it, and is counted so",
-    kind="state",
-    harm="safety",
-    component=COMPONENT,
     source=f"{TABLE}: entries are not ready, ready or pinned; eviction takes ready ones",
 )
 def idle_is_unpinned(s: TableState) -> bool:
@@ -85,12 +84,10 @@ def idle_is_unpinned(s: TableState) -> bool:
     )
 
 
-@contract(
+@rules.state(
     "TB-3",
+    "safety",
     "What somebody writes or has pinned is there, pinned as often, and nothing else is in use",
-    kind="state",
-    harm="safety",
-    component=COMPONENT,
     source="vLLM ECCPUScheduler: its worker copies from and to the blocks of these entries; EX-2",
 )
 def keeps_what_is_in_use(s: TableState, g: TableGhost) -> bool:
@@ -102,12 +99,10 @@ def keeps_what_is_in_use(s: TableState, g: TableGhost) -> bool:
     )
 
 
-@contract(
+@rules.transition(
     "TB-4",
+    "safety",
     "An entry is refused exactly where free and idle room are too little, and then nothing changes",
-    kind="transition",
-    harm="safety",
-    component=COMPONENT,
     source=f"{TABLE}.alloc: None if there is not enough space after evicting all it may",
     calls=BEGIN,
     also_unchanged=True,
@@ -118,12 +113,10 @@ def refuses_for_want_of_room(pre: TableState, post: TableState, c: TableCall) ->
     )
 
 
-@contract(
+@rules.transition(
     "TB-5",
+    "efficiency",
     "Idle entries go in the order of their last use, and no more of them than it takes",
-    kind="transition",
-    harm="efficiency",
-    component=COMPONENT,
     source=f"{TABLE}: FIFO by the time at which an entry became ready or was given back",
     calls=BEGIN,
     also_unchanged=True,
@@ -140,24 +133,20 @@ def evicts_what_was_used_first(pre: TableState, post: TableState, g: TableGhost)
     )
 
 
-@contract(
+@rules.state(
     "TB-6",
+    "safety",
     "Every block of a region is free or one entry's, and nowhere twice",
-    kind="state",
-    harm="safety",
-    component=COMPONENT,
     source=f"{TABLE}: two entries in one block are one item's rows served for another's; EX-4",
 )
 def blocks_are_apart(s: TableBlocks) -> bool:
     return distinct(s.blocks) and len(s.blocks) == s.capacity
 
 
-@contract(
+@rules.answer(
     "TB-7",
+    "liveness",
     "A table says that it is in use exactly while somebody writes or has pinned an entry",
-    kind="answer",
-    harm="liveness",
-    component=COMPONENT,
     source=f"{TABLE}.has_held_entries: an engine steps on while it is true; EX-3",
     versions=">=0.29.0",
 )
@@ -165,12 +154,10 @@ def tells_what_is_in_use(c: TableAtWork) -> bool:
     return c.told == (len(c.writing) > 0 or len(c.pinned) > 0)
 
 
-@contract(
+@rules.answer(
     "TB-8",
+    "safety",
     "No call of a table that a correct caller makes raises",
-    kind="answer",
-    harm="safety",
-    component=COMPONENT,
     source="an exception in the scheduler or the worker ends the engine; EX-5",
 )
 def table_raises_nothing(c: TableCall) -> bool:

@@ -7,7 +7,7 @@ is (group, position in a block table). Blocks are ids; null blocks, 0, are left 
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from cacheproof.spec.registry import contract
+from cacheproof.spec.registry import Component
 
 COMPONENT = "kv_cache"
 Place = tuple[int, int]
@@ -164,12 +164,13 @@ class Outcome(NamedTuple):
     raised: str
 
 
-@contract(
+rules = Component(COMPONENT)
+
+
+@rules.answer(
     "KV-1",
+    "safety",
     "A hit is the request's own prefix, all of it that is read, and leaves a token to compute",
-    kind="answer",
-    harm="safety",
-    component=COMPONENT,
     source="vLLM KVCacheManager.get_computed_blocks",
 )
 def hit_is_own_prefix(c: Lookup) -> bool:
@@ -181,12 +182,10 @@ def hit_is_own_prefix(c: Lookup) -> bool:
     )
 
 
-@contract(
+@rules.answer(
     "KV-2",
+    "safety",
     "Blocks handed out for new content are the request's alone, found by its prefix only, and told",
-    kind="answer",
-    harm="safety",
-    component=COMPONENT,
     source="vLLM KVCacheManager.allocate_slots",
 )
 def new_blocks_are_private(c: Grant) -> bool:
@@ -203,60 +202,50 @@ def new_blocks_are_private(c: Grant) -> bool:
     )
 
 
-@contract(
+@rules.answer(
     "KV-3",
+    "safety",
     "No call that a correct scheduler makes is answered by an exception",
-    kind="answer",
-    harm="safety",
-    component=COMPONENT,
     source="an engine whose scheduler raises stops serving",
 )
 def kv_never_raises(c: Outcome) -> bool:
     return c.raised == ""
 
 
-@contract(
+@rules.state(
     "KV-4",
+    "safety",
     "Requests that share a block have it at the same place of the same group",
-    kind="state",
-    harm="safety",
-    component=COMPONENT,
     source="vLLM #33775: a group took for a load what another group had hit",
 )
 def shared_blocks_agree(s: Tables) -> bool:
     return all(len(s.places[b]) == 1 for b in s.places)
 
 
-@contract(
+@rules.answer(
     "KV-5",
+    "safety",
     "What a scheduled token reads, and where it is written, has a block",
-    kind="answer",
-    harm="safety",
-    component=COMPONENT,
     source="vLLM KVCacheManager.allocate_slots and remove_skipped_blocks",
 )
 def slots_have_blocks(c: Slots) -> bool:
     return all(place in c.table for place in c.needed)
 
 
-@contract(
+@rules.answer(
     "KV-6",
+    "efficiency",
     "No block is taken that no token reads or is written to",
-    kind="answer",
-    harm="efficiency",
-    component=COMPONENT,
     source="vLLM SingleTypeKVCacheManager.allocate_new_blocks",
 )
 def blocks_have_slots(c: Slots) -> bool:
     return all(place in c.needed for place in c.filled)
 
 
-@contract(
+@rules.answer(
     "KV-7",
+    "liveness",
     "A request gets slots exactly when there are blocks for them",
-    kind="answer",
-    harm="liveness",
-    component=COMPONENT,
     source="vLLM KVCacheManager.allocate_slots: admission, reserved blocks and watermark",
 )
 def admitted_exactly(c: Admission) -> bool:
@@ -266,36 +255,30 @@ def admitted_exactly(c: Admission) -> bool:
     )
 
 
-@contract(
+@rules.answer(
     "KV-8",
+    "safety",
     "What can be found is computed, or being computed",
-    kind="answer",
-    harm="safety",
-    component=COMPONENT,
     source="vLLM KVCacheManager.cache_blocks: loads under way, failed loads, drafts",
 )
 def found_is_certain(c: Cached) -> bool:
     return all(c.new[key] <= c.certain for key in c.new)
 
 
-@contract(
+@rules.answer(
     "KV-9",
+    "efficiency",
     "A lookup misses nothing that is cached",
-    kind="answer",
-    harm="efficiency",
-    component=COMPONENT,
     source="vLLM KVCacheCoordinator.find_longest_cache_hit",
 )
 def lookup_misses_nothing(c: Lookup) -> bool:
     return c.hit >= c.longest
 
 
-@contract(
+@rules.answer(
     "KV-10",
+    "safety",
     "A common prefix is held by every running request",
-    kind="answer",
-    harm="safety",
-    component=COMPONENT,
     source="vLLM KVCacheManager.get_num_common_prefix_blocks, for cascade attention",
 )
 def common_prefix_is_common(c: CommonPrefix) -> bool:
@@ -304,12 +287,10 @@ def common_prefix_is_common(c: CommonPrefix) -> bool:
     )
 
 
-@contract(
+@rules.answer(
     "KV-11",
+    "efficiency",
     "Full blocks of computed tokens can be found",
-    kind="answer",
-    harm="efficiency",
-    component=COMPONENT,
     source="vLLM KVCacheManager.cache_blocks; full attention and windows, as far as a hit can end "
     "there",
 )
@@ -317,24 +298,20 @@ def certain_is_found(c: Cached) -> bool:
     return all(key in c.found for key in c.due)
 
 
-@contract(
+@rules.answer(
     "KV-12",
+    "safety",
     "A load leaves nothing out that the first token behind it reads",
-    kind="answer",
-    harm="safety",
-    component=COMPONENT,
     source="vLLM Scheduler._update_waiting_for_remote_kv computes the last token of a load again",
 )
 def load_is_readable(c: Load) -> bool:
     return all(place in c.table for place in c.read)
 
 
-@contract(
+@rules.answer(
     "KV-13",
+    "efficiency",
     "Usage and counts of lookups are those of what was answered",
-    kind="answer",
-    harm="efficiency",
-    component=COMPONENT,
     source="vLLM KVCacheManager.usage and make_prefix_cache_stats, by which operators go",
     versions=">=0.27.0",
 )
@@ -342,12 +319,10 @@ def says_what_it_did(c: Statistics) -> bool:
     return c.used == c.held and c.told == c.counted
 
 
-@contract(
+@rules.answer(
     "KV-14",
+    "efficiency",
     "Only what a hit can read is cached",
-    kind="answer",
-    harm="efficiency",
-    component=COMPONENT,
     source="vLLM SlidingWindowManager.reachable_block_mask: a freed block without a key is reused "
     "first, and one with a key that nobody can use takes the place of one that somebody can",
     versions=">=0.23.0",
@@ -356,12 +331,10 @@ def caches_what_is_read(c: Retained) -> bool:
     return c.unread == 0
 
 
-@contract(
+@rules.answer(
     "KV-15",
+    "efficiency",
     "What is said of contents that have left their blocks is what happened to them",
-    kind="answer",
-    harm="efficiency",
-    component=COMPONENT,
     source="vLLM KVCacheMetricsCollector, by which operators size a cache: reset, evicted and "
     "handed out again, a block begins a new life",
     versions=">=0.14.0",

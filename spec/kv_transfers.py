@@ -9,7 +9,7 @@ reported as failed.
 from collections.abc import Mapping, Set
 from typing import NamedTuple
 
-from cacheproof.spec.registry import contract
+from cacheproof.spec.registry import Component
 
 COMPONENT = "kv_transfers"
 _JUDGED_WITH = ("scheduler",)
@@ -46,13 +46,13 @@ class Delivery(NamedTuple):
     misread: Set[str]
 
 
-@contract(
+rules = Component(COMPONENT, applies_to=_JUDGED_WITH)
+
+
+@rules.trace(
     "KT-1",
+    "safety",
     "Nobody writes a KV block that a transfer reads or writes, and no load one that a step writes",
-    kind="trace",
-    harm="safety",
-    component=COMPONENT,
-    applies_to=_JUDGED_WITH,
     source="vLLM KVConnectorBase_V1.request_finished, Scheduler.defer_block_free",
 )
 def transfers_have_their_blocks(w: Writing) -> bool:
@@ -62,26 +62,20 @@ def transfers_have_their_blocks(w: Writing) -> bool:
     )
 
 
-@contract(
+@rules.trace(
     "KT-2",
+    "safety",
     "A step reads only KV that has been computed, or has arrived and not failed to",
-    kind="trace",
-    harm="safety",
-    component=COMPONENT,
-    applies_to=_JUDGED_WITH,
     source="vLLM KVCacheManager.allocate_slots (delay_cache_blocks), invalid_block_ids",
 )
 def reads_what_is_right(w: Reading) -> bool:
     return all(w.reads[b] <= w.right[b] for b in w.reads)
 
 
-@contract(
+@rules.trace(
     "KT-3",
+    "safety",
     "No token is delivered that was sampled over KV whose load failed",
-    kind="trace",
-    harm="safety",
-    component=COMPONENT,
-    applies_to=_JUDGED_WITH,
     source="vLLM KVConnectorOutput.invalid_block_ids: what a failed load means for its request",
     versions=">=0.11.1",
 )
@@ -89,13 +83,10 @@ def delivers_nothing_misread(c: Delivery) -> bool:
     return all(r not in c.misread or c.tokens[r] == 0 for r in c.tokens)
 
 
-@contract(
+@rules.trace(
     "KT-4",
+    "safety",
     "The KV that is sent is the request's own, from its first token on, its prompt whole",
-    kind="trace",
-    harm="safety",
-    component=COMPONENT,
-    applies_to=_JUDGED_WITH,
     source="vLLM Scheduler._connector_finished: whoever has that prompt reads what was sent for it",
 )
 def sends_its_own(w: Sending) -> bool:

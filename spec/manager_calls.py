@@ -11,36 +11,31 @@ from cacheproof.spec.encoder_decoder_cache import COMPONENT as ENCODER_DECODER_C
 from cacheproof.spec.encoder_decoder_cache import SINCE
 from cacheproof.spec.ghost import Ghost
 from cacheproof.spec.records import Call, DecoderCacheState, EncoderCacheState, Making
-from cacheproof.spec.registry import RELEASE, WITHDRAWAL, contract
+from cacheproof.spec.registry import RELEASE, WITHDRAWAL, Component
 
 COMPONENT = "manager_calls"
 
 
-@contract(
+rules = Component(COMPONENT, versions=KEYED_BY_IDENTIFIER, applies_to=(ENCODER_CACHE,))
+
+
+@rules.promise(
     "CP-1",
+    "safety",
     "Only an item that is absent and fits the free slots is allocated",
-    kind="promise",
-    harm="safety",
-    component=COMPONENT,
-    applies_to=(ENCODER_CACHE,),
     source="vLLM EncoderCacheManager.allocate: the scheduler checks and admits before",
     calls={"allocate"},
-    versions=KEYED_BY_IDENTIFIER,
 )
 def allocates_what_was_admitted(s: EncoderCacheState, c: Call) -> bool:
     return c.identifier not in s.size and c.need <= s.free_slots
 
 
-@contract(
+@rules.promise(
     "CP-2",
+    "safety",
     "An item is released only when its request has got past it, or claims a later occurrence",
-    kind="promise",
-    harm="safety",
-    component=COMPONENT,
-    applies_to=(ENCODER_CACHE,),
     source="vLLM Scheduler._free_encoder_inputs",
     calls=RELEASE,
-    versions=KEYED_BY_IDENTIFIER,
 )
 def releases_what_is_behind(g: Ghost, c: Call) -> bool:
     return (
@@ -50,46 +45,34 @@ def releases_what_is_behind(g: Ghost, c: Call) -> bool:
     )
 
 
-@contract(
+@rules.promise(
     "CP-3",
+    "safety",
     "No request is freed that goes on running",
-    kind="promise",
-    harm="safety",
-    component=COMPONENT,
-    applies_to=(ENCODER_CACHE,),
     source="vLLM Scheduler frees whom it preempts, and who ended",
     calls={"free"},
-    versions=KEYED_BY_IDENTIFIER,
 )
 def frees_who_stopped(g: Ghost, c: Call) -> bool:
     return c.request not in g.claimed_end
 
 
-@contract(
+@rules.promise(
     "CP-4",
+    "safety",
     "Who stops running takes with it no entry that this step encodes, unless another needs it too",
-    kind="promise",
-    harm="safety",
-    component=COMPONENT,
-    applies_to=(ENCODER_CACHE,),
     source="an entry that nobody needs may be evicted before it is encoded, or never be encoded",
     calls=WITHDRAWAL,
-    versions=KEYED_BY_IDENTIFIER,
 )
 def withdraws_what_others_need(g: Ghost, w: Making, c: Call) -> bool:
     return all(h not in g.needed or not all(r == c.request for r in g.needed[h]) for h in w.encoded)
 
 
-@contract(
+@rules.promise(
     "CP-5",
+    "safety",
     "Entries lose their last holders in the order in which they became idle",
-    kind="promise",
-    harm="safety",
-    component=COMPONENT,
-    applies_to=(ENCODER_CACHE,),
     source="without it EC-7 does not follow: a manager learns of idle entries as they are released",
     calls=RELEASE | {"free"},
-    versions=KEYED_BY_IDENTIFIER,
     synchronous_only=True,
 )
 def gives_back_in_order(s: EncoderCacheState, g: Ghost, c: Call) -> bool:
@@ -106,12 +89,10 @@ def gives_back_in_order(s: EncoderCacheState, g: Ghost, c: Call) -> bool:
     )
 
 
-@contract(
+@rules.promise(
     "CP-6",
+    "safety",
     "Only an item that is not debited and fits the free slots is allocated",
-    kind="promise",
-    harm="safety",
-    component=COMPONENT,
     applies_to=(ENCODER_DECODER_CACHE,),
     source="vLLM EncoderDecoderCacheManager.allocate: the scheduler admits before",
     calls={"allocate"},

@@ -7,7 +7,7 @@ pair it is worked out from how the values are described, never from what a relea
 
 from typing import NamedTuple
 
-from cacheproof.spec.registry import contract
+from cacheproof.spec.registry import Component
 
 COMPONENT = "media_hash"
 
@@ -60,12 +60,13 @@ class NamedPair(NamedTuple):
     second_identifier: str
 
 
-@contract(
+rules = Component(COMPONENT)
+
+
+@rules.pair(
     "MH-1",
+    "safety",
     "What is fed to the digest can be decoded again, so no two contents have one stream",
-    kind="pair",
-    harm="safety",
-    component=COMPONENT,
     source="injectivity; the digest itself is taken as collision-free",
     applies_to=("media_stream",),
 )
@@ -73,60 +74,50 @@ def uniquely_decodable(p: DecodedStream) -> bool:
     return p.decoded == p.hashed
 
 
-@contract(
+@rules.pair(
     "MH-2",
+    "efficiency",
     "The order of keyword arguments and of mappings does not matter",
-    kind="pair",
-    harm="efficiency",
-    component=COMPONENT,
     source="keyword arguments and mappings have no order",
 )
 def order_irrelevant(p: HashedPair) -> bool:
     return not p.same_but_order or p.first_digest == p.second_digest
 
 
-@contract(
+@rules.pair(
     "MH-3",
+    "safety",
     "Different contents never have one digest",
-    kind="pair",
-    harm="safety",
-    component=COMPONENT,
     source="the digest is the key of the processor's cache, the encoder cache and the KV blocks",
 )
 def different_content_apart(p: HashedPair) -> bool:
     return p.same_content or p.first_digest != p.second_digest
 
 
-@contract(
+@rules.pair(
     "MH-3a",
+    "safety",
     "Images of another size or palette and arrays of another shape or dtype have other digests",
-    kind="pair",
-    harm="safety",
-    component=COMPONENT,
     source="vLLM PR #17378",
 )
 def different_form_apart(p: HashedPair) -> bool:
     return p.same_form or p.first_digest != p.second_digest
 
 
-@contract(
+@rules.pair(
     "MH-4",
+    "efficiency",
     "Equal values have one digest, in every process and wherever they lie in memory",
-    kind="pair",
-    harm="efficiency",
-    component=COMPONENT,
     source="an item is looked up by a digest that another process may have made",
 )
 def equal_values_together(p: HashedPair) -> bool:
     return not p.same_spelling or p.first_digest == p.second_digest
 
 
-@contract(
+@rules.pair(
     "MH-5",
+    "safety",
     "Items named otherwise, or encoded with another adapter, have other identifiers",
-    kind="pair",
-    harm="safety",
-    component=COMPONENT,
     source="the encoder cache and the KV blocks hold an item under its identifier alone",
     applies_to=("media_identifier",),
 )
@@ -134,24 +125,20 @@ def identifiers_apart(p: NamedPair) -> bool:
     return (p.same_item and p.same_adapter) or p.first_identifier != p.second_identifier
 
 
-@contract(
+@rules.answer(
     "MH-6",
+    "safety",
     "A call that can be described has a digest",
-    kind="answer",
-    harm="safety",
-    component=COMPONENT,
     source="vLLM MultiModalHasher.hash_kwargs: a request whose item has no key is refused",
 )
 def has_a_digest(c: Answer) -> bool:
     return c.raised == ""
 
 
-@contract(
+@rules.pair(
     "MH-7",
+    "efficiency",
     "An image that carries an id of its own is known by it",
-    kind="pair",
-    harm="efficiency",
-    component=COMPONENT,
     source="vLLM MultiModalHasher.serialize_item: a UUID in EXIF ImageID is the key, pixels need "
     "not be hashed, and another process finds what is cached; of fetched images since 0.13.0",
     versions=">=0.13.0",

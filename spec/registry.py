@@ -1,12 +1,12 @@
 """The register of contracts: one executable rule each, with what an auditor asks about it.
 
-`contract` checks at import that the predicate is one expression in the subset (see `subset`),
-registers it and returns the function unchanged: what runs is what is proved and printed.
+A method of a `Component` checks at import that the predicate is one expression in the subset (see
+`subset`), registers it and returns the function unchanged: what runs is what is proved and printed.
 """
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Protocol, TypedDict, TypeVar, Unpack
 
 from cacheproof.spec import subset
 from cacheproof.spec.versions import Versions
@@ -42,7 +42,7 @@ class Contract:
     even when the call left the state as it was (the others hold of any such call).
     `synchronous_only` says that the rule leans on the moment when a request gets past an item,
     which asynchronous scheduling leaves to the release.
-    `versions` are the vLLM releases that promise the rule; `applies_to` the kinds of manager.
+    `versions` are the vLLM releases that promise the rule; `applies_to` the components.
     """
 
     id: str
@@ -68,58 +68,112 @@ class Contract:
 _CONTRACTS: dict[str, Contract] = {}
 
 
-def contract(
-    id: str,
-    title: str,
-    *,
-    kind: Kind,
-    harm: Harm,
-    component: str,
-    source: str,
-    versions: str = "all",
-    applies_to: tuple[str, ...] = (),
-    calls: Iterable[str] = (),
-    also_unchanged: bool = False,
-    synchronous_only: bool = False,
-) -> Callable[[Predicate], Predicate]:
-    """Register the decorated predicate under `id` and return it unchanged.
+class About(TypedDict, total=False):
+    """What else is said of a rule; what is left out is the component's, or as `Contract` has it."""
 
-    Raises:
-        ValueError: two contracts share an id, or one of calls names none.
-        subset.SubsetError: the predicate is not one expression in the subset; names file and line.
+    source: str
+    versions: str
+    applies_to: tuple[str, ...]
+    calls: Iterable[str]
+    also_unchanged: bool
+    synchronous_only: bool
+
+
+class Register(Protocol):
+    """Takes a predicate down, and gives it back as it is."""
+
+    def __call__(self, predicate: Predicate, /) -> Predicate: ...
+
+
+class Component:
+    """What rules are about. A method for each kind of rule says which parameters its predicate has,
+    and registers it under an id, with its harm and its sentence.
+
+    The methods raise ValueError where two contracts share an id, or where one of calls names none;
+    and subset.SubsetError, with file and line, where the predicate is not one expression in the
+    subset.
     """
 
-    def register(predicate: Predicate) -> Predicate:
-        if id in _CONTRACTS:
-            raise ValueError(f"contract {id} is registered twice")
-        if (kind in _OF_CALLS) != bool(calls):
-            raise ValueError(f"contract {id}: transitions and promises, and only they, name calls")
-        expression = subset.parse(predicate)
-        _CONTRACTS[id] = Contract(
-            id=id,
-            title=title,
-            kind=kind,
-            harm=harm,
-            component=component,
-            source=source,
-            versions=Versions(versions),
-            applies_to=applies_to or (component,),
-            calls=frozenset(calls),
-            also_unchanged=also_unchanged,
-            synchronous_only=synchronous_only,
-            predicate=predicate,
-            parameters=expression.parameters,
-            expression=expression,
-        )
-        return predicate
+    def __init__(
+        self, name: str, *, versions: str = "all", applies_to: tuple[str, ...] = ()
+    ) -> None:
+        self._name = name
+        self._about: About = {"versions": versions, "applies_to": applies_to or (name,)}
 
-    return register
+    def state(self, id: str, harm: Harm, title: str, **about: Unpack[About]) -> Register:
+        """Of `s`, or of `s, g`."""
+        return self._rule("state", id, harm, title, about)
+
+    def transition(self, id: str, harm: Harm, title: str, **about: Unpack[About]) -> Register:
+        """Of `calls`: of `pre, post, c`, `pre, c` or `post, c`; of `pre, post, g` where it looks at
+        the ghost; of WHOLE_EVENT `c` alone."""
+        return self._rule("transition", id, harm, title, about)
+
+    def promise(self, id: str, harm: Harm, title: str, **about: Unpack[About]) -> Register:
+        """Of the caller, before `calls`: of what it needs of `s, g, w`, then `c`."""
+        return self._rule("promise", id, harm, title, about)
+
+    def trace(self, id: str, harm: Harm, title: str, **about: Unpack[About]) -> Register:
+        """Of `w`, or of `c`."""
+        return self._rule("trace", id, harm, title, about)
+
+    def mirror(self, id: str, harm: Harm, title: str, **about: Unpack[About]) -> Register:
+        """Of `w`: the ledger and the worker's store."""
+        return self._rule("mirror", id, harm, title, about)
+
+    def progress(self, id: str, harm: Harm, title: str, **about: Unpack[About]) -> Register:
+        """Of `c`."""
+        return self._rule("progress", id, harm, title, about)
+
+    def pair(self, id: str, harm: Harm, title: str, **about: Unpack[About]) -> Register:
+        """Of `p`: two that may not be taken for each other."""
+        return self._rule("pair", id, harm, title, about)
+
+    def keys(self, id: str, harm: Harm, title: str, **about: Unpack[About]) -> Register:
+        """Of `k`, or of `c`."""
+        return self._rule("keys", id, harm, title, about)
+
+    def answer(self, id: str, harm: Harm, title: str, **about: Unpack[About]) -> Register:
+        """Of `c`, or of `p`."""
+        return self._rule("answer", id, harm, title, about)
+
+    def _rule(self, kind: Kind, id: str, harm: Harm, title: str, about: About) -> Register:
+        told: About = {**self._about, **about}
+        calls = frozenset(told.get("calls", ()))
+
+        def register(predicate: Predicate) -> Predicate:
+            if id in _CONTRACTS:
+                raise ValueError(f"contract {id} is registered twice")
+            if (kind in _OF_CALLS) != bool(calls):
+                raise ValueError(
+                    f"contract {id}: transitions and promises, and only they, name calls"
+                )
+            expression = subset.parse(predicate)
+            _CONTRACTS[id] = Contract(
+                id=id,
+                title=title,
+                kind=kind,
+                harm=harm,
+                component=self._name,
+                source=told["source"],
+                versions=Versions(told["versions"]),
+                applies_to=told["applies_to"],
+                calls=calls,
+                also_unchanged=told.get("also_unchanged", False),
+                synchronous_only=told.get("synchronous_only", False),
+                predicate=predicate,
+                parameters=expression.parameters,
+                expression=expression,
+            )
+            return predicate
+
+        return register
 
 
-def contracts(manager: str | None = None, release: str | None = None) -> Iterator[Contract]:
-    """Registered contracts in order of definition, for one kind of manager and one release."""
+def contracts(component: str | None = None, release: str | None = None) -> Iterator[Contract]:
+    """Registered contracts that apply to a component, of a release, in order of definition."""
     for rule in _CONTRACTS.values():
-        if manager is not None and manager not in rule.applies_to:
+        if component is not None and component not in rule.applies_to:
             continue
         if release is None or release in rule.versions:
             yield rule

@@ -5,7 +5,7 @@
 call of their managers; these are about what the scheduler makes of the answers.
 """
 
-from cacheproof.spec.registry import contract
+from cacheproof.spec.registry import Component
 from cacheproof.spec.scheduler_records import (
     Answer,
     Arrival,
@@ -33,48 +33,43 @@ CLAIMS_ALL = ">=0.32.0"
 """Releases in which a request claims a later occurrence of an item in one walk."""
 
 
-@contract(
+rules = Component(COMPONENT)
+
+
+@rules.trace(
     "SC-1a",
+    "safety",
     "A step schedules no more tokens than its budget",
-    kind="trace",
-    harm="safety",
-    component=COMPONENT,
     source="vLLM SchedulerConfig.max_num_batched_tokens: what the worker's buffers hold",
 )
 def tokens_within_budget(w: Plan) -> bool:
     return total(w.tokens) <= w.token_budget and all(w.tokens[r] > 0 for r in w.tokens)
 
 
-@contract(
+@rules.trace(
     "SC-1b",
+    "safety",
     "A step encodes no more embeddings than the encoder's compute budget",
-    kind="trace",
-    harm="safety",
-    component=COMPONENT,
     source="vLLM compute_mm_encoder_budget: what memory profiling ran the encoder with",
 )
 def encodes_within_budget(w: Plan) -> bool:
     return total(w.encodes) <= w.encoder_budget
 
 
-@contract(
+@rules.trace(
     "SC-1c",
+    "safety",
     "No more requests run than may",
-    kind="trace",
-    harm="safety",
-    component=COMPONENT,
     source="vLLM SchedulerConfig.max_num_seqs: what the worker's batch has rows for",
 )
 def running_within_limit(w: Plan) -> bool:
     return w.running <= w.running_max
 
 
-@contract(
+@rules.trace(
     "SC-2",
+    "safety",
     "What a step reads of an item is resident, encoded or loaded by it, for each request",
-    kind="trace",
-    harm="safety",
-    component=COMPONENT,
     source="vLLM GPUModelRunner._gather_mm_embeddings, for a drafter too: it reads one token "
     "ahead, and since 0.24.0 does without an item that begins there. WM-2 asks what is in the "
     "worker's store, of what the target model reads; this what was decided, of what either reads",
@@ -83,12 +78,10 @@ def reads_are_available(w: Reads) -> bool:
     return all(all(h in w.available for h in w.wanted[r]) for r in w.wanted)
 
 
-@contract(
+@rules.trace(
     "SC-3",
+    "liveness",
     "Tokens stop where an item starts that cannot be had: not behind, and not before",
-    kind="trace",
-    harm="liveness",
-    component=COMPONENT,
     source="vLLM Scheduler._try_schedule_encoder_inputs: an item that cannot be had ends the chunk",
 )
 def stops_at_items(w: Stops) -> bool:
@@ -97,12 +90,10 @@ def stops_at_items(w: Stops) -> bool:
     )
 
 
-@contract(
+@rules.trace(
     "SC-4",
+    "safety",
     "Where items must be whole, no step that starts an item ends inside it",
-    kind="trace",
-    harm="safety",
-    component=COMPONENT,
     source="vLLM SchedulerConfig.disable_chunked_mm_input; PR #52412",
 )
 def items_are_whole(w: Plan) -> bool:
@@ -115,12 +106,10 @@ def items_are_whole(w: Plan) -> bool:
     )
 
 
-@contract(
+@rules.trace(
     "SC-5",
+    "efficiency",
     "A step encodes or loads no entry that is there and stays, and none twice",
-    kind="trace",
-    harm="efficiency",
-    component=COMPONENT,
     source="one encode or load per residency is what the encoder cache is for; WM-2 says that it "
     "comes before the first read",
 )
@@ -128,24 +117,20 @@ def fills_once(w: Fills) -> bool:
     return distinct(w.filled) and all(h not in w.kept for h in w.filled)
 
 
-@contract(
+@rules.state(
     "SC-6",
+    "liveness",
     "After a step's update, who does not run holds no entry of the encoder cache",
-    kind="state",
-    harm="liveness",
-    component=COMPONENT,
     source="vLLM PR #31857: a waiting request that holds entries starves the running ones",
 )
 def only_running_hold(s: References) -> bool:
     return all(s.holders[h] <= s.running for h in s.holders)
 
 
-@contract(
+@rules.trace(
     "SC-7",
+    "liveness",
     "A waiting request is overtaken in its queue only for a reason that is listed",
-    kind="trace",
-    harm="liveness",
-    component=COMPONENT,
     source="vLLM SchedulingPolicy: fcfs is the order of arrival, and who was preempted goes first; "
     "priority the order of priority, then of arrival. Sessions have an order of their own, and so "
     "have requests beside KV loads",
@@ -157,24 +142,20 @@ def overtakes_for_a_reason(w: Overtaking) -> bool:
     )
 
 
-@contract(
+@rules.trace(
     "SC-8",
+    "safety",
     "No event is answered by an exception of the scheduler",
-    kind="trace",
-    harm="safety",
-    component=COMPONENT,
     source="an engine whose scheduler raises stops serving",
 )
 def scheduler_never_raises(c: Answer) -> bool:
     return c.raised == ""
 
 
-@contract(
+@rules.trace(
     "SC-9",
+    "safety",
     "What a step encodes, the workers have been given",
-    kind="trace",
-    harm="safety",
-    component=COMPONENT,
     source="vLLM NewRequestData.mm_features: a request's items reach the workers with the request. "
     "SchedulerOutput.encoder_input_updates: the second model runner drops the data of some, and is "
     "sent it again with the step that encodes them",
@@ -183,12 +164,10 @@ def inputs_were_sent(w: Inputs) -> bool:
     return all(all(i not in w.withheld[r] for i in w.encodes[r]) for r in w.withheld)
 
 
-@contract(
+@rules.trace(
     "SC-10",
+    "safety",
     "What the workers are told of a step is about the requests that it schedules",
-    kind="trace",
-    harm="safety",
-    component=COMPONENT,
     source="vLLM GPUModelRunner looks up each request with drafts, or with items to encode, among "
     "those of the step; a step has at least one token beside its drafts",
 )
@@ -200,12 +179,10 @@ def tells_of_whom_it_schedules(w: Telling) -> bool:
     )
 
 
-@contract(
+@rules.trace(
     "SC-11",
+    "safety",
     "Each occurrence of an item that a step reads has been claimed by its request",
-    kind="trace",
-    harm="safety",
-    component=COMPONENT,
     source="vLLM PR #54284: an entry is given back once its request is past the last occurrence "
     "that it has claimed, so one that it has not is read from an entry that may be gone",
     versions=CLAIMS_ALL,
@@ -214,12 +191,10 @@ def reads_what_it_claimed(w: Claims) -> bool:
     return all(all(i in w.claimed[r] for i in w.reads[r]) for r in w.reads)
 
 
-@contract(
+@rules.trace(
     "SC-12",
+    "efficiency",
     "Admission is offered the encoder budget less what the step encodes so far",
-    kind="trace",
-    harm="efficiency",
-    component=COMPONENT,
     source="vLLM Scheduler.schedule: who is preempted in the step gives back what was to be "
     "encoded for it; where less is offered, an item waits that could be encoded",
     versions=">=0.10.2",
@@ -228,12 +203,10 @@ def offers_what_is_left(w: Spending) -> bool:
     return w.budget + w.pending + w.taken == w.budget_full
 
 
-@contract(
+@rules.trace(
     "SC-13",
+    "liveness",
     "Who is preempted is less urgent than who goes on",
-    kind="trace",
-    harm="liveness",
-    component=COMPONENT,
     source="vLLM Scheduler.schedule: by priority the least urgent that runs, the latest arrival "
     "among equals; else who began to run last",
 )
@@ -241,12 +214,10 @@ def preempts_the_least_urgent(w: Victims) -> bool:
     return all(all(w.stay[q] < w.preempted[r] for q in w.stay) for r in w.preempted)
 
 
-@contract(
+@rules.trace(
     "SC-21",
+    "safety",
     "The encoder cache has the configured size, or that of the largest item where it is larger",
-    kind="trace",
-    harm="safety",
-    component=COMPONENT,
     source="vLLM compute_mm_encoder_budget and Scheduler.__init__, which makes the manager of it: "
     "memory was measured with so much room, and an item that is larger could never be encoded",
 )
@@ -256,12 +227,10 @@ def has_the_configured_room(w: Room) -> bool:
     )
 
 
-@contract(
+@rules.trace(
     "DF-1",
+    "safety",
     "A notice that drops an entry follows the last step in which who claimed it reads it",
-    kind="trace",
-    harm="safety",
-    component=COMPONENT,
     source="vLLM SchedulerOutput.free_encoder_mm_hashes: workers apply it before the step, "
     "whatever is in flight. WM-2 says that a read misses, this that a notice is why",
 )
@@ -269,25 +238,21 @@ def notices_follow_reads(w: Reads) -> bool:
     return all(all(h not in w.dropped for h in w.claimed[r]) for r in w.claimed)
 
 
-@contract(
+@rules.progress(
     "LV-1",
+    "liveness",
     "With nothing in flight and nothing to wait for, a step schedules something or changes what "
     "the next one decides from",
-    kind="progress",
-    harm="liveness",
-    component=COMPONENT,
     source="a step that comes back empty and changes nothing comes back empty for ever",
 )
 def goes_on(c: Turn) -> bool:
     return c.tokens > 0 or c.requests == 0 or c.before != c.after
 
 
-@contract(
+@rules.trace(
     "LV-2",
+    "liveness",
     "What could never be scheduled, even alone, is not taken in",
-    kind="trace",
-    harm="liveness",
-    component=COMPONENT,
     source="vLLM SchedulerConfig and InputProcessor validate it; for a release that is driven "
     "without them it is a condition on the traces",
 )
@@ -301,12 +266,10 @@ def can_run_alone(c: Arrival) -> bool:
     )
 
 
-@contract(
+@rules.trace(
     "SC-18",
+    "liveness",
     "What keeps the documented limits is served",
-    kind="trace",
-    harm="liveness",
-    component=COMPONENT,
     source="vLLM SchedulerConfig.verify_max_model_len, compute_mm_encoder_budget, "
     "get_kv_cache_configs and InputProcessor say what they refuse; LV-2 says what they must",
     versions=">=0.14.0",
@@ -323,12 +286,10 @@ def serves_within_limits(c: Service) -> bool:
     )
 
 
-@contract(
+@rules.state(
     "SC-19",
+    "liveness",
     "A request runs or waits from its arrival to its end, and no longer",
-    kind="state",
-    harm="liveness",
-    component=COMPONENT,
     source="conservation; vLLM Scheduler.finish_requests ends whom it is told to end, and a client "
     "whose request is nowhere waits for ever",
 )
@@ -336,12 +297,10 @@ def nobody_is_forgotten(s: Presence) -> bool:
     return s.owed == s.there
 
 
-@contract(
+@rules.trace(
     "SC-20",
+    "safety",
     "A step computes no token before the first of a request",
-    kind="trace",
-    harm="safety",
-    component=COMPONENT,
     source="vLLM GPUModelRunner._prepare_inputs adds num_computed_tokens to the place of a row in "
     "its tables of tokens and of KV slots: one that is negative reads what is before that place",
 )
@@ -349,12 +308,10 @@ def begins_at_a_token(w: Plan) -> bool:
     return all(w.windows[r].start >= 0 for r in w.windows)
 
 
-@contract(
+@rules.progress(
     "LV-3",
+    "liveness",
     "As many steps as all requests have tokens do not pass without a new one for anybody",
-    kind="progress",
-    harm="liveness",
-    component=COMPONENT,
     source="a request of n tokens is computed in n steps; every token brings a request nearer to "
     "its end, and LV-1 speaks of steps that compute nothing",
 )

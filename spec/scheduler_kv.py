@@ -7,7 +7,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from cacheproof.spec.registry import contract
+from cacheproof.spec.registry import Component
 from cacheproof.spec.scheduler import COMPONENT
 
 
@@ -40,12 +40,13 @@ class Holding(NamedTuple):
     slots: Mapping[str, int]
 
 
-@contract(
+rules = Component(COMPONENT)
+
+
+@rules.trace(
     "SC-14",
+    "safety",
     "A request goes on with the first token that is not computed",
-    kind="trace",
-    harm="safety",
-    component=COMPONENT,
     source="vLLM Request.num_computed_tokens: a token that is left out has no KV, and the tokens "
     "of rejected drafts have that of others",
 )
@@ -53,12 +54,10 @@ def goes_on_where_it_was(w: Progress) -> bool:
     return all(r in w.computed and w.starts[r] == w.computed[r] for r in w.starts)
 
 
-@contract(
+@rules.trace(
     "SC-15",
+    "safety",
     "A step reads of a KV block only what was computed over the request's own prefix",
-    kind="trace",
-    harm="safety",
-    component=COMPONENT,
     source="BK-2 of what is in the blocks; vLLM KVCacheManager.cache_blocks: what can be found is "
     "computed by then, and drafts are verified",
 )
@@ -66,12 +65,10 @@ def reads_own_prefix(w: KVReads) -> bool:
     return all(all(w.reads[r][b] <= w.right[r][b] for b in w.reads[r]) for r in w.reads)
 
 
-@contract(
+@rules.trace(
     "SC-16",
+    "liveness",
     "KV blocks that no request holds are free",
-    kind="trace",
-    harm="liveness",
-    component=COMPONENT,
     source="conservation; vLLM BlockPool.get_num_free_blocks: a block that is lost is missed by "
     "every request to come",
 )
@@ -79,12 +76,10 @@ def blocks_are_free_or_held(w: Holding) -> bool:
     return w.free + w.held == w.blocks
 
 
-@contract(
+@rules.trace(
     "SC-17",
+    "safety",
     "Each token that a step computes has a KV slot",
-    kind="trace",
-    harm="safety",
-    component=COMPONENT,
     source="vLLM GPUModelRunner looks the slot of a token up in the block table of its request",
 )
 def tokens_have_slots(w: Holding) -> bool:

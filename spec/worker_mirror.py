@@ -4,18 +4,19 @@ The step `w` is executed as a worker does it: notices, then encodes, then gather
 """
 
 from cacheproof.spec.records import Step
-from cacheproof.spec.registry import contract
+from cacheproof.spec.registry import Component
 from cacheproof.spec.vocabulary import total
 
 COMPONENT = "worker_mirror"
 
 
-@contract(
+rules = Component(COMPONENT, applies_to=("encoder_cache", "encoder_decoder_cache"))
+
+
+@rules.mirror(
     "WM-1",
+    "safety",
     "After a step the worker's store holds exactly the ledger's entries",
-    kind="mirror",
-    harm="safety",
-    component=COMPONENT,
     source="vLLM SchedulerOutput.free_encoder_mm_hashes",
     applies_to=("encoder_cache",),
 )
@@ -25,40 +26,31 @@ def store_is_ledger(w: Step) -> bool:
     )
 
 
-@contract(
+@rules.mirror(
     "WM-2",
+    "safety",
     "No gather misses: what a scheduled window reads is in the store",
-    kind="mirror",
-    harm="safety",
-    component=COMPONENT,
     source="vLLM GPUModelRunner._gather_mm_embeddings asserts it",
-    applies_to=("encoder_cache", "encoder_decoder_cache"),
 )
 def no_gather_misses(w: Step) -> bool:
     return all(h in w.store for h in w.gathered)
 
 
-@contract(
+@rules.mirror(
     "WM-3",
+    "safety",
     "The rows in the worker's store never exceed the capacity",
-    kind="mirror",
-    harm="safety",
-    component=COMPONENT,
     source="the capacity is what memory profiling sets aside",
-    applies_to=("encoder_cache", "encoder_decoder_cache"),
 )
 def store_within_capacity(w: Step) -> bool:
     return total(w.store) <= w.capacity
 
 
-@contract(
+@rules.mirror(
     "WM-4",
+    "safety",
     "A notice drops an entry of an earlier step, and none that this step still reads",
-    kind="mirror",
-    harm="safety",
-    component=COMPONENT,
     source="vLLM PR #32789: the worker frees before it encodes",
-    applies_to=("encoder_cache", "encoder_decoder_cache"),
 )
 def frees_before_encodes(w: Step) -> bool:
     return all(h in w.before or h not in w.encoded for h in w.notices) and all(

@@ -11,7 +11,7 @@ from cacheproof import spec
 from cacheproof.differential.judges.rules import ENGINE, SCHEDULER, manager_component
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.spec import block_pool, entry_table, registry
-from cacheproof.spec.registry import contract, contracts
+from cacheproof.spec.registry import Component, contracts
 
 JUDGED = {
     *(manager_component(lane.manager) for lane in LANES.values()),
@@ -50,14 +50,7 @@ def test_one_that_applies_to_nothing_that_is_driven_is_seen(
 ) -> None:
     monkeypatch.setattr(registry, "_CONTRACTS", dict(registry._CONTRACTS))
 
-    @contract(
-        "XX-1",
-        "A title",
-        kind="state",
-        harm="safety",
-        component=block_pool.COMPONENT,
-        source="a test",
-    )
+    @Component(block_pool.COMPONENT).state("XX-1", "safety", "A title", source="a test")
     def some_are_free(s: block_pool.PoolState) -> bool:
         return s.num_free > 0
 
