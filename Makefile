@@ -8,7 +8,7 @@ SECONDS_MAX ?=
 NEWEST = $$(.venv/bin/python -c 'from cacheproof.reference.releases import NEWEST; print(NEWEST)')
 PYTEST = .venv/bin/python -m pytest --numprocesses auto --maxprocesses 8 --dist worksteal
 
-.PHONY: check check-full check-slice every-release test test-all setup lint types wheel-check
+.PHONY: check check-full check-slice every-release test test-all setup lint types wheel-check site
 
 # A search that fails does not keep the proofs from being tried.
 check: setup
@@ -50,3 +50,13 @@ types: setup
 
 wheel-check: setup
 	.venv/bin/python setup/wheel_check.py
+
+# The pages as a site in site/, with a search; fails where a link leads nowhere.
+site: .venv-site
+	@NO_MKDOCS_2_WARNING=1 .venv-site/bin/mkdocs build --strict --quiet
+	@echo "open site/index.html"
+
+.venv-site: setup/site.lock
+	@$(PYTHON) -m venv --clear $@
+	@$@/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
