@@ -36,9 +36,21 @@ test: setup
 test-all: setup
 	@$(PYTEST) -m '' $(if $(SLICE),--slice '$(SLICE)') $(if $(SECONDS_MAX),--seconds $(SECONDS_MAX)) $(TEST_ARGS)
 
+# .venv is whole once its stamp says what it was made of; without one it is made anew.
+STAMP = $$({ cat setup/dev.lock; sed '/^\[tool/,$$d' pyproject.toml; $(PYTHON) -VV; pwd; } | cksum)
+PIP = .venv/bin/python -m pip install --disable-pip-version-check --no-deps
+
 setup:
 	@command -v $(PYTHON) >/dev/null || { echo "error: no $(PYTHON) on PATH; name one: make PYTHON=python3.12" >&2; exit 2; }
-	@$(PYTHON) setup/venv.py
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || \
+	    { echo "error: cacheproof needs Python 3.11 to 3.13, but $(PYTHON) is $$($(PYTHON) -V 2>&1);" \
+	    "name another one: make PYTHON=python3.12" >&2; exit 2; }
+	@[ "$$(cat .venv/stamp 2>/dev/null)" = "$(STAMP)" ] || { \
+	    echo "setting up .venv"; rm -f .venv/stamp; \
+	    $(PYTHON) -m venv --clear .venv && \
+	    $(PIP) --require-hashes --only-binary=:all: -r setup/dev.lock && \
+	    $(PIP) --no-index --no-build-isolation -e . && \
+	    echo "$(STAMP)" > .venv/stamp; }
 
 lint: setup
 	.venv/bin/ruff check

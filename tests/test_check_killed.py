@@ -64,7 +64,7 @@ class Checkout:
 
 
 def undo_set_up(checkout: Checkout) -> None:
-    (checkout.path / ".venv" / "cacheproof-setup.stamp").unlink()
+    (checkout.path / ".venv" / "stamp").unlink()
 
 
 def undo_environment(checkout: Checkout) -> None:
