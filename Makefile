@@ -8,7 +8,7 @@ SECONDS_MAX ?=
 NEWEST = $$(.venv/bin/python -c 'from cacheproof.reference.releases import NEWEST; print(NEWEST)')
 PYTEST = .venv/bin/python -m pytest --numprocesses auto --maxprocesses 8 --dist worksteal
 
-.PHONY: check check-full check-slice every-release test test-all setup lint types wheel-check site
+.PHONY: check check-full check-slice every-release test test-all setup lint types wheel-check site pages
 
 # A search that fails does not keep the proofs from being tried.
 check: setup
@@ -62,6 +62,10 @@ types: setup
 
 wheel-check: setup
 	.venv/bin/python setup/wheel_check.py
+
+# The generated pages, but for those that take hours: benchmarks/pages.py --list
+pages: setup
+	@.venv/bin/python benchmarks/pages.py
 
 # The pages as a site in site/, with a search; fails where a link leads nowhere.
 site: .venv-site

@@ -207,8 +207,9 @@ def page(
         "an effect forgotten. [The claims](../../proofs/conformance) that run the line judge it",
         "until one complains, and [checks](../../proofs/conformance/parts.py) of parts "
         "that no claim",
-        "reaches. Where none does, a line argues why the translator still says *proved* of no",
-        "text that CPython breaks. The command fails where such a line is missing, and where one",
+        "reaches. Where none does, [a line](../../proofs/conformance/argued.toml) argues why the",
+        "translator still says *proved* of no text that CPython breaks. The command fails "
+        "where such a line is missing, and where one",
         "speaks of a change that is noticed or gone. It goes on where it stopped, asks of what",
         "was not noticed all that was not asked yet, and makes this page. `make test` asks some",
         "of what noticed again, `make test-all` all.",
@@ -223,16 +224,6 @@ def page(
         argued = sum(not one.claim and one.key in arguments for one in run)
         counts = (len(keys), len(run), noticed, argued, len(run) - noticed - argued)
         lines.append(f"| {name} | {' | '.join(map(str, counts))} |")
-    lines += ["", "## Not noticed", ""]
-    lines += ["| change | asked | why that makes no false *proved* |"]
-    lines += ["|---|---|---|"]
-    for one in changes:
-        if one.key in results and not results[one.key].claim:
-            why = arguments.get(one.key, "not argued")
-            cells = (f"`{one.key}`", results[one.key].asked, why)
-            lines.append(
-                f"| {' | '.join(str(cell).replace('|', chr(92) + '|') for cell in cells)} |"
-            )
     return "\n".join(lines) + "\n"
 
 

@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 
+import cacheproof.differential.judges.rules  # noqa: F401  (it imports every component)
+from cacheproof.spec.registry import contracts
+
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *ROOT.glob("faults/**/*.md")])
@@ -51,6 +54,26 @@ def test_every_page_is_listed() -> None:
     listed = {file for page in LISTS for file, _ in links(page)}
     pages = [*DOCS.rglob("*.md"), *FAULTS.rglob("*.md")]
     assert [page.name for page in pages if page not in {*listed, *LISTS}] == []
+
+
+BY_HAND = [page for page in PAGES if not {"evidence", "contracts.md", "audit.md"} & {*page.parts}]
+"""Pages that no command writes, or that say what was run."""
+
+
+def ranges(text: str) -> list[str]:
+    """Where a text names all rules of two letters by the first and the last: there will be more."""
+    numbers: dict[str, int] = {}
+    for rule in contracts():
+        number = int(re.sub(r"\D", "", rule.id))
+        numbers[rule.id[:2]] = max(number, numbers.get(rule.id[:2], 0))
+    found = re.findall(r"\b([A-Z]{2})-1 to \1-(\d+)", text)
+    return [f"{letters}-{last}" for letters, last in found if numbers[letters] == int(last)]
+
+
+def test_no_page_names_all_rules_by_a_range() -> None:
+    found = {page.name: ranges(page.read_text()) for page in BY_HAND}
+    assert {name: rules for name, rules in found.items() if rules} == {}
+    assert ranges("EC-1 to EC-18, EC-1 to EC-7, SC-3 to SC-7") == ["EC-18"]
 
 
 def gone(text: str) -> list[str]:

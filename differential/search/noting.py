@@ -10,7 +10,7 @@ from cacheproof.differential.findings.shrinking.shrink import BATCHES_MAX
 from cacheproof.differential.search.known import KnownFault, called
 from cacheproof.differential.search.work import WriteDown
 
-BATCHES_OF_LISTED = 60
+BATCHES_OF_LISTED = 100
 """Tries to make a listed fault's trace small: somebody has looked at such traces already."""
 TIMES_OF_LISTED = 2
 TIMES_AS_IT_IS = 1

@@ -22,15 +22,6 @@ OTHERWISE = {**ROW, "outcome": "unknown"}
 def test_rows_alike_differ_in_nothing() -> None:
     by_seed = {0: [ROW], 1: [{**ROW, "work_max": 0.03}]}
     assert list(proof_seeds.differing(by_seed)) == []
-    assert (
-        "| EncoderCacheManager of the reference | 1 holds, 2.0% | 1 holds, 3.0% |"
-        in proof_seeds.page(by_seed).splitlines()
-    )
-
-
-def test_work_that_is_not_measured_is_not_shown() -> None:
-    lines = proof_seeds.page({0: [{**ROW, "work_max": None}]}).splitlines()
-    assert "| EncoderCacheManager of the reference | 1 holds |" in lines
 
 
 @pytest.mark.parametrize("other", [[OTHERWISE], [], [ROW, OTHERWISE]])
