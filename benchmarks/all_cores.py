@@ -25,7 +25,7 @@ class LockstepOnAllCores:
         self._elsewhere = target.another()
         self._lanes = lanes
         self._parts = [
-            work.Search(lane, seeds[first : first + PART_SEEDS], kept_per_break=1)
+            work.SearchTask(lane, seeds[first : first + PART_SEEDS], kept_per_break=1)
             for first in range(0, len(seeds), PART_SEEDS)
             for lane in lanes
         ]

@@ -29,7 +29,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     manager_depth.Recorder = NoRecorder
-    protocol = release.Release().protocol
+    protocol = release.ManagersHost().protocol
     traces = json.loads(sys.stdin.readline())
     session.calm_collector()
     for _ in sys.stdin:

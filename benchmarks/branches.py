@@ -211,9 +211,9 @@ def inside(folder: str, traces: list[Any]) -> None:
         branch=True, data_file=None, include=[str(root / p) for p in CLASSES]
     )
     measured.start()
-    from host.release import Release
+    from host.release import ManagersHost
 
-    release = Release()
+    release = ManagersHost()
     for first in range(0, len(traces), BATCH):
         release.run({"traces": traces[first : first + BATCH]})
     measured.stop()

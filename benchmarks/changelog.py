@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from cacheproof.differential.lanes.all_lanes import LANES
-from cacheproof.differential.search.diff import Parting, Partings, find_partings
+from cacheproof.differential.search.diff import ExplainedParting, Partings, find_partings
 from cacheproof.differential.targets.host.session import calm_collector
 from cacheproof.differential.targets.resolve import resolve
 from cacheproof.reference.releases import MODELLED
@@ -59,7 +59,7 @@ def report(older: str, newer: str, found: Partings) -> None:
         print(flush=True)
 
 
-def changes(parting: Parting) -> str:
+def changes(parting: ExplainedParting) -> str:
     """What explains it, and where that is told of."""
     said: Sequence[tuple[str, str]] = [
         (CHANGES[flag].sentence, CHANGES[flag].source) for flag in sorted(parting.flags)

@@ -37,13 +37,18 @@ from cacheproof.campaign.run import SystemClock
 from cacheproof.differential.lanes.all_lanes import lane_called
 from cacheproof.differential.search import work
 from cacheproof.differential.search.campaigns import outcomes
-from cacheproof.differential.search.campaigns.outcomes import Searched
+from cacheproof.differential.search.campaigns.outcomes import SearchedShard
 from cacheproof.differential.search.campaigns.plan_file import CampaignPlan
 from cacheproof.differential.search.campaigns.runners import Who
-from cacheproof.differential.search.campaigns.running import Running
+from cacheproof.differential.search.campaigns.running import RunningTarget
 from cacheproof.differential.search.campaigns.schema import JOBS, engine_for
-from cacheproof.differential.search.campaigns.store import SEARCH, About, MadeBy, Store
-from cacheproof.differential.search.work import Search, Worker
+from cacheproof.differential.search.campaigns.store import (
+    SEARCH,
+    CampaignStore,
+    CampaignTarget,
+    MadeBy,
+)
+from cacheproof.differential.search.work import SearchTask, SearchWorker
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.work import cluster as clusters
 from cacheproof.work import workers
@@ -96,12 +101,12 @@ class Cost:
     per_second: float
 
 
-def shard() -> tuple[Search, Any, float]:
+def shard() -> tuple[SearchTask, Any, float]:
     """A real shard, what it comes to, and the CPU seconds that it takes."""
-    job = Search(lane_called(LANE), range(SHARD_SEEDS), 3)
+    job = SearchTask(lane_called(LANE), range(SHARD_SEEDS), 3)
     target = ReferenceTarget()
     began = time.process_time()
-    outcome = job.run(Worker.of(target, target.another(), []))
+    outcome = job.run(SearchWorker.of(target, target.another(), []))
     return job, outcome, time.process_time() - began
 
 
@@ -115,7 +120,9 @@ def head_cost(place: str, width: int, jobs: int, outcome: Any, server: "Server")
     with closing(store_of(place, jobs)) as store:
         runner = store.enlist(Who.here(), width, time.time())
         crew = Costless(width, outcome)
-        running = Running(store, 0, ReferenceTarget(), [], runner, crew, every_one, SystemClock())
+        running = RunningTarget(
+            store, 0, ReferenceTarget(), [], runner, crew, every_one, SystemClock()
+        )
         server_began, cpu, began = server.seconds(), time.process_time(), time.monotonic()
         running.run()
         took = time.monotonic() - began
@@ -127,12 +134,12 @@ def head_cost(place: str, width: int, jobs: int, outcome: Any, server: "Server")
         )
 
 
-def store_of(place: str, jobs: int) -> Store:
+def store_of(place: str, jobs: int) -> CampaignStore:
     """Of a campaign that has so many shards."""
     seeds = f"0:{jobs * SHARD_SEEDS}"
     plan = CampaignPlan(targets=("reference",), seeds=seeds, shard_seeds=SHARD_SEEDS)
-    about = About("reference", None, "", False, False, (LANE,))
-    return Store.create(place, plan, "", MadeBy("1", "code"), [about], 1.0)
+    about = CampaignTarget("reference", None, "", False, False, (LANE,))
+    return CampaignStore.create(place, plan, "", MadeBy("1", "code"), [about], 1.0)
 
 
 def memory(jobs: int, over_ray: bool) -> Iterator[str]:
@@ -161,7 +168,7 @@ def memory(jobs: int, over_ray: bool) -> Iterator[str]:
         runner = store.enlist(Who.here(), crew.number, time.time())
         clock = SystemClock()
         target = ReferenceTarget()
-        running = Running(store, 0, target, [], runner, crew, done_among, clock, look)
+        running = RunningTarget(store, 0, target, [], runner, crew, done_among, clock, look)
         running.run()
     yield "| jobs | own MiB | free MiB | objects |"
     yield "|--:|--:|--:|--:|"
@@ -220,7 +227,7 @@ def overhead(jobs: int, seed_seconds: float) -> Iterator[str]:
     """What was measured, then what follows."""
     job, outcome, seconds = shard()
     sent = len(pickle.dumps((work.work, job)))
-    came, kept = len(pickle.dumps(outcome)), len(outcomes.written(Searched.of(outcome)))
+    came, kept = len(pickle.dumps(outcome)), len(outcomes.written(SearchedShard.of(outcome)))
     yield f"bytes of a job: {sent:,} to a node, {came:,} back, {kept:,} in the store"
     yield f"CPU of a shard of {SHARD_SEEDS} seeds ({LANE}, reference): {seconds:.2f} s"
     yield ""

@@ -103,7 +103,7 @@ def runs_on(device: str, fault: str | None, models: str) -> Callable[["Trace"], 
     from cacheproof.differential.judges.examination import judge_of
     from cacheproof.differential.judges.rare_states import Reachability
     from cacheproof.differential.targets.host.engine.limits import MODELS_SETTING
-    from cacheproof.differential.targets.host.engine.runner import Release
+    from cacheproof.differential.targets.host.engine.runner import RunnerHost
     from cacheproof.differential.targets.host.managers.media_hash_alone import REFERENCE_SETTING
     from cacheproof.differential.targets.reference import protocol_of
     from cacheproof.differential.traces.records import TraceResult
@@ -111,7 +111,7 @@ def runs_on(device: str, fault: str | None, models: str) -> Callable[["Trace"], 
 
     ideal = Semantics.ideal()
     os.environ |= {MODELS_SETTING: models, REFERENCE_SETTING: json.dumps(ideal.flags)}
-    release, protocol = Release(device=device), protocol_of(ideal)
+    release, protocol = RunnerHost(device=device), protocol_of(ideal)
 
     def run(trace: "Trace") -> "Ran":
         (answer,) = release.run({"traces": [msgspec.to_builtins(trace)], "fault": fault})

@@ -30,7 +30,7 @@ from cacheproof.differential.search.known import may_be
 from cacheproof.differential.search.paired import Both, RunSeeds
 from cacheproof.differential.search.weighing import tallies
 from cacheproof.differential.targets.base import Target
-from cacheproof.differential.targets.changed import ChangingHost, Reading, write_tree
+from cacheproof.differential.targets.changed import ChangedText, ChangingHost, write_tree
 from cacheproof.differential.targets.reference import ReferenceTarget, protocol_of
 from cacheproof.differential.targets.resolve import host_of
 from cacheproof.differential.texts.edits import edited
@@ -43,14 +43,14 @@ KNOWN = tuple(load())
 NOT_BROKEN = Attributed(why="does not break")
 
 
-def reading(tree: Path, change: Disguised) -> Reading:
+def reading(tree: Path, change: Disguised) -> ChangedText:
     """The changed text.
 
     Raises:
         ValueError: the function does not have what is replaced as often as the edit says.
     """
     text = edited((tree / change.path).read_text(), change.edit)
-    return Reading(change.path, change.function, text)
+    return ChangedText(change.path, change.function, text)
 
 
 def symptom(place: Place) -> list[str]:

@@ -26,7 +26,7 @@ from cacheproof.differential.search.campaign import search
 from cacheproof.differential.targets.reference import ReferenceTarget, protocol_of
 from cacheproof.differential.targets.reference_manager import MANAGERS
 from cacheproof.differential.targets.resolve import resolve
-from cacheproof.proofs.symbolic.checking.mutants import EVERY, Mutant, mutants
+from cacheproof.proofs.symbolic.checking.mutants import EVERY, ClassMutant, mutants
 from cacheproof.proofs.symbolic.checking.twins import first_broken
 from cacheproof.proofs.symbolic.subjects import encoder_cache, encoder_decoder_cache
 from cacheproof.proofs.symbolic.values.language import NotTranslated
@@ -59,13 +59,13 @@ class Manager:
         return [rule.id for rule in contracts(component) if rule.component == component]
 
     @property
-    def mutants(self) -> list[Mutant]:
+    def mutants(self) -> list[ClassMutant]:
         """Changes of what the class defines itself; what it inherits is its base's."""
         source = self.about.of_reference().sources["m"]
         own = vars(getattr(self.module, self.about.CLASS))
         return [one for one in mutants(source, EVERY) if one.method in own]
 
-    def changed(self, mutant: Mutant) -> Any:
+    def changed(self, mutant: ClassMutant) -> Any:
         """The class with a change, in a module of its own."""
         tree = ast.parse(inspect.getsource(self.module))
         for node in tree.body:
@@ -101,14 +101,14 @@ def limited() -> Iterator[None]:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
 
 
-def of_proofs(manager: Manager, mutant: Mutant) -> str:
+def of_proofs(manager: Manager, mutant: ClassMutant) -> str:
     try:
         return first_broken(manager.about.of_reference(), mutant, manager.contracts) or ""
     except NotTranslated as refused:
         return f"refused: {refused}"
 
 
-def of_search(manager: Manager, mutant: Mutant) -> str:
+def of_search(manager: Manager, mutant: ClassMutant) -> str:
     managers = {**MANAGERS, manager.kind: manager.changed(mutant)}
     lanes = [
         one for one in LANES.values() if one.depth == "manager" and one.manager == manager.kind
@@ -116,7 +116,7 @@ def of_search(manager: Manager, mutant: Mutant) -> str:
     return _broken(ReferenceTarget(managers=managers), lanes, None)
 
 
-def of_lockstep(manager: Manager, mutant: Mutant, targets: dict[str, Any]) -> str:
+def of_lockstep(manager: Manager, mutant: ClassMutant, targets: dict[str, Any]) -> str:
     managers = {**MANAGERS, manager.kind: manager.changed(mutant)}
     for release, target in targets.items():
         lanes = [

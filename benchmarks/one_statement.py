@@ -40,7 +40,7 @@ from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.lanes.lane import Lane
 from cacheproof.differential.provision import releases
 from cacheproof.differential.provision.cache import Cache
-from cacheproof.differential.provision.releases import Release
+from cacheproof.differential.provision.releases import InstalledRelease
 from cacheproof.differential.search import fault_folders
 from cacheproof.differential.search.attribution import DRAWN, Attribution
 from cacheproof.differential.search.campaign import BATCH_TRACES, HARNESS_ERRORS_MAX
@@ -112,7 +112,7 @@ def unchanged(host: ChangingHost, paths: Sequence[str], count: int) -> Unchanged
     return Unchanged(written, called, reached, [*host.hello.called_by_imports])
 
 
-def unchanged_of(host: ChangingHost, release: Release, count: int) -> Unchanged:
+def unchanged_of(host: ChangingHost, release: InstalledRelease, count: int) -> Unchanged:
     """What the unchanged release does: run once, and kept in the cache folder."""
     paths = paths_in(release.tree)
     file = Cache.locate().scratch / "one-statement" / f"{digest_of(paths, count)}.msgpack"
@@ -155,7 +155,7 @@ class Search:
     """Looks for changes with the traces of `count` seeds of each lane."""
 
     def __init__(
-        self, host: ChangingHost, reference: ReferenceTarget, release: Release, count: int
+        self, host: ChangingHost, reference: ReferenceTarget, release: InstalledRelease, count: int
     ) -> None:
         self._host = host
         self._reference = reference

@@ -14,7 +14,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from cacheproof.differential.audit.scheduler_watch import SCHEDULERS
-from cacheproof.differential.targets.attached import ENCODER_MANAGERS, KV_CACHE_MANAGERS, Watched
+from cacheproof.differential.targets.attached import (
+    ENCODER_MANAGERS,
+    KV_CACHE_MANAGERS,
+    WatchedClasses,
+)
 from cacheproof.differential.targets.host.faults.kv_cache import KV_CACHE_FAULTS
 from cacheproof.differential.targets.host.faults.manager import FAULTS
 from cacheproof.differential.targets.host.faults.scheduler import SCHEDULER_FAULTS
@@ -26,7 +30,7 @@ Fault = Callable[[Any], None]
 class Planted(NamedTuple):
     """Classes that a fault is planted in, and the faults."""
 
-    watched: Watched
+    watched: WatchedClasses
     faults: Mapping[str, Fault]
 
 

@@ -28,7 +28,7 @@ from cacheproof.differential.provision import releases
 from cacheproof.differential.texts.edits import Edit, edited
 from cacheproof.proofs.symbolic.evidence import prove_texts
 from cacheproof.proofs.symbolic.reading.source import source_in
-from cacheproof.proofs.symbolic.texts import Text
+from cacheproof.proofs.symbolic.texts import ClassText
 from cacheproof.proving.kept import KeptProofs
 from cacheproof.proving.targets import MANAGERS
 from cacheproof.reference.releases import NEWEST
@@ -136,7 +136,7 @@ def proved(name: str, module: str, version: str, folder: Path | None = None) -> 
     begun = spent()
     source = source_in(module, CLASS, Path(MANAGERS).name)
     answers = None if folder is None else KeptProofs(folder, print).answers()
-    rows = prove_texts([Text(CLASS, (name,), source, version)], store=answers)
+    rows = prove_texts([ClassText(CLASS, (name,), source, version)], store=answers)
     return Proving(rows, spent() - begun)
 
 

@@ -16,7 +16,7 @@ from cacheproof.differential.errors import HarnessError
 from cacheproof.differential.provision import environment, releases, sources
 from cacheproof.differential.provision.cache import Cache
 from cacheproof.differential.serving import recorder
-from cacheproof.differential.serving.refusals import Refusal, refusals
+from cacheproof.differential.serving.refusals import RefusedRequest, refusals
 from cacheproof.differential.serving.server import Server
 from cacheproof.differential.serving.traffic import ServedModel, traffic
 from cacheproof.serving.serving import truths_of
@@ -47,7 +47,7 @@ def main() -> None:
 
 def of_server(
     version: str, kind: Literal["lru", "shm"] | None, model: ServedModel = "llava"
-) -> list[Refusal]:
+) -> list[RefusedRequest]:
     """What one server was asked, and did."""
     cache = Cache.locate()
     with cache.writing():
@@ -63,7 +63,7 @@ def of_server(
             return list(refusals(server.url, model, 0))
 
 
-def row(version: str, kind: str | None, told: list[Refusal]) -> Iterator[str]:
+def row(version: str, kind: str | None, told: list[RefusedRequest]) -> Iterator[str]:
     """The cells of a server."""
     yield version
     yield kind or "none"

@@ -37,7 +37,7 @@ class Change(NamedTuple):
     functions: str = ""
 
 
-def _mend(name: str) -> mends.Text:
+def _mend(name: str) -> mends.MendText:
     text = mends.mends()[name].for_release(RELEASE)
     assert text is not None
     return text

@@ -11,7 +11,7 @@ import resource
 import sys
 import time
 
-from cacheproof.simulation.run import Setting, run
+from cacheproof.simulation.run import SimulationSetting, run
 from cacheproof.simulation.traffic import TRAFFICS
 
 PARTS = 10
@@ -45,7 +45,7 @@ def main(kind: str, num_requests: int, block_size: int) -> None:
             print(row, flush=True)
 
     blocks = {"num_blocks": KV_TOKENS // block_size, "block_size": block_size}
-    run(TRAFFICS[kind], Setting(**SETTING, **blocks), num_requests, 0, advance)
+    run(TRAFFICS[kind], SimulationSetting(**SETTING, **blocks), num_requests, 0, advance)
 
 
 if __name__ == "__main__":

@@ -174,7 +174,7 @@ def make(case: Case, device: Any) -> tuple["Runner", Any]:
     import torch
 
     from cacheproof.gpu_runner.kv_store import KVShape
-    from cacheproof.gpu_runner.requests import MediaItem, Prompt
+    from cacheproof.gpu_runner.requests import MediaItem, RunnerPrompt
     from cacheproof.gpu_runner.runner import Runner
     from cacheproof.reference.request import MultiModalFeature, PlaceholderRange
 
@@ -204,7 +204,7 @@ def make(case: Case, device: Any) -> tuple["Runner", Any]:
         rows = numbers[:, None].expand(-1, HIDDEN_SIZE).to(torch.bfloat16)
         runner.encoder_store.put(item.feature.identifier, rows)
     assert runner.encoder_store.peak_bytes == capacity * BYTES_OF_A_ROW
-    return runner, Prompt((0,) * (case.items * case.tokens), tuple(items))
+    return runner, RunnerPrompt((0,) * (case.items * case.tokens), tuple(items))
 
 
 if __name__ == "__main__":

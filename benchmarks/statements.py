@@ -10,9 +10,9 @@ from pathlib import Path
 
 from branches import REFUSED
 
-from cacheproof.differential.targets.changed import Reading
+from cacheproof.differential.targets.changed import ChangedText
 from cacheproof.differential.texts import texts
-from cacheproof.differential.texts.modelled import COMPONENTS, Component
+from cacheproof.differential.texts.modelled import COMPONENTS, ModelledComponent
 from cacheproof.proofs.symbolic.checking.mutants import BY_KIND, Change
 from cacheproof.reference.releases import NEWEST
 
@@ -45,7 +45,7 @@ class Statement:
     key: str
     kind: str
     words: str
-    reading: Reading
+    reading: ChangedText
 
 
 def paths_in(tree: Path) -> list[str]:
@@ -54,12 +54,12 @@ def paths_in(tree: Path) -> list[str]:
     return [path for path in (*modelled, *_OF_CONNECTORS) if _component(tree, path)]
 
 
-def _component(tree: Path, path: str) -> Component | None:
+def _component(tree: Path, path: str) -> ModelledComponent | None:
     """What a module holds of what is modelled; None: nothing, in this tree."""
     if not (tree / path).is_file():
         return None
     if path in _OF_CONNECTORS:
-        return Component("connectors", (path,))
+        return ModelledComponent("connectors", (path,))
     component = next(one for one in COMPONENTS if path.removeprefix("vllm/") in one.paths)
     defined = {getattr(node, "name", None) for node in ast.parse((tree / path).read_text()).body}
     is_held = not component.only or not defined.isdisjoint(component.only)
@@ -171,7 +171,7 @@ def _of_kind(
                 f"{module}:{function.name}:{digest}",
                 kind,
                 f"line {_line(node)}: {words}",
-                Reading(function.path, function.name, _spliced(text, function.node, said)),
+                ChangedText(function.path, function.name, _spliced(text, function.node, said)),
             )
 
 

@@ -17,7 +17,7 @@ import msgspec
 from all_cores import LockstepOnAllCores
 from beside import ratios, spread
 
-from cacheproof.differential.generators.manager import Shape, manager_trace
+from cacheproof.differential.generators.manager import TraceShape, manager_trace
 from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.provision import releases
@@ -32,7 +32,7 @@ RELEASES = ("0.18.1", *reversed(SEARCHED))
 CHECKED_TRACES = 40
 LOCKSTEP_SEEDS = range(400)
 RESIDENTS_MIN = 7.0
-RESIDENT = Shape("resident", (20, 34), (16, 24), 4, (4, 8), (120, 240))
+RESIDENT = TraceShape("resident", (20, 34), (16, 24), 4, (4, 8), (120, 240))
 LANE = LANES["encoder cache"]
 BARE_HOST = Path(__file__).parent / "bare_host.py"
 

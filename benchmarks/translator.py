@@ -22,7 +22,7 @@ from pathlib import Path
 import coverage
 import msgspec
 
-from cacheproof.proofs.conformance.claims import Claim, claims
+from cacheproof.proofs.conformance.claims import ConformanceClaim, claims
 from cacheproof.proofs.conformance.noticing import Noticing, parts
 from cacheproof.proofs.conformance.undone import FOLDER, MODULES, Undone, path_of, undone
 
@@ -86,7 +86,7 @@ def texts() -> dict[str, str]:
     return {**dict.fromkeys(parts(), of_parts), **{str(one): text_of(one) for one in claims()}}
 
 
-def text_of(claim: Claim) -> str:
+def text_of(claim: ConformanceClaim) -> str:
     stated = [
         ast.unparse(expression)
         for loops in claim.loops.values()

@@ -8,7 +8,7 @@ from transformers.initialization import no_init_weights
 
 from cacheproof.gpu_runner.models.grids import ATTENTION
 from cacheproof.gpu_runner.models.qwen2_5_vl import Qwen25VL
-from cacheproof.gpu_runner.requests import MediaItem, Prompt
+from cacheproof.gpu_runner.requests import MediaItem, RunnerPrompt
 from cacheproof.reference.request import MultiModalFeature, PlaceholderRange
 
 if TYPE_CHECKING:
@@ -45,7 +45,9 @@ class VideoModel(Qwen25VL):
         super().__init__(whole)
         self.size = size
 
-    def prompt(self, identifier: str, patches: torch.Tensor, frames: int, text: int) -> Prompt:
+    def prompt(
+        self, identifier: str, patches: torch.Tensor, frames: int, text: int
+    ) -> RunnerPrompt:
         """`text` tokens, a video, and as many tokens again."""
         height, width = self.size.grid
         rows = self.size.rows(frames)
@@ -59,7 +61,7 @@ class VideoModel(Qwen25VL):
             "second_per_grid_ts": torch.ones(()),
         }
         feature = MultiModalFeature.of(identifier, PlaceholderRange(text, rows))
-        return Prompt(tuple(token_ids), (MediaItem(feature, "video", inputs),))
+        return RunnerPrompt(tuple(token_ids), (MediaItem(feature, "video", inputs),))
 
     def patches(self, frames: int) -> torch.Tensor:
         """Noise in the shape of a video as a processor hands it over, in the model's dtype."""

@@ -16,7 +16,7 @@ from typer.exceptions import Abort, TyperException
 
 from cacheproof.commands import bash_words, engines, evidence, findings, models, searches
 from cacheproof.commands.campaign import campaign_app
-from cacheproof.commands.helping import SETTINGS, Group, add
+from cacheproof.commands.helping import SETTINGS, CommandGroup, add
 from cacheproof.commands.installed import connector_app, vllm_app
 from cacheproof.differential.errors import CacheproofError, InputError
 from cacheproof.work.interruptions import heed
@@ -63,7 +63,7 @@ EXIT_CODES = {
 }
 
 
-class Root(Group):
+class Root(CommandGroup):
     """The command itself, whose help says what its exit codes mean."""
 
     exit_codes = EXIT_CODES

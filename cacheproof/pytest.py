@@ -21,7 +21,7 @@ from cacheproof.differential.audit.scheduler_watch import SCHEDULERS, SchedulerW
 from cacheproof.differential.judges.kv_cache_watch import KVCacheWatch
 from cacheproof.differential.judges.live_contracts import SILENT, live_contracts
 from cacheproof.differential.judges.watch import ManagerWatch
-from cacheproof.differential.judges.watching import NOTES, Break, Note, Watching
+from cacheproof.differential.judges.watching import NOTES, Note, WatchedBreak, Watching
 from cacheproof.differential.targets.attached import (
     BLOCK_POOLS,
     ENCODER_MANAGERS,
@@ -157,7 +157,7 @@ class Contracts:
 
     def _taken(self, where: str) -> list[str]:
         """Keep what was found, and say what of it is a failure."""
-        breaks: list[Break] = []
+        breaks: list[WatchedBreak] = []
         notes: list[Note] = []
         for watch in self._watches:
             of_one, left = watch.take()

@@ -21,7 +21,7 @@ PREFIX = "base_model.model."
 
 
 @dataclass(frozen=True, eq=False)
-class Adapter:
+class LoadedAdapter:
     """An adapter as requests ask for it. `weights` are, by the name of a layer, A of [rank, in] and
     B of [out, rank], which is multiplied by the scale already."""
 
@@ -29,13 +29,13 @@ class Adapter:
     weights: Mapping[str, tuple[torch.Tensor, torch.Tensor]]
 
 
-Windows = Sequence[tuple[slice, Adapter | None]]
+Windows = Sequence[tuple[slice, LoadedAdapter | None]]
 """Rows of a layer's input, and what they run under."""
 
 
 def load(
     directory: Path, request: LoRARequest, *, dtype: torch.dtype, device: torch.device
-) -> Adapter:
+) -> LoadedAdapter:
     """The adapter of a directory as PEFT saves it."""
     config = json.loads((directory / "adapter_config.json").read_text())
     scale = config["lora_alpha"] / config["r"]
@@ -47,7 +47,7 @@ def load(
     weights = {
         layer: (saved[f"{layer}.lora_A"], scale * saved[f"{layer}.lora_B"]) for layer in layers
     }
-    return Adapter(request, weights)
+    return LoadedAdapter(request, weights)
 
 
 class AdaptedLayers:

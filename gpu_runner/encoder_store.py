@@ -13,7 +13,7 @@ import torch
 class EncoderCacheMiss(LookupError):
     """A gather reads an output that is not in the store."""
 
-    def __init__(self, identifier: str, read: "Read") -> None:
+    def __init__(self, identifier: str, read: "StoreRead") -> None:
         super().__init__(
             f"request {read.request_id} reads row {read.start} of {identifier} at position "
             f"{read.position} in step {read.step}, and the encoder store does not hold it"
@@ -26,7 +26,7 @@ class StoreOverflow(RuntimeError):
     """An output does not fit what the store may hold."""
 
 
-class Read(NamedTuple):
+class StoreRead(NamedTuple):
     """Which rows of an item a step gathers, and for whom: rows [start, end) for the tokens of
     `request_id` from `position` on, counted from the start of its prompt."""
 
@@ -93,7 +93,7 @@ class EncoderStore:
         self.num_rows = total
         self.peak_bytes = max(self.peak_bytes, self.num_bytes)
 
-    def gather(self, identifier: str, read: Read) -> torch.Tensor:
+    def gather(self, identifier: str, read: StoreRead) -> torch.Tensor:
         """Rows [read.start, read.end) of an entry: a view, no copy.
 
         Raises:
@@ -103,7 +103,7 @@ class EncoderStore:
             raise EncoderCacheMiss(identifier, read)
         return self._rows[identifier][read.start : read.end]
 
-    def gather_beside(self, kind: str, identifier: str, read: Read) -> torch.Tensor:
+    def gather_beside(self, kind: str, identifier: str, read: StoreRead) -> torch.Tensor:
         """What goes with those rows.
 
         Raises:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import torch
 
 from cacheproof.gpu_runner.kv_store import KVShape
-from cacheproof.gpu_runner.requests import Prompt, PromptEmbeds
+from cacheproof.gpu_runner.requests import PromptEmbeds, RunnerPrompt
 from cacheproof.gpu_runner.runner import Runner, Sampled
 from cacheproof.reference import request
 from cacheproof.reference.block_hash import get_request_block_hasher
@@ -116,7 +116,7 @@ class Engine:
     def add(
         self,
         request_id: str,
-        prompt: Prompt,
+        prompt: RunnerPrompt,
         *,
         max_tokens: int,
         stop_token_ids: Sequence[int] = (),

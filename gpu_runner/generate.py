@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cacheproof.gpu_runner import media_files
-from cacheproof.gpu_runner.jobs import BadJob, Job, kind_of
+from cacheproof.gpu_runner.jobs import BadJob, GenerateJob, kind_of
 from cacheproof.reference.encoder_budget import EncoderLimits, compute_mm_encoder_budget
 
 if TYPE_CHECKING:  # what takes seconds to import comes after what is quickly found to be wrong
@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # what takes seconds to import comes after what is quickly fo
     from cacheproof.gpu_runner.engine import Engine
     from cacheproof.gpu_runner.kv_store import KVShape
     from cacheproof.gpu_runner.models.base import MultiModalModel
-    from cacheproof.gpu_runner.requests import Prompt
+    from cacheproof.gpu_runner.requests import RunnerPrompt
     from cacheproof.reference.scheduler.output import SchedulerOutput
 
 DECODER = "whisper"
@@ -33,7 +33,7 @@ SAID_MAX = 400
 
 def main() -> int:
     """Run the job; what is wrong with it is one line on standard error, and 2."""
-    job = Job(**json.load(sys.stdin))
+    job = GenerateJob(**json.load(sys.stdin))
     try:
         _run(job)
     except BadJob as reason:
@@ -42,7 +42,7 @@ def main() -> int:
     return 0
 
 
-def _run(job: Job) -> None:
+def _run(job: GenerateJob) -> None:
     kind = kind_of(job.model)
     media = [[media_files.read(*one) for one in given] for _, given in job.prompts]
     device = _device(job.device)
@@ -143,7 +143,9 @@ def _hits(engine: "Engine", decided: "SchedulerOutput") -> int:
     return hits
 
 
-def _engine(job: Job, kind: str, model: "MultiModalModel", prompts: list["Prompt"]) -> "Engine":
+def _engine(
+    job: GenerateJob, kind: str, model: "MultiModalModel", prompts: list["RunnerPrompt"]
+) -> "Engine":
     from cacheproof.gpu_runner.engine import CacheSizes, Engine
     from cacheproof.gpu_runner.runner import Runner
     from cacheproof.reference.scheduler.config import SchedulerConfig
@@ -174,7 +176,9 @@ def _engine(job: Job, kind: str, model: "MultiModalModel", prompts: list["Prompt
     return Engine(runner, config, sizes)
 
 
-def _with_floors(job: Job, prompts: "list[Prompt]", *, is_decoder: bool) -> Job:
+def _with_floors(
+    job: GenerateJob, prompts: "list[RunnerPrompt]", *, is_decoder: bool
+) -> GenerateJob:
     """The job with its two budgets raised to the largest item, as releases raise theirs to the
     largest item that a model can make.
 
@@ -197,7 +201,7 @@ def _with_floors(job: Job, prompts: "list[Prompt]", *, is_decoder: bool) -> Job:
     return replace(job, max_num_encoder_input_tokens=compute_budget, encoder_cache_size=cache_size)
 
 
-def _check_fits(job: Job, number: int, prompt: "Prompt", *, is_decoder: bool) -> None:
+def _check_fits(job: GenerateJob, number: int, prompt: "RunnerPrompt", *, is_decoder: bool) -> None:
     """A request that no step can take would wait for ever."""
     tokens = len(prompt.token_ids)
     if tokens == 0:
@@ -215,7 +219,7 @@ def _check_fits(job: Job, number: int, prompt: "Prompt", *, is_decoder: bool) ->
 
 
 def _check_blocks(
-    job: Job, number: int, prompt: "Prompt", shape: "KVShape", *, is_decoder: bool
+    job: GenerateJob, number: int, prompt: "RunnerPrompt", shape: "KVShape", *, is_decoder: bool
 ) -> None:
     """A request that takes more blocks than there are would wait for ever."""
     from cacheproof.gpu_runner.engine import specs_of
@@ -233,7 +237,7 @@ def _check_blocks(
         )
 
 
-def _largest(prompt: "Prompt") -> int:
+def _largest(prompt: "RunnerPrompt") -> int:
     """Rows of a prompt's largest item."""
     return max((item.feature.mm_position.get_num_embeds() for item in prompt.items), default=0)
 

@@ -44,7 +44,7 @@ class Sizes:
 
 
 @dataclass(frozen=True)
-class Job(Sizes):
+class GenerateJob(Sizes):
     """What to generate: prompts, each a text, and modality and file of each of its media.
 
     `model` is a directory, or one of KINDS: the tiny model of that name, to be made in `models`.

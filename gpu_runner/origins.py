@@ -22,7 +22,7 @@ MOST_TOLD = 4
 
 
 @dataclass
-class Reads:
+class OriginReads:
     """How many were read, and of those that were another's the first ones."""
 
     read: int = 0
@@ -50,12 +50,12 @@ class Origins:
         self.weights = 0
         """How often the model got other weights: what is made of others is another's."""
         self._encodes: Counter[str] = Counter()
-        self.rows, self.slots = Reads(), Reads()
+        self.rows, self.slots = OriginReads(), OriginReads()
 
-    def take(self) -> tuple[Reads, Reads]:
+    def take(self) -> tuple[OriginReads, OriginReads]:
         """What was read since the last take: rows, and slots."""
         taken = self.rows, self.slots
-        self.rows, self.slots = Reads(), Reads()
+        self.rows, self.slots = OriginReads(), OriginReads()
         return taken
 
     def renew(self) -> None:

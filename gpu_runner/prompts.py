@@ -16,7 +16,7 @@ from cacheproof.gpu_runner.jobs import SAMPLES_PER_SECOND
 from cacheproof.gpu_runner.marks import MARK
 from cacheproof.gpu_runner.media_files import Film, Medium, Sound
 from cacheproof.gpu_runner.models.qwen2_audio import num_audio_rows
-from cacheproof.gpu_runner.requests import MediaItem, Prompt
+from cacheproof.gpu_runner.requests import MediaItem, RunnerPrompt
 from cacheproof.reference.media_hash import MultiModalHasher
 from cacheproof.reference.request import MultiModalFeature, PlaceholderRange
 
@@ -54,7 +54,7 @@ class Prompts:
         end = self.processor.tokenizer.eos_token_id
         return () if end is None else (end,)
 
-    def prompt(self, text: str, media: Sequence[Medium]) -> Prompt:
+    def prompt(self, text: str, media: Sequence[Medium]) -> RunnerPrompt:
         """The prompt of a text and its media, in order; equal media are one item.
 
         Raises:
@@ -84,7 +84,7 @@ class Prompts:
         """What stands in a text for an item, with one placeholder."""
         return [self._placeholder(modality)]
 
-    def _prompt(self, text: str, given: Sequence[tuple[str, Medium, _Made]]) -> Prompt:
+    def _prompt(self, text: str, given: Sequence[tuple[str, Medium, _Made]]) -> RunnerPrompt:
         """Placeholders of an item stand in the text, one for each row."""
         tokenizer = self.processor.tokenizer
         written = MARK.sub(
@@ -103,7 +103,7 @@ class Prompts:
             modality, medium, made = one
             items.append(self._item(modality, medium, made, len(token_ids)))
             token_ids += made.token_ids or [token_id] * made.num_rows
-        return Prompt(tuple(token_ids), tuple(items))
+        return RunnerPrompt(tuple(token_ids), tuple(items))
 
     def _item(self, modality: str, medium: Medium, made: _Made, offset: int) -> MediaItem:
         fields = medium._asdict() if isinstance(medium, Film | Sound) else {"image": medium}
@@ -261,7 +261,7 @@ class WhisperPrompts(SoundPrompts):
     def _make(self, medium: Medium) -> _Made:
         return _Made(self._heard(medium), self.config["max_source_positions"])
 
-    def _prompt(self, text: str, given: Sequence[tuple[str, Medium, _Made]]) -> Prompt:
+    def _prompt(self, text: str, given: Sequence[tuple[str, Medium, _Made]]) -> RunnerPrompt:
         """Whoever decodes attends to the item, of which nothing stands in the text."""
         if len(given) != 1:
             raise BadPrompt(f"{len(given)} of <audio> in {text!r}; expected one")
@@ -270,7 +270,7 @@ class WhisperPrompts(SoundPrompts):
         token_ids = self.processor.tokenizer(spoken, add_special_tokens=False)["input_ids"]
         if token_ids[:1] != [begin]:
             token_ids = [begin, *token_ids]
-        return Prompt(tuple(token_ids), (self._item(*given[0], 0),))
+        return RunnerPrompt(tuple(token_ids), (self._item(*given[0], 0),))
 
 
 OF_MODEL: dict[str, type[Prompts]] = {

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from cacheproof.gpu_runner.adapters import Adapter
+from cacheproof.gpu_runner.adapters import LoadedAdapter
 from cacheproof.gpu_runner.rotary import RotaryPositions
 from cacheproof.reference.request import MultiModalFeature
 from cacheproof.reference.scheduler.output import BlockIds, SchedulerOutput
@@ -45,7 +45,7 @@ class PromptEmbeds:
 
 
 @dataclass(frozen=True)
-class Prompt:
+class RunnerPrompt:
     """What a request begins with. `token_ids` hold an item's placeholders in full. KV blocks are
     shared by prompts of one `cache_salt` and one `adapter` alone, rows of items by those whose
     identifiers are equal. `embeds` are read in the place of tokens."""
@@ -53,7 +53,7 @@ class Prompt:
     token_ids: tuple[int, ...]
     items: tuple[MediaItem, ...] = ()
     cache_salt: str | None = None
-    adapter: Adapter | None = None
+    adapter: LoadedAdapter | None = None
     embeds: PromptEmbeds | None = None
 
 
@@ -68,7 +68,7 @@ class RequestState:
     `chunks` of a session's prompt have arrived, and are no part of it yet.
     """
 
-    prompt: Prompt
+    prompt: RunnerPrompt
     token_ids: list[int]
     positions: RotaryPositions | None = None
     embed_places: Mapping[int, torch.Tensor] = field(default_factory=dict)
@@ -77,9 +77,9 @@ class RequestState:
     withheld_inputs: Collection[int] = ()
     drafts: list[int] = field(default_factory=list)
     verified: list[int] = field(default_factory=list)
-    chunks: deque[Prompt] = field(default_factory=deque)
+    chunks: deque[RunnerPrompt] = field(default_factory=deque)
 
-    def go_on(self, token_ids: Sequence[int]) -> Prompt:
+    def go_on(self, token_ids: Sequence[int]) -> RunnerPrompt:
         """The prompt of these tokens: a session's so far, what it has decoded, and its next chunk,
         whose items stand behind both.
 

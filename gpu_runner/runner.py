@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import torch
 
-from cacheproof.gpu_runner.adapters import Adapter
+from cacheproof.gpu_runner.adapters import LoadedAdapter
 from cacheproof.gpu_runner.cross_attention import CrossStep, CrossWindow
 from cacheproof.gpu_runner.devices import in_words, upload
-from cacheproof.gpu_runner.encoder_store import EncoderStore, Read
+from cacheproof.gpu_runner.encoder_store import EncoderStore, StoreRead
 from cacheproof.gpu_runner.kv_store import PagedKVStore
 from cacheproof.gpu_runner.models.base import Encoded, MultiModalModel
 from cacheproof.gpu_runner.origins import Origins, in_group, prefix_tags
@@ -25,8 +25,8 @@ from cacheproof.gpu_runner.requests import (
     GIVEN,
     Batch,
     MediaItem,
-    Prompt,
     RequestState,
+    RunnerPrompt,
     UnknownToken,
 )
 from cacheproof.gpu_runner.rotary import RotaryPositions
@@ -57,7 +57,7 @@ class Gathering:
     those stand behind one another, or where the decoder attends to them, slots."""
 
     identifier: str
-    read: Read
+    read: StoreRead
     targets: range | torch.Tensor
 
     def indices(self, device: torch.device) -> torch.Tensor:
@@ -108,7 +108,7 @@ class Runner:
         self.batch = Batch()
         self.num_steps = 0
 
-    def add(self, request_id: str, prompt: Prompt) -> None:
+    def add(self, request_id: str, prompt: RunnerPrompt) -> None:
         """A request arrives.
 
         Raises:
@@ -119,7 +119,7 @@ class Runner:
             raise ValueError(f"request {request_id} asks for an adapter of a decoder that attends")
         self.batch.add(request_id, self._state_of(prompt))
 
-    def add_chunk(self, request_id: str, chunk: Prompt) -> None:
+    def add_chunk(self, request_id: str, chunk: RunnerPrompt) -> None:
         """More prompt of a session arrives, with items at offsets in it. It becomes part of the
         session's prompt in the step that begins the next turn.
 
@@ -128,7 +128,7 @@ class Runner:
         """
         self.batch.of(request_id).chunks.append(chunk)
 
-    def _state_of(self, prompt: Prompt) -> RequestState:
+    def _state_of(self, prompt: RunnerPrompt) -> RequestState:
         """A request of that prompt, of which nothing is computed."""
         positions, places = self.model.rotary_positions(prompt), {}
         for index, item in enumerate(prompt.items):
@@ -195,7 +195,7 @@ class Runner:
     def _encode(self, step: SchedulerOutput) -> None:
         """Encode the step's items, those of one modality, shape and adapter at once; like vLLM's
         workers none whose data was withheld."""
-        items: list[tuple[MediaItem, Adapter | None]] = []
+        items: list[tuple[MediaItem, LoadedAdapter | None]] = []
         for request_id, indices in step.scheduled_encoder_inputs.items():
             request = self.batch.of(request_id)
             given = [index for index in indices if index not in request.withheld_inputs]
@@ -333,7 +333,7 @@ class Runner:
                     end - where.offset, end + 1 - where.offset
                 )
                 if row < behind:
-                    read = Read(request_id, end, self.num_steps, row, behind)
+                    read = StoreRead(request_id, end, self.num_steps, row, behind)
                     self.encoder_store.gather(item.feature.identifier, read)
 
     def _gatherings(
@@ -347,7 +347,7 @@ class Runner:
                 if start == 0:
                     rows = where.get_num_embeds()
                     slots = self.cross_kv_store.slots(request.block_ids[-1], 0, rows)
-                    read = Read(request_id, 0, self.num_steps, 0, rows)
+                    read = StoreRead(request_id, 0, self.num_steps, 0, rows)
                     yield Gathering(item.feature.identifier, read, self._upload(slots))
                 continue
             begin, stop = max(start, where.offset), min(end, where.end)
@@ -362,7 +362,7 @@ class Runner:
             if index in request.embed_places:
                 places = request.embed_places[index][from_row:to_row]
                 targets = places + (first + where.offset - start)
-            read = Read(request_id, begin, self.num_steps, from_row, to_row)
+            read = StoreRead(request_id, begin, self.num_steps, from_row, to_row)
             yield Gathering(item.feature.identifier, read, targets)
 
     def _splice(self, embeds: torch.Tensor, gatherings: Sequence[Gathering]) -> None:
@@ -458,12 +458,12 @@ class Runner:
         return upload(numbers, self.model.device)
 
 
-def _num_rows(prompt: Prompt) -> int:
+def _num_rows(prompt: RunnerPrompt) -> int:
     """Rows that the encoder makes of a prompt's items."""
     return sum(item.feature.mm_position.get_num_embeds() for item in prompt.items)
 
 
-def _kind(one: tuple[MediaItem, Adapter | None]) -> tuple[object, ...]:
+def _kind(one: tuple[MediaItem, LoadedAdapter | None]) -> tuple[object, ...]:
     item, adapter = one
     shapes = sorted((name, tuple(tensor.shape)) for name, tensor in item.inputs.items())
     return item.modality, shapes, "" if adapter is None else adapter.request.lora_name

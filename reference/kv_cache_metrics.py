@@ -12,7 +12,7 @@ REUSES_REMEMBERED = 4
 NANOSECONDS = 1e9
 
 
-class Block(Protocol):
+class MeasuredBlock(Protocol):
     """What is measured."""
 
     block_id: int
@@ -57,20 +57,20 @@ class KVCacheMetricsCollector:
         self._residencies: dict[int, _Residency] = {}
         self._gone: list[KVCacheEvictionEvent] = []
 
-    def on_block_allocated(self, block: Block) -> None:
+    def on_block_allocated(self, block: MeasuredBlock) -> None:
         """The block is handed out for new content, which is measured if the draw says so."""
         if self._draw() < self.sample_rate:
             now = self._clock()
             self._residencies[block.block_id] = _Residency(now, now)
 
-    def on_block_accessed(self, block: Block) -> None:
+    def on_block_accessed(self, block: MeasuredBlock) -> None:
         """The block's content is hit."""
         residency = self._residencies.get(block.block_id)
         if residency is not None:
             residency.last_access = self._clock()
             residency.accesses.append(residency.last_access)
 
-    def on_block_evicted(self, block: Block) -> None:
+    def on_block_evicted(self, block: MeasuredBlock) -> None:
         """The block's content goes."""
         residency = self._residencies.pop(block.block_id, None)
         if residency is None:

@@ -36,7 +36,7 @@ class AtRest(NamedTuple):
     saving: frozenset[str]
 
 
-class Output(NamedTuple):
+class EncoderOutput(NamedTuple):
     """Whose encoder output rows are: the item's identifier, the model's name and its version of the
     weights; how many rows, their width and dtype, and whether all of them are of one such output.
     """
@@ -53,8 +53,8 @@ class Output(NamedTuple):
 class Served(NamedTuple):
     """Rows that were loaded for an item, and those that the engine would have encoded."""
 
-    rows: Output
-    own: Output
+    rows: EncoderOutput
+    own: EncoderOutput
 
 
 class Called(NamedTuple):
@@ -65,7 +65,7 @@ class Called(NamedTuple):
     raised: str
 
 
-class Room(NamedTuple):
+class StoreRoom(NamedTuple):
     """Bytes that a store holds, and that it may hold."""
 
     used: int
@@ -163,7 +163,7 @@ def raises_nothing(c: Called) -> bool:
     "A store holds no more bytes than it may",
     source="vLLM #44049: a producer can write without bound",
 )
-def stays_within_its_bytes(s: Room) -> bool:
+def stays_within_its_bytes(s: StoreRoom) -> bool:
     return s.used <= s.allowed
 
 

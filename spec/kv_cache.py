@@ -53,7 +53,7 @@ class Grant(NamedTuple):
     owed: frozenset[int]
 
 
-class Slots(NamedTuple):
+class SlotTables(NamedTuple):
     """The tables of a request that got slots.
 
     needed: the places that its tokens read and are written to, those looked ahead included;
@@ -119,7 +119,7 @@ class Retained(NamedTuple):
     unread: int
 
 
-class CommonPrefix(NamedTuple):
+class PrefixClaim(NamedTuple):
     """Blocks that all running requests are said to hold, and those that each of them holds; how
     many groups there are, and for how many it is said."""
 
@@ -158,7 +158,7 @@ class Residencies(NamedTuple):
     lived: tuple[tuple[float, float, tuple[float, ...]], ...]
 
 
-class Outcome(NamedTuple):
+class EventOutcome(NamedTuple):
     """What an event ended in: the type of the exception, empty for none."""
 
     raised: str
@@ -208,7 +208,7 @@ def new_blocks_are_private(c: Grant) -> bool:
     "No call that a correct scheduler makes is answered by an exception",
     source="an engine whose scheduler raises stops serving",
 )
-def kv_never_raises(c: Outcome) -> bool:
+def kv_never_raises(c: EventOutcome) -> bool:
     return c.raised == ""
 
 
@@ -228,7 +228,7 @@ def shared_blocks_agree(s: Tables) -> bool:
     "What a scheduled token reads, and where it is written, has a block",
     source="vLLM KVCacheManager.allocate_slots and remove_skipped_blocks",
 )
-def slots_have_blocks(c: Slots) -> bool:
+def slots_have_blocks(c: SlotTables) -> bool:
     return all(place in c.table for place in c.needed)
 
 
@@ -238,7 +238,7 @@ def slots_have_blocks(c: Slots) -> bool:
     "No block is taken that no token reads or is written to",
     source="vLLM SingleTypeKVCacheManager.allocate_new_blocks",
 )
-def blocks_have_slots(c: Slots) -> bool:
+def blocks_have_slots(c: SlotTables) -> bool:
     return all(place in c.needed for place in c.filled)
 
 
@@ -281,7 +281,7 @@ def lookup_misses_nothing(c: Lookup) -> bool:
     "A common prefix is held by every running request",
     source="vLLM KVCacheManager.get_num_common_prefix_blocks, for cascade attention",
 )
-def common_prefix_is_common(c: CommonPrefix) -> bool:
+def common_prefix_is_common(c: PrefixClaim) -> bool:
     return c.groups == c.answers and all(
         all(b in c.tables[name] for b in c.blocks) for name in c.tables
     )

@@ -23,7 +23,7 @@ class Writing(NamedTuple):
     busy: Mapping[str, Set[int]]
 
 
-class Reading(NamedTuple):
+class BlockReads(NamedTuple):
     """A step: how many tokens of each block it reads, and how many of them are right by then."""
 
     reads: Mapping[int, int]
@@ -68,7 +68,7 @@ def transfers_have_their_blocks(w: Writing) -> bool:
     "A step reads only KV that has been computed, or has arrived and not failed to",
     source="vLLM KVCacheManager.allocate_slots (delay_cache_blocks), invalid_block_ids",
 )
-def reads_what_is_right(w: Reading) -> bool:
+def reads_what_is_right(w: BlockReads) -> bool:
     return all(w.reads[b] <= w.right[b] for b in w.reads)
 
 

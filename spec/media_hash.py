@@ -34,7 +34,7 @@ class HashedPair(NamedTuple):
     second_digest: str
 
 
-class Answer(NamedTuple):
+class HashAnswer(NamedTuple):
     """What came of a call: the type of the exception in the place of a digest, empty for none."""
 
     raised: str
@@ -131,7 +131,7 @@ def identifiers_apart(p: NamedPair) -> bool:
     "A call that can be described has a digest",
     source="vLLM MultiModalHasher.hash_kwargs: a request whose item has no key is refused",
 )
-def has_a_digest(c: Answer) -> bool:
+def has_a_digest(c: HashAnswer) -> bool:
     return c.raised == ""
 
 

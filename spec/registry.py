@@ -68,7 +68,7 @@ class Contract:
 _CONTRACTS: dict[str, Contract] = {}
 
 
-class About(TypedDict, total=False):
+class RuleDetails(TypedDict, total=False):
     """What else is said of a rule; what is left out is the component's, or as `Contract` has it."""
 
     source: str
@@ -98,47 +98,47 @@ class Component:
         self, name: str, *, versions: str = "all", applies_to: tuple[str, ...] = ()
     ) -> None:
         self._name = name
-        self._about: About = {"versions": versions, "applies_to": applies_to or (name,)}
+        self._about: RuleDetails = {"versions": versions, "applies_to": applies_to or (name,)}
 
-    def state(self, id: str, harm: Harm, title: str, **about: Unpack[About]) -> Register:
+    def state(self, id: str, harm: Harm, title: str, **about: Unpack[RuleDetails]) -> Register:
         """Of `s`, or of `s, g`."""
         return self._rule("state", id, harm, title, about)
 
-    def transition(self, id: str, harm: Harm, title: str, **about: Unpack[About]) -> Register:
+    def transition(self, id: str, harm: Harm, title: str, **about: Unpack[RuleDetails]) -> Register:
         """Of `calls`: of `pre, post, c`, `pre, c` or `post, c`; of `pre, post, g` where it looks at
         the ghost; of WHOLE_EVENT `c` alone."""
         return self._rule("transition", id, harm, title, about)
 
-    def promise(self, id: str, harm: Harm, title: str, **about: Unpack[About]) -> Register:
+    def promise(self, id: str, harm: Harm, title: str, **about: Unpack[RuleDetails]) -> Register:
         """Of the caller, before `calls`: of what it needs of `s, g, w`, then `c`."""
         return self._rule("promise", id, harm, title, about)
 
-    def trace(self, id: str, harm: Harm, title: str, **about: Unpack[About]) -> Register:
+    def trace(self, id: str, harm: Harm, title: str, **about: Unpack[RuleDetails]) -> Register:
         """Of `w`, or of `c`."""
         return self._rule("trace", id, harm, title, about)
 
-    def mirror(self, id: str, harm: Harm, title: str, **about: Unpack[About]) -> Register:
+    def mirror(self, id: str, harm: Harm, title: str, **about: Unpack[RuleDetails]) -> Register:
         """Of `w`: the ledger and the worker's store."""
         return self._rule("mirror", id, harm, title, about)
 
-    def progress(self, id: str, harm: Harm, title: str, **about: Unpack[About]) -> Register:
+    def progress(self, id: str, harm: Harm, title: str, **about: Unpack[RuleDetails]) -> Register:
         """Of `c`."""
         return self._rule("progress", id, harm, title, about)
 
-    def pair(self, id: str, harm: Harm, title: str, **about: Unpack[About]) -> Register:
+    def pair(self, id: str, harm: Harm, title: str, **about: Unpack[RuleDetails]) -> Register:
         """Of `p`: two that may not be taken for each other."""
         return self._rule("pair", id, harm, title, about)
 
-    def keys(self, id: str, harm: Harm, title: str, **about: Unpack[About]) -> Register:
+    def keys(self, id: str, harm: Harm, title: str, **about: Unpack[RuleDetails]) -> Register:
         """Of `k`, or of `c`."""
         return self._rule("keys", id, harm, title, about)
 
-    def answer(self, id: str, harm: Harm, title: str, **about: Unpack[About]) -> Register:
+    def answer(self, id: str, harm: Harm, title: str, **about: Unpack[RuleDetails]) -> Register:
         """Of `c`, or of `p`."""
         return self._rule("answer", id, harm, title, about)
 
-    def _rule(self, kind: Kind, id: str, harm: Harm, title: str, about: About) -> Register:
-        told: About = {**self._about, **about}
+    def _rule(self, kind: Kind, id: str, harm: Harm, title: str, about: RuleDetails) -> Register:
+        told: RuleDetails = {**self._about, **about}
         calls = frozenset(told.get("calls", ()))
 
         def register(predicate: Predicate) -> Predicate:

@@ -13,13 +13,13 @@ from cacheproof.spec.scheduler_records import (
     Fills,
     Inputs,
     Overtaking,
-    Plan,
     Presence,
     Reads,
     References,
     Room,
     Service,
     Spending,
+    StepPlan,
     Stops,
     Stretch,
     Telling,
@@ -42,7 +42,7 @@ rules = Component(COMPONENT)
     "A step schedules no more tokens than its budget",
     source="vLLM SchedulerConfig.max_num_batched_tokens: what the worker's buffers hold",
 )
-def tokens_within_budget(w: Plan) -> bool:
+def tokens_within_budget(w: StepPlan) -> bool:
     return total(w.tokens) <= w.token_budget and all(w.tokens[r] > 0 for r in w.tokens)
 
 
@@ -52,7 +52,7 @@ def tokens_within_budget(w: Plan) -> bool:
     "A step encodes no more embeddings than the encoder's compute budget",
     source="vLLM compute_mm_encoder_budget: what memory profiling ran the encoder with",
 )
-def encodes_within_budget(w: Plan) -> bool:
+def encodes_within_budget(w: StepPlan) -> bool:
     return total(w.encodes) <= w.encoder_budget
 
 
@@ -62,7 +62,7 @@ def encodes_within_budget(w: Plan) -> bool:
     "No more requests run than may",
     source="vLLM SchedulerConfig.max_num_seqs: what the worker's batch has rows for",
 )
-def running_within_limit(w: Plan) -> bool:
+def running_within_limit(w: StepPlan) -> bool:
     return w.running <= w.running_max
 
 
@@ -96,7 +96,7 @@ def stops_at_items(w: Stops) -> bool:
     "Where items must be whole, no step that starts an item ends inside it",
     source="vLLM SchedulerConfig.disable_chunked_mm_input; PR #52412",
 )
-def items_are_whole(w: Plan) -> bool:
+def items_are_whole(w: StepPlan) -> bool:
     return w.whole_items == 0 or all(
         all(
             i.start < w.windows[r].start or i.start >= w.windows[r].end or i.end <= w.windows[r].end
@@ -304,7 +304,7 @@ def nobody_is_forgotten(s: Presence) -> bool:
     source="vLLM GPUModelRunner._prepare_inputs adds num_computed_tokens to the place of a row in "
     "its tables of tokens and of KV slots: one that is negative reads what is before that place",
 )
-def begins_at_a_token(w: Plan) -> bool:
+def begins_at_a_token(w: StepPlan) -> bool:
     return all(w.windows[r].start >= 0 for r in w.windows)
 
 

@@ -11,7 +11,7 @@ class Span(NamedTuple):
     end: int
 
 
-class Plan(NamedTuple):
+class StepPlan(NamedTuple):
     """A step, by request.
 
     tokens: how many are scheduled, of at most `token_budget`.

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cacheproof.differential.provision import releases
-from cacheproof.differential.provision.releases import Release
+from cacheproof.differential.provision.releases import InstalledRelease
 from cacheproof.differential.targets import host
 
 TESTS = Path(__file__).parent / "gpu_runner"
@@ -24,7 +24,7 @@ WITHOUT_MODELS = (
 )
 
 
-def passes(release: Release, *tests: Path) -> None:
+def passes(release: InstalledRelease, *tests: Path) -> None:
     """Runs these with the libraries of a release."""
     (shared,) = (release.python.parent.parent / "lib").glob("python*/site-packages")
     ran = subprocess.run(

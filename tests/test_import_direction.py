@@ -329,7 +329,7 @@ def test_imports_point_one_way(path: str) -> None:
         ("differential/judges/manager.py", "from cacheproof.cli import main"),
         ("differential/judges/manager.py", "import vllm.v1.core"),
         ("cacheproof/cli.py", "from vllm import LLM"),
-        ("cacheproof/work/plan.py", "from cacheproof.output.console import Output"),
+        ("cacheproof/work/plan.py", "from cacheproof.output.console import CommandOutput"),
         ("cacheproof/search/verdict.py", "from cacheproof.review import run"),
         ("differential/search/gallery/scheduler.py", "import cacheproof.differential.search.work"),
         ("differential/findings/views/manager.py", "import cacheproof.differential.findings.faces"),
@@ -420,7 +420,7 @@ def is_there(name: str) -> bool:
             return True
         for file in (path.with_suffix(".py"), path / "__init__.py"):
             if file.is_file():
-                return not inside or inside[0] in file.read_text()
+                return not inside or bool(re.search(rf"\b{inside[0]}\b", file.read_text()))
         path = path.parent
     return False
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from cacheproof.assessing.questions import Question
+from cacheproof.assessing.questions import AuditQuestion
 from cacheproof.differential.search.known import KnownFault
 from cacheproof.listed import kept
 from cacheproof.listed.pages import told
@@ -30,7 +30,7 @@ class Status(StrEnum):
     ABSENT = "not there"
 
 
-class Verdict(StrEnum):
+class AuditVerdict(StrEnum):
     """The answer to a question."""
 
     YES = "yes"
@@ -39,7 +39,7 @@ class Verdict(StrEnum):
     NO = "no known way"
 
 
-class Kind(StrEnum):
+class EvidenceKind(StrEnum):
     """How something is known, the strongest first."""
 
     PROVED = "proved"
@@ -48,10 +48,10 @@ class Kind(StrEnum):
     AS_READ = "as read"
 
 
-class Shown(NamedTuple):
+class EvidenceLine(NamedTuple):
     """A line of evidence, and the command that shows it; no command where none does."""
 
-    kind: Kind
+    kind: EvidenceKind
     text: str
     command: str = ""
 
@@ -74,10 +74,10 @@ def status(fault: KnownFault, release: str, question: str = "") -> Status:
 
 
 @dataclass(frozen=True)
-class Answer:
+class AuditAnswer:
     """What the `known` faults say to a question about a modelled release."""
 
-    question: Question
+    question: AuditQuestion
     release: str
     known: tuple[KnownFault, ...]
 
@@ -91,13 +91,13 @@ class Answer:
         return [one for one in self.faults if status(one, self.release, self.question.id) in wanted]
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> AuditVerdict:
         """Yes where a run showed it; else what was read; else whether something was not run."""
         if self.of(Status.SEEN):
-            return Verdict.YES
+            return AuditVerdict.YES
         if self.of(Status.AS_READ):
-            return Verdict.AS_READ
-        return Verdict.NOT_KNOWN if self.of(Status.NOT_RUN) else Verdict.NO
+            return AuditVerdict.AS_READ
+        return AuditVerdict.NOT_KNOWN if self.of(Status.NOT_RUN) else AuditVerdict.NO
 
     @property
     def words(self) -> str:
@@ -106,35 +106,37 @@ class Answer:
             len(self.of(one)) for one in (Status.SEEN, Status.AS_READ, Status.NOT_RUN)
         )
         match self.verdict:
-            case Verdict.YES:
+            case AuditVerdict.YES:
                 more = f", and {read} more as read" if read else ""
                 return f"Yes: {_ways(seen)}{more}, each under the configuration named with it."
-            case Verdict.AS_READ:
+            case AuditVerdict.AS_READ:
                 return f"Yes, as read: {_ways(read)}, under the configuration named with it."
-            case Verdict.NOT_KNOWN:
+            case AuditVerdict.NOT_KNOWN:
                 return f"Not known: {_ways(not_run)} in other releases, not run on this one."
-            case Verdict.NO:
+            case AuditVerdict.NO:
                 return "No way is known. That is no proof that there is none."
 
-    def evidence(self) -> Iterator[Shown]:
+    def evidence(self) -> Iterator[EvidenceLine]:
         """What the answer rests on, the strongest kind first."""
-        for kind in Kind:
+        for kind in EvidenceKind:
             yield from (one for one in self._evidence() if one.kind is kind)
 
-    def _evidence(self) -> Iterator[Shown]:
+    def _evidence(self) -> Iterator[EvidenceLine]:
         yield from _proved(self)
         yield from _searched(self)
         for fault in self.of(Status.SEEN):
             yield from shown(fault, self.release)
         for fault in self.of(Status.AS_READ):
-            yield Shown(Kind.AS_READ, f"{fault.name}: the lines are there, and were not run")
+            yield EvidenceLine(
+                EvidenceKind.AS_READ, f"{fault.name}: the lines are there, and were not run"
+            )
 
 
 def _ways(count: int) -> str:
     return f"{count} known way{'' if count == 1 else 's'}"
 
 
-def _proved(given: Answer) -> Iterator[Shown]:
+def _proved(given: AuditAnswer) -> Iterator[EvidenceLine]:
     """What is proved and refuted of contracts that bear on the question, and what it assumes."""
     command = f"cacheproof prove --target vllm@{given.release}"
     proofs = [
@@ -147,9 +149,11 @@ def _proved(given: Answer) -> Iterator[Shown]:
     for contract, proof in sorted(proofs, key=lambda one: order.index(one[0])):
         about = _about(proof, [one.subject for rule, one in proofs if rule == contract])
         text = f"{contract} {proof.outcome} of {about}: {by_id(contract).title}"
-        yield Shown(Kind.PROVED, f"{text} ({_extent(given, proof, contract)})", command)
+        yield EvidenceLine(
+            EvidenceKind.PROVED, f"{text} ({_extent(given, proof, contract)})", command
+        )
     for text in _assumptions([proof.subject for _, proof in proofs], given.release):
-        yield Shown(Kind.PROVED, text, command)
+        yield EvidenceLine(EvidenceKind.PROVED, text, command)
 
 
 def _about(proof: kept.Proof, subjects: Sequence[str]) -> str:
@@ -178,7 +182,7 @@ def _assumptions(subjects: Sequence[str], release: str) -> Iterator[str]:
         )
 
 
-def _extent(given: Answer, proof: kept.Proof, contract: str) -> str:
+def _extent(given: AuditAnswer, proof: kept.Proof, contract: str) -> str:
     """How far a proof reaches; of what is refuted, as which faults it is listed."""
     if proof.outcome is not Outcome.REFUTED:
         return proof.scope or "no scope"
@@ -190,14 +194,15 @@ def _extent(given: Answer, proof: kept.Proof, contract: str) -> str:
     return f"listed as {', '.join(listed)}" if listed else "not listed"
 
 
-def _searched(given: Answer) -> Iterator[Shown]:
+def _searched(given: AuditAnswer) -> Iterator[EvidenceLine]:
     """What searches of the question's depths came to."""
     for search in kept.searches(given.release):
         if search.depth not in given.question.depths:
             continue
         if not search.compared:
-            yield Shown(
-                Kind.SEARCHED, f"{search.what}: not searched, this release has no such depth"
+            yield EvidenceLine(
+                EvidenceKind.SEARCHED,
+                f"{search.what}: not searched, this release has no such depth",
             )
             continue
         text = (
@@ -205,29 +210,35 @@ def _searched(given: Answer) -> Iterator[Shown]:
             f"traces differ, {search.unlisted} unknown breaks"
         )
         options = f"--depth {search.depth} --seeds {SEEDS}"
-        yield Shown(Kind.SEARCHED, text, f"cacheproof fuzz --target vllm@{given.release} {options}")
+        yield EvidenceLine(
+            EvidenceKind.SEARCHED, text, f"cacheproof fuzz --target vllm@{given.release} {options}"
+        )
 
 
-def shown(fault: KnownFault, release: str) -> Iterator[Shown]:
+def shown(fault: KnownFault, release: str) -> Iterator[EvidenceLine]:
     """What shows a fault in a release in which it was seen."""
     found = [*_run_again(fault, release)]
     if not found:
-        found = [Shown(Kind.REPLAYED, f"{fault.name}: what was run stands in {fault.page}")]
+        found = [
+            EvidenceLine(
+                EvidenceKind.REPLAYED, f"{fault.name}: what was run stands in {fault.page}"
+            )
+        ]
     yield from found
 
 
-def _run_again(fault: KnownFault, release: str) -> Iterator[Shown]:
+def _run_again(fault: KnownFault, release: str) -> Iterator[EvidenceLine]:
     """The commands that show a fault again: a search where no trace does."""
     replayed = [*_replayed(fault, release)]
     if fault.search and not replayed:
         options = f"vllm@{release} {fault.search}"
-        yield Shown(Kind.SEARCHED, fault.name, f"cacheproof fuzz --target {options}")
+        yield EvidenceLine(EvidenceKind.SEARCHED, fault.name, f"cacheproof fuzz --target {options}")
     if fault.command:
-        yield Shown(Kind.REPLAYED, fault.name, fault.command_on(release))
+        yield EvidenceLine(EvidenceKind.REPLAYED, fault.name, fault.command_on(release))
     yield from replayed
 
 
-def _replayed(fault: KnownFault, release: str) -> Iterator[Shown]:
+def _replayed(fault: KnownFault, release: str) -> Iterator[EvidenceLine]:
     """The traces that show a fault on the release, each what no trace before it does, and the first
     that shows it on its engine."""
     replay = "cacheproof replay {} --target {}"
@@ -235,23 +246,25 @@ def _replayed(fault: KnownFault, release: str) -> Iterator[Shown]:
     if first and fault.product:
         product, version = fault.product.split(" ")[:2]
         on = replay.format(told(first), f"{product.lower()}@{version}")
-        yield Shown(Kind.REPLAYED, f"{fault.name}: on {product} {version}", on)
+        yield EvidenceLine(EvidenceKind.REPLAYED, f"{fault.name}: on {product} {version}", on)
     elif first and not fault.contracts:
         on = replay.format(told(first), f"vllm@{release}")
-        yield Shown(Kind.REPLAYED, f"{fault.name}: no contract says it", on)
+        yield EvidenceLine(EvidenceKind.REPLAYED, f"{fault.name}: no contract says it", on)
     else:
         for trace, broken in _breaks(fault, release):
             rules = ", ".join(one.contract for one in broken)
             text = f"{fault.name}: breaks {rules}{_runner(fault, broken, release)}"
-            yield Shown(Kind.REPLAYED, text, replay.format(told(trace), f"vllm@{release}"))
+            yield EvidenceLine(
+                EvidenceKind.REPLAYED, text, replay.format(told(trace), f"vllm@{release}")
+            )
     for trace, releases in fault.engines.items():
         if release in within(releases):
             command = replay.format(told(trace), f"engine@{release}")
-            yield Shown(Kind.REPLAYED, f"{fault.name}: on a real engine", command)
+            yield EvidenceLine(EvidenceKind.REPLAYED, f"{fault.name}: on a real engine", command)
             break
 
 
-def _breaks(fault: KnownFault, release: str) -> Iterator[tuple[str, Sequence[kept.Replay]]]:
+def _breaks(fault: KnownFault, release: str) -> Iterator[tuple[str, Sequence[kept.KeptReplay]]]:
     """The fault's traces that break one of its contracts on a release, each with those that it
     breaks; only traces that break one more than those before."""
     told: set[str] = set()
@@ -267,7 +280,7 @@ def _breaks(fault: KnownFault, release: str) -> Iterator[tuple[str, Sequence[kep
             yield trace, broken
 
 
-def _runner(fault: KnownFault, broken: Sequence[kept.Replay], release: str) -> str:
+def _runner(fault: KnownFault, broken: Sequence[kept.KeptReplay], release: str) -> str:
     """Under which model runner, of a fault that is one runner's."""
     of_first = all(release not in one.second for one in broken)
     is_ones = of_first and fault.runner.startswith("first")

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from cacheproof.assessing.answer import Answer, Status, Verdict, status
+from cacheproof.assessing.answer import AuditAnswer, AuditVerdict, Status, status
 from cacheproof.assessing.questions import PURPOSES, QUESTIONS, not_looked_at
 from cacheproof.assessing.report import elsewhere
 from cacheproof.differential.search.known import HARMS, KnownFault
@@ -20,7 +20,7 @@ HEADER = (
 
 def audit(faults: Sequence[KnownFault]) -> str:
     """The page docs/how-to/audit.md."""
-    answers = [Answer(one, NEWEST, tuple(faults)) for one in QUESTIONS]
+    answers = [AuditAnswer(one, NEWEST, tuple(faults)) for one in QUESTIONS]
     lines = [
         "# What an auditor asks",
         "",
@@ -132,18 +132,18 @@ def _mended(fault: KnownFault) -> str:
 
 def _matrix(faults: Sequence[KnownFault]) -> Iterator[str]:
     for release in reversed(MODELLED):
-        cells = [_cell(Answer(one, release, tuple(faults))) for one in QUESTIONS]
+        cells = [_cell(AuditAnswer(one, release, tuple(faults))) for one in QUESTIONS]
         yield f"| {release} | {' | '.join(cells)} |"
 
 
-def _cell(given: Answer) -> str:
-    if given.verdict in (Verdict.NO, Verdict.NOT_KNOWN):
+def _cell(given: AuditAnswer) -> str:
+    if given.verdict in (AuditVerdict.NO, AuditVerdict.NOT_KNOWN):
         return given.verdict
     seen, read = len(given.of(Status.SEEN)), len(given.of(Status.AS_READ))
     return f"yes ({seen}{f', {read}' if read else ''})" if seen else f"as read (0, {read})"
 
 
-def _section(given: Answer) -> Iterator[str]:
+def _section(given: AuditAnswer) -> Iterator[str]:
     """A question about the newest release."""
     yield from (f"## {given.question.text}", "")
     yield from (f"`{given.question.id}`, {given.question.purpose}. **{given.words}**", "")
@@ -167,7 +167,7 @@ def _section(given: Answer) -> Iterator[str]:
     yield from (f"Not looked at: {'; '.join(not_looked_at(given.question, given.release))}.", "")
 
 
-def _evidence(given: Answer) -> Iterator[str]:
+def _evidence(given: AuditAnswer) -> Iterator[str]:
     """All evidence, with a command below what it shows."""
     for command, of_command in groupby(given.evidence(), key=lambda one: one.command):
         yield from (f"{one.kind}: {one.text}" for one in of_command)

@@ -9,7 +9,7 @@ ENGINES = ("0.20.0", "0.33.0")
 
 
 @dataclass(frozen=True)
-class Question:
+class AuditQuestion:
     """One question.
 
     Attributes:
@@ -34,7 +34,7 @@ class Question:
 
 
 QUESTIONS = (
-    Question(
+    AuditQuestion(
         "media",
         "isolation",
         "Can one user's picture, video or sound reach another's answer?",
@@ -47,7 +47,7 @@ QUESTIONS = (
         "picture belongs to the question about KV.",
         ("the processors of models beside the six that are run", "several workers of one engine"),
     ),
-    Question(
+    AuditQuestion(
         "prompt",
         "isolation",
         "Can what one user asks reach another's answer?",
@@ -57,7 +57,7 @@ QUESTIONS = (
         "KV that was computed from a prompt belongs to the question about KV.",
         ("logs, metrics and traces of a server", "what a model repeats of its own prompt"),
     ),
-    Question(
+    AuditQuestion(
         "kv",
         "isolation",
         "Can an answer be computed over KV of other input, or KV that nobody computed?",
@@ -72,7 +72,7 @@ QUESTIONS = (
             "KV connectors themselves: what they load is played",
         ),
     ),
-    Question(
+    AuditQuestion(
         "stop",
         "availability",
         "Can one user stop the engine?",
@@ -82,7 +82,7 @@ QUESTIONS = (
         "",
         ("crashes of kernels, drivers and media decoders", "requests that the front end refuses"),
     ),
-    Question(
+    AuditQuestion(
         "stall",
         "availability",
         "Can a request wait for ever, or an engine never come to rest?",
@@ -92,7 +92,7 @@ QUESTIONS = (
         "",
         ("how long a request waits that does not wait for ever", "rate limits and time-outs"),
     ),
-    Question(
+    AuditQuestion(
         "memory",
         "memory",
         "Can memory outgrow what was set aside?",
@@ -113,7 +113,7 @@ NEVER = (
 )
 
 
-def not_looked_at(question: Question, release: str) -> list[str]:
+def not_looked_at(question: AuditQuestion, release: str) -> list[str]:
     """What was not looked at, in answering a question of a release."""
     first, last = ENGINES
     if order(first) <= order(release) <= order(last):

@@ -6,14 +6,21 @@ from difflib import get_close_matches
 from itertools import groupby
 from typing import Any
 
-from cacheproof.assessing.answer import Answer, Shown, Status, Verdict, shown, status
+from cacheproof.assessing.answer import (
+    AuditAnswer,
+    AuditVerdict,
+    EvidenceLine,
+    Status,
+    shown,
+    status,
+)
 from cacheproof.assessing.questions import PURPOSES, QUESTIONS, not_looked_at
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.search.fault_folders import load
 from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.search.verdict import HOLDS
 from cacheproof.listed.facts import fault_rows
-from cacheproof.output.console import Output
+from cacheproof.output.console import CommandOutput
 from cacheproof.output.verdict_line import VerdictLine, counted
 from cacheproof.reference.releases import MODELLED, NEWEST
 
@@ -59,7 +66,7 @@ def purposes_of(word: str | None) -> Sequence[str]:
     raise InputError(f"--for {word}: expected one of {', '.join(PURPOSES)}{meant}")
 
 
-def assess(output: Output, word: str, purpose: str | None) -> int:
+def assess(output: CommandOutput, word: str, purpose: str | None) -> int:
     """Answer the questions of a purpose about a release.
 
     Raises:
@@ -67,7 +74,9 @@ def assess(output: Output, word: str, purpose: str | None) -> int:
     """
     release, purposes = release_of(word), purposes_of(purpose)
     faults = load()
-    answers = [Answer(one, release, tuple(faults)) for one in QUESTIONS if one.purpose in purposes]
+    answers = [
+        AuditAnswer(one, release, tuple(faults)) for one in QUESTIONS if one.purpose in purposes
+    ]
     output.verdict(verdict(answers))
     for line in _report(answers, faults):
         if line.lstrip().startswith(("cacheproof ", ".venv/")):
@@ -78,12 +87,14 @@ def assess(output: Output, word: str, purpose: str | None) -> int:
     return HOLDS
 
 
-def verdict(answers: Sequence[Answer]) -> VerdictLine:
+def verdict(answers: Sequence[AuditAnswer]) -> VerdictLine:
     """All answers in one sentence, and the first command that shows one of them."""
     release = answers[0].release
-    yes = [_claimed(one) for one in answers if one.verdict in (Verdict.YES, Verdict.AS_READ)]
-    no = [one.question.claim for one in answers if one.verdict is Verdict.NO]
-    unknown = [one.question.claim for one in answers if one.verdict is Verdict.NOT_KNOWN]
+    yes = [
+        _claimed(one) for one in answers if one.verdict in (AuditVerdict.YES, AuditVerdict.AS_READ)
+    ]
+    no = [one.question.claim for one in answers if one.verdict is AuditVerdict.NO]
+    unknown = [one.question.claim for one in answers if one.verdict is AuditVerdict.NOT_KNOWN]
     parts = [f"Yes: in vLLM {release} {'; '.join(yes)}"] if yes else [f"Of vLLM {release}"]
     parts += [f"it is not known whether {'; '.join(unknown)}"] if unknown else []
     parts += [f"no way is known in which {'; '.join(no)}"] if no else []
@@ -94,7 +105,7 @@ def verdict(answers: Sequence[Answer]) -> VerdictLine:
     return VerdictLine(sentence, step if quick else "", (quick or [""])[0])
 
 
-def _claimed(given: Answer) -> str:
+def _claimed(given: AuditAnswer) -> str:
     seen, read = len(given.of(Status.SEEN)), len(given.of(Status.AS_READ))
     ways = counted(seen, "known way") if seen else counted(read, "way as read", "ways as read")
     return f"{given.question.claim} ({ways}{f', {read} more as read' if seen and read else ''})"
@@ -112,7 +123,7 @@ def _wrapped(text: str, first: str = "", rest: str | None = None) -> str:
     )
 
 
-def _report(answers: Sequence[Answer], faults: Sequence[KnownFault]) -> Iterator[str]:
+def _report(answers: Sequence[AuditAnswer], faults: Sequence[KnownFault]) -> Iterator[str]:
     """The report, block by block: a command has a line of its own."""
     yield _wrapped(NOTE)
     for given in answers:
@@ -137,7 +148,7 @@ def _report(answers: Sequence[Answer], faults: Sequence[KnownFault]) -> Iterator
         yield _wrapped(", ".join(none), "  ")
 
 
-def _others(given: Answer) -> Iterator[str]:
+def _others(given: AuditAnswer) -> Iterator[str]:
     """The question's faults that this release does not show."""
     mended = [f"{one.name} (in {one.mended_in})" for one in given.of(Status.MENDED)]
     not_run = [f"{one.name} (seen in {one.seen})" for one in given.of(Status.NOT_RUN)]
@@ -146,7 +157,7 @@ def _others(given: Answer) -> Iterator[str]:
             yield from ("", _wrapped(f"{label}: {', '.join(names)}", "  ", "    "))
 
 
-def _evidence(lines: Sequence[Shown]) -> Iterator[str]:
+def _evidence(lines: Sequence[EvidenceLine]) -> Iterator[str]:
     """Evidence of one kind; what one command shows stands above it."""
     for command, of_command in groupby(lines, key=lambda one: one.command):
         yield from (_wrapped(one.text, "    ", "      ") for one in of_command)
@@ -164,7 +175,7 @@ def elsewhere(release: str, faults: Sequence[KnownFault]) -> list[KnownFault]:
     ]
 
 
-def as_json(answers: Sequence[Answer], faults: Sequence[KnownFault]) -> dict[str, Any]:
+def as_json(answers: Sequence[AuditAnswer], faults: Sequence[KnownFault]) -> dict[str, Any]:
     """The answers with all that they rest on."""
     release = answers[0].release
     return {
@@ -186,7 +197,7 @@ def as_json(answers: Sequence[Answer], faults: Sequence[KnownFault]) -> dict[str
     }
 
 
-def _fault_json(fault: KnownFault, given: Answer) -> dict[str, Any]:
+def _fault_json(fault: KnownFault, given: AuditAnswer) -> dict[str, Any]:
     known = status(fault, given.release, given.question.id)
     return {
         "name": fault.name,

@@ -15,9 +15,9 @@ from cacheproof.audit.listing import (
     reads_otherwise,
     remedy_of,
 )
-from cacheproof.differential.audit.account import At, Failure, Found
+from cacheproof.differential.audit.account import At, Failure, FoundBreak
 from cacheproof.differential.audit.auditor import Auditor
-from cacheproof.differential.audit.ranking import Broken, ranked
+from cacheproof.differential.audit.ranking import RankedBreak, ranked
 from cacheproof.differential.findings.letters import letters_of
 from cacheproof.differential.findings.short_names import ShortNames
 from cacheproof.differential.search.known import KnownFault
@@ -41,7 +41,7 @@ class Answered:
     stem: str
     auditor: Auditor
     died: Failure | None
-    broken: tuple[Broken, ...]
+    broken: tuple[RankedBreak, ...]
     listed: Mapping[tuple[str, str], tuple[KnownFault, ...]]
     listing: Listing
 
@@ -61,7 +61,7 @@ class Answered:
         return "an engine" if opened is None else f"vllm {opened.vllm}"
 
     @property
-    def cause(self) -> Broken | None:
+    def cause(self) -> RankedBreak | None:
         """What broke where the engine died."""
         return next((one for one in self.broken if one.is_fatal), None)
 
@@ -70,11 +70,11 @@ class Answered:
         """Whether it broke a contract of safety or liveness."""
         return any(one.harm != "efficiency" for one in self.broken)
 
-    def faults(self, one: Broken) -> tuple[KnownFault, ...]:
+    def faults(self, one: RankedBreak) -> tuple[KnownFault, ...]:
         """The listed faults that break a contract so."""
         return self.listed[one.first.key]
 
-    def akin(self, one: Broken) -> str:
+    def akin(self, one: RankedBreak) -> str:
         """Why a break may be new though a listed fault breaks the same; empty where none does."""
         return akin(self.listing.faults, self.auditor, one.first)
 
@@ -102,7 +102,7 @@ class Answered:
             lines.append(("broken", "no contract that is judged was broken in that step"))
         return lines
 
-    def answer(self, one: Broken, where: str) -> Lines:
+    def answer(self, one: RankedBreak, where: str) -> Lines:
         """What a break is, whether it is known, and what to do; `where` is the record."""
         found, times = one.shown, f", {one.times:,} times" if one.times > 1 else ""
         rule = found.violation.contract
@@ -112,7 +112,7 @@ class Answered:
         broken = f"{name_of(found)}, {rule.harm}, {when}{times}{since}: {rule.title}"
         return [*self.advice(one, where), ("broken", broken)]
 
-    def formula(self, one: Broken) -> Lines:
+    def formula(self, one: RankedBreak) -> Lines:
         """What of the rule was false, with the values of that moment, and what its letters are."""
         violation = one.shown.violation
         letters = [
@@ -124,7 +124,7 @@ class Answered:
             *([("letters", "; ".join(letters))] if letters else []),
         ]
 
-    def advice(self, one: Broken, where: str) -> Lines:
+    def advice(self, one: RankedBreak, where: str) -> Lines:
         """Whether a break is known, and what to do about it."""
         return list(self.listing.advice(self.faults(one), self.auditor, one.shown, where))
 
@@ -149,7 +149,7 @@ class Answered:
         return step, command
 
     @property
-    def subject(self) -> Broken | None:
+    def subject(self) -> RankedBreak | None:
         """What is to be looked at first; nothing where the engine died of no break."""
         first = self.broken[0] if self.broken else None
         return self.cause if self.died is not None else first
@@ -205,7 +205,7 @@ def clock(seconds: float) -> str:
         return "no time"
 
 
-def name_of(found: Found) -> str:
+def name_of(found: FoundBreak) -> str:
     """The contract that is broken, and how where that is told."""
     contract, kind = found.key
     return f"{contract} ({kind})" if kind else contract

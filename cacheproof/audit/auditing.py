@@ -16,7 +16,7 @@ from cacheproof.differential.audit.auditor import Auditor
 from cacheproof.differential.audit.metrics import Metrics
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.search import fault_folders
-from cacheproof.output.console import Output
+from cacheproof.output.console import CommandOutput
 from cacheproof.output.drawing import Drawings
 
 LOOK_EVERY_SECONDS = 0.2
@@ -25,7 +25,7 @@ LOOPBACK = "127.0.0.1"
 
 
 def audit(
-    output: Output,
+    output: CommandOutput,
     where: str,
     known: Path | None,
     drawings: Drawings,
@@ -57,7 +57,7 @@ def audit(
 
 
 @contextmanager
-def _served(output: Output, port: int | None) -> Iterator[Callable[[Audit], None]]:
+def _served(output: CommandOutput, port: int | None) -> Iterator[Callable[[Audit], None]]:
     """Yields what publishes an audit's metrics, served on this machine alone while it goes on."""
     if port is None:
         yield lambda audit_of: None

@@ -5,13 +5,13 @@ from typing import Any
 from msgspec import structs
 
 from cacheproof.audit.answer import Answered, moment, names_of
-from cacheproof.differential.audit.account import Found
-from cacheproof.differential.audit.ranking import Broken
+from cacheproof.differential.audit.account import FoundBreak
+from cacheproof.differential.audit.ranking import RankedBreak
 from cacheproof.differential.findings.leading import steps_before
 from cacheproof.differential.provision import releases
 from cacheproof.differential.recording.messages import Text
 from cacheproof.differential.texts import places
-from cacheproof.differential.texts.places import Function
+from cacheproof.differential.texts.places import SourceFunction
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.formats.result import Case, Excuse, Problem, Result, Rule, Suite, rule_of
 
@@ -51,10 +51,10 @@ def _death(one: Answered) -> list[Problem]:
     return [Problem("safety", sentence, detail, kind, excuse=excuse)]
 
 
-def _problem(one: Answered, broken: Broken) -> Problem:
+def _problem(one: Answered, broken: RankedBreak) -> Problem:
     found, auditor = broken.shown, one.auditor
     violation = found.violation
-    way: tuple[Function, ...]
+    way: tuple[SourceFunction, ...]
     if found.is_of_kv_cache:
         way = (places.of_kv_cache(violation.operation),)
     else:
@@ -81,25 +81,25 @@ def _problem(one: Answered, broken: Broken) -> Problem:
     )
 
 
-def _window(one: Answered, found: Found) -> Trace:
+def _window(one: Answered, found: FoundBreak) -> Trace:
     """The events before a break, as a trace."""
     assert one.auditor.trace is not None
     return one.auditor.trace.with_events(event.event for event in found.events)
 
 
-def _excuse(one: Answered, broken: Broken) -> Excuse | None:
+def _excuse(one: Answered, broken: RankedBreak) -> Excuse | None:
     if not (faults := one.faults(broken)):
         return None
     return Excuse(_listed_as(one, broken), faults[0].name, faults[0].page or "", fails=True)
 
 
-def _told_as(one: Answered, broken: Broken | None) -> str:
+def _told_as(one: Answered, broken: RankedBreak | None) -> str:
     """What is said of a break behind its sentence: which fault it is, or may be."""
     told = "" if broken is None else _listed_as(one, broken) or one.akin(broken)
     return f"; {told}" if told else ""
 
 
-def _listed_as(one: Answered, broken: Broken) -> str:
+def _listed_as(one: Answered, broken: RankedBreak) -> str:
     if not (faults := one.faults(broken)):
         return ""
     return f"listed as {names_of(faults)}{', by what it breaks alone' * one.by_symptom}"
@@ -157,7 +157,7 @@ def _died_json(one: Answered) -> dict[str, Any] | None:
     }
 
 
-def _finding_json(one: Answered, broken: Broken, where: str) -> dict[str, Any]:
+def _finding_json(one: Answered, broken: RankedBreak, where: str) -> dict[str, Any]:
     found, faults = broken.shown, one.faults(broken)
     violation = found.violation
     return {

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from cacheproof.differential.audit.account import Found
+from cacheproof.differential.audit.account import FoundBreak
 from cacheproof.differential.audit.auditor import Auditor
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search.known import KnownFault, may_be
@@ -26,7 +26,7 @@ class Listing:
     faults: Sequence[KnownFault]
 
     def advice(
-        self, faults: Sequence[KnownFault], auditor: Auditor, found: Found, where: str
+        self, faults: Sequence[KnownFault], auditor: Auditor, found: FoundBreak, where: str
     ) -> Iterator[tuple[str, str]]:
         """Whether a break is known as one of these, and what to do; `where` is the record."""
         rule = found.violation.contract
@@ -65,13 +65,13 @@ def remedy_of(faults: Sequence[KnownFault], release: str | None) -> str:
     return remedies[0] if len(remedies) == 1 else "do what avoids each, as above" * bool(remedies)
 
 
-def listed(faults: Sequence[KnownFault], auditor: Auditor, found: Found) -> list[KnownFault]:
+def listed(faults: Sequence[KnownFault], auditor: Auditor, found: FoundBreak) -> list[KnownFault]:
     """The listed faults that a break may be, each once; none where the vLLM that ran may have
     broken it by what it decides otherwise than the release in which they are listed."""
     return [] if reads_otherwise(auditor) else _breaking(faults, auditor, found)
 
 
-def akin(faults: Sequence[KnownFault], auditor: Auditor, found: Found) -> str:
+def akin(faults: Sequence[KnownFault], auditor: Auditor, found: FoundBreak) -> str:
     """What a break may be but new, where the vLLM that ran reads otherwise than its release and
     a listed fault breaks the same; empty else."""
     otherwise = reads_otherwise(auditor)
@@ -107,7 +107,9 @@ def is_told_by_symptom(auditor: Auditor) -> bool:
     return auditor.opened is not None and auditor.opened.text is None
 
 
-def _breaking(faults: Sequence[KnownFault], auditor: Auditor, found: Found) -> list[KnownFault]:
+def _breaking(
+    faults: Sequence[KnownFault], auditor: Auditor, found: FoundBreak
+) -> list[KnownFault]:
     """Listed faults of the release that break the same contract in the same way, each once."""
     if auditor.release is None or auditor.trace is None or auditor.opened is None:
         return []

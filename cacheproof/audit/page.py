@@ -8,7 +8,7 @@ from msgspec import structs
 from cacheproof.audit.answer import Answered, headline, moment, name_of
 from cacheproof.differential.audit.audit import Audit
 from cacheproof.differential.audit.auditor import Auditor
-from cacheproof.differential.audit.ranking import Broken
+from cacheproof.differential.audit.ranking import RankedBreak
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.findings.timeline import model
 from cacheproof.differential.findings.timeline.model import Numbering, Timeline, timeline
@@ -51,7 +51,7 @@ def drawn(answered: Sequence[Answered], where: str, window: int, *, ends: str = 
     )
 
 
-def _shown(broken: Broken, last: int) -> list[model.Broken]:
+def _shown(broken: RankedBreak, last: int) -> list[model.BrokenEvent]:
     """What is broken, at its event, or at the last that was judged."""
     at, violation = broken.shown.at, broken.shown.violation
     sentence = f"{name_of(broken.shown)} in {moment(at)}: {violation.contract.title}"

@@ -8,11 +8,11 @@ from cacheproof.audit.answer import Answered, Lines, clock, headline, moment, na
 from cacheproof.audit.formats import json_of, result_of
 from cacheproof.audit.listing import Listing
 from cacheproof.differential.audit.audit import Audit
-from cacheproof.differential.audit.ranking import Broken
+from cacheproof.differential.audit.ranking import RankedBreak
 from cacheproof.differential.findings.leading import steps_before
 from cacheproof.differential.findings.short_names import ShortNames
 from cacheproof.differential.search.verdict import HOLDS, INTERRUPTED, UNLISTED, VOID
-from cacheproof.output.console import Output
+from cacheproof.output.console import CommandOutput
 from cacheproof.output.verdict_line import VerdictLine
 
 LABEL = 13
@@ -23,7 +23,7 @@ class AuditReport:
     """Prints what an audit finds: of a live engine what breaks as it breaks, and in the end the
     whole in order. `where` is the record."""
 
-    def __init__(self, output: Output, listing: Listing, where: str) -> None:
+    def __init__(self, output: CommandOutput, listing: Listing, where: str) -> None:
         self._output = output
         self._listing = listing
         self._where = where
@@ -104,7 +104,7 @@ class AuditReport:
             elif not is_shown:
                 self._show(one, broken, one.answer(broken, self._where))
 
-    def _show(self, one: Answered, broken: Broken, lines: Lines) -> None:
+    def _show(self, one: Answered, broken: RankedBreak, lines: Lines) -> None:
         """A break: what is said of it, what led to it, and the command that makes it small."""
         violation, events = broken.shown.violation, broken.shown.events
         before = steps_before(events, violation)
@@ -174,7 +174,7 @@ def _code(one: Answered) -> int:
     return HOLDS if is_whole and not account.lost else VOID
 
 
-def _briefly(one: Answered, broken: Broken) -> str:
+def _briefly(one: Answered, broken: RankedBreak) -> str:
     rule = broken.first.violation.contract
     known = f"listed as {names_of(faults)}" if (faults := one.faults(broken)) else "not listed"
     times = f"{broken.times:,} time{'s' * (broken.times != 1)}"

@@ -17,9 +17,9 @@ from cacheproof.differential.findings.finding import (
     MODEL_DIFFERENCE,
     Finding,
 )
-from cacheproof.differential.search.campaigns.reporting import Reported
+from cacheproof.differential.search.campaigns.reporting import ReportedTarget
 from cacheproof.differential.search.campaigns.series import ShardSeen
-from cacheproof.differential.search.campaigns.store import About
+from cacheproof.differential.search.campaigns.store import CampaignTarget
 from cacheproof.differential.search.known import KnownFault, called, may_be
 from cacheproof.differential.traces.wording import visible_line
 from cacheproof.spec.registry import by_id
@@ -96,7 +96,7 @@ class _Growing:
 
 def fault_boards(
     shards: Sequence[ShardSeen],
-    targets: Sequence[Reported],
+    targets: Sequence[ReportedTarget],
     known: Sequence[KnownFault],
     folder: Path,
     clock: CampaignClock,
@@ -151,7 +151,7 @@ def _named(fault: KnownFault | None, contract: str, kind: str) -> str:
     return fault.name if fault is not None else ", ".join(filter(None, (contract, kind)))
 
 
-def _harm(contract: str, fault: KnownFault | None, about: About) -> str:
+def _harm(contract: str, fault: KnownFault | None, about: CampaignTarget) -> str:
     if fault is not None:
         return fault.kind_of_harm
     if contract == LOCKSTEP:

@@ -13,10 +13,15 @@ from cacheproof.board.coverage import SHARD, LaneBoard, lane_board
 from cacheproof.board.faults import FaultBoard, broken_by_alarms, fault_boards
 from cacheproof.differential.search import fault_folders
 from cacheproof.differential.search.campaigns import reporting
-from cacheproof.differential.search.campaigns.reporting import Reported
+from cacheproof.differential.search.campaigns.reporting import ReportedTarget
 from cacheproof.differential.search.campaigns.runners import is_dead
-from cacheproof.differential.search.campaigns.series import Reader, RunnerSeen, Series, ShardSeen
-from cacheproof.differential.search.campaigns.store import DIED, SEARCH, Store
+from cacheproof.differential.search.campaigns.series import (
+    CampaignReader,
+    RunnerSeen,
+    Series,
+    ShardSeen,
+)
+from cacheproof.differential.search.campaigns.store import DIED, SEARCH, CampaignStore
 from cacheproof.differential.search.verdict import FROM_MODEL, HOLDS, UNLISTED, exit_code_of
 from cacheproof.differential.traces.wording import visible_line
 from cacheproof.formats.result import rule_of
@@ -131,11 +136,11 @@ class BoardReader:
     def __init__(self, folder: Path, now: Callable[[], float] = time.time) -> None:
         self._folder = folder
         self._now = now
-        self._reader = Reader()
+        self._reader = CampaignReader()
         self._of: object = None
-        self._targets: list[Reported] = []
+        self._targets: list[ReportedTarget] = []
 
-    def read(self, store: Store) -> Board:
+    def read(self, store: CampaignStore) -> Board:
         """The board as the campaign's store is now."""
         now = self._now()
         known = fault_folders.of_text(store.known, store.where)
@@ -171,7 +176,7 @@ class BoardReader:
         )
 
 
-def _facts(store: Store, targets: Sequence[Reported]) -> Iterator[tuple[str, str]]:
+def _facts(store: CampaignStore, targets: Sequence[ReportedTarget]) -> Iterator[tuple[str, str]]:
     yield "store", visible_line(store.where)
     yield (
         "made by",
@@ -190,7 +195,7 @@ def _told(value: object) -> str:
 
 def _target(
     number: int,
-    one: Reported,
+    one: ReportedTarget,
     shards: Sequence[ShardSeen],
     clock: CampaignClock,
     faults: Sequence[FaultBoard],
@@ -246,7 +251,7 @@ def bins(shards: Sequence[ShardSeen], clock: CampaignClock) -> Iterator[Bin]:
         yield Bin(max(end, math.nextafter(start, math.inf)), rate, all_events, all_traces)
 
 
-def _contracts(one: Reported, alarms: set[str]) -> Iterator[ContractBoard]:
+def _contracts(one: ReportedTarget, alarms: set[str]) -> Iterator[ContractBoard]:
     planted: dict[str, list[bool]] = {}
     for name, found in one.verdict.canaries.items():
         contract = name.partition(" (")[0].partition(",")[0]

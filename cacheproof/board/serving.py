@@ -19,8 +19,8 @@ import msgspec
 from cacheproof.board.model import BoardReader
 from cacheproof.board.page import as_json, live_page
 from cacheproof.differential.errors import CacheproofError, InputError
-from cacheproof.differential.search.campaigns.store import Store
-from cacheproof.output.console import Output
+from cacheproof.differential.search.campaigns.store import CampaignStore
+from cacheproof.output.console import CommandOutput
 from cacheproof.output.folders import place_for
 
 BOARD = "board.json"
@@ -110,13 +110,13 @@ class Boards:
 
     def _read(self) -> bytes:
         try:
-            with closing(Store(self._where, reads_only=True)) as store:
+            with closing(CampaignStore(self._where, reads_only=True)) as store:
                 return as_json(self._reader.read(store))
         except CacheproofError as error:
             return msgspec.json.encode({"trouble": str(error)})
 
 
-class Server(ThreadingHTTPServer):
+class BoardServer(ThreadingHTTPServer):
     """Serves a board at that place.
 
     Raises:
@@ -149,7 +149,7 @@ class Server(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    server: Server
+    server: BoardServer
     server_version = "cacheproof"
     sys_version = ""
     timeout = _SECONDS_TO_ASK
@@ -186,16 +186,16 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
 
-def serve(output: Output, where: str, findings: Path | None, listen: Listen) -> None:
+def serve(output: CommandOutput, where: str, findings: Path | None, listen: Listen) -> None:
     """Serve the board of a store until Ctrl-C.
 
     Raises:
         InputError: there is no campaign, or the place cannot be listened at.
     """
-    with closing(Store(where, reads_only=True)) as store:
+    with closing(CampaignStore(where, reads_only=True)) as store:
         shown = store.where
     boards = Boards(where, BoardReader(place_for(where, findings)))
-    with Server(listen, boards) as server:
+    with BoardServer(listen, boards) as server:
         output.say(f"campaign {shown} at {server.url}; Ctrl-C ends it")
         if listen.is_exposed:
             output.say(

@@ -12,23 +12,23 @@ from rich.table import Table
 from cacheproof.board.model import BoardReader
 from cacheproof.board.page import page
 from cacheproof.differential.findings import finding_file
-from cacheproof.differential.findings.register import Record
+from cacheproof.differential.findings.register import FaultRecord
 from cacheproof.differential.search import fault_folders
 from cacheproof.differential.search.campaigns import reporting
 from cacheproof.differential.search.campaigns.faults import Fault
 from cacheproof.differential.search.campaigns.merging import merge_stores
-from cacheproof.differential.search.campaigns.reporting import Reported
-from cacheproof.differential.search.campaigns.store import About, Beating, Store
+from cacheproof.differential.search.campaigns.reporting import ReportedTarget
+from cacheproof.differential.search.campaigns.store import Beating, CampaignStore, CampaignTarget
 from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.search.verdict import exit_code_of, is_unlisted
 from cacheproof.differential.targets.resolve import tree_here
-from cacheproof.output.console import Output, require_writable, write_file
+from cacheproof.output.console import CommandOutput, require_writable, write_file
 from cacheproof.output.folders import folder_for
 from cacheproof.search import result as searched
 from cacheproof.search import verdict as searches
 from cacheproof.search.fault_table import shown_faults
 from cacheproof.search.registering import Register
-from cacheproof.search.result import Subject
+from cacheproof.search.result import SearchSubject
 from cacheproof.search.searching import print_campaign, print_listed, print_verdict
 from cacheproof.search.told_findings import print_faces
 from cacheproof.tables import places
@@ -38,7 +38,7 @@ RATE_SECONDS = 60.0
 
 
 def report(
-    output: Output, where: str, findings: Path | None, register: Register, html: str | None
+    output: CommandOutput, where: str, findings: Path | None, register: Register, html: str | None
 ) -> int:
     """Print what a campaign has come to, and write it as a page. Returns the exit code.
 
@@ -47,7 +47,7 @@ def report(
     """
     if html is not None:
         require_writable("--html", html)
-    with closing(Store(where)) as store:
+    with closing(CampaignStore(where)) as store:
         known = fault_folders.of_text(store.known, store.where)
         folder = folder_for(where, findings)
         code = print_report(output, store, known, folder, register)
@@ -57,8 +57,8 @@ def report(
 
 
 def print_report(
-    output: Output,
-    store: Store,
+    output: CommandOutput,
+    store: CampaignStore,
     known: Sequence[KnownFault],
     folder: Path,
     register: Register,
@@ -91,15 +91,15 @@ def print_report(
     return code
 
 
-def _subject(about: About) -> Subject:
+def _subject(about: CampaignTarget) -> SearchSubject:
     """A target as it was searched: with places where its text is here and still the same."""
     tree = tree_here(about.name)
     if tree is not None and code_digest(["vllm"], tree) != about.text:
         tree = None
-    return Subject(about.name, tree, about.has_own_text)
+    return SearchSubject(about.name, tree, about.has_own_text)
 
 
-def _print_faults(output: Output, faults: Sequence[Fault], targets: Sequence[str]) -> None:
+def _print_faults(output: CommandOutput, faults: Sequence[Fault], targets: Sequence[str]) -> None:
     """A line for each fault, those of whose traces all have held before only where all is told."""
     shown = [one for one in faults if output.verbose or one.has_changed or any(one.breaks.values())]
     if not shown:
@@ -125,7 +125,7 @@ def _print_faults(output: Output, faults: Sequence[Fault], targets: Sequence[str
     output.line("numbers are events of the smallest trace; holds: the register's trace holds there")
 
 
-def _seen(record: Record) -> str:
+def _seen(record: FaultRecord) -> str:
     first, last = record.first.date, record.last.date
     return first if first == last else f"{first} to {last}"
 
@@ -140,7 +140,7 @@ def _cell(one: Fault, target: str) -> str:
     return "+" if one.breaks[target] else "holds"
 
 
-def _print_target(output: Output, one: Reported, folder: Path) -> None:
+def _print_target(output: CommandOutput, one: ReportedTarget, folder: Path) -> None:
     for cause in one.verdict.causes:
         if is_unlisted(found := cause.head):
             output.line(f"unlisted: {found.sentence} ({len(found.events)} events)")
@@ -155,7 +155,7 @@ def _print_target(output: Output, one: Reported, folder: Path) -> None:
     print_verdict(output, one.verdict, folder)
 
 
-def _by_seeds(one: Reported) -> dict[str, list[str]]:
+def _by_seeds(one: ReportedTarget) -> dict[str, list[str]]:
     """The lanes that were searched over the same seeds."""
     found: dict[str, list[str]] = {}
     for lane, seeds in one.seeds.items():
@@ -163,10 +163,10 @@ def _by_seeds(one: Reported) -> dict[str, list[str]]:
     return found
 
 
-def status(output: Output, where: str) -> None:
+def status(output: CommandOutput, where: str) -> None:
     """Print how far a campaign is, in a screen."""
     now = time.time()
-    with closing(Store(where)) as store:
+    with closing(CampaignStore(where)) as store:
         known = fault_folders.of_text(store.known, store.where)
         rows = [_row(store, number, known, now) for number in range(len(store.targets))]
         runners = store.beating()
@@ -192,8 +192,10 @@ def status(output: Output, where: str) -> None:
     )
 
 
-def _row(store: Store, number: int, known: Sequence[KnownFault], now: float) -> dict[str, Any]:
-    verdict = (one := Reported(store, number, known)).verdict
+def _row(
+    store: CampaignStore, number: int, known: Sequence[KnownFault], now: float
+) -> dict[str, Any]:
+    verdict = (one := ReportedTarget(store, number, known)).verdict
     events, _ = store.spent(number)
     lately, _ = store.spent(number, now - RATE_SECONDS)
     return {
@@ -224,7 +226,7 @@ def _runner_json(runner: Beating, now: float) -> dict[str, Any]:
     }
 
 
-def merge(output: Output, first: str, second: str, into: str | None) -> None:
+def merge(output: CommandOutput, first: str, second: str, into: str | None) -> None:
     """Merge two stores, and say what the one holds."""
     merged = merge_stores(first, second, into, time.time())
     report = f"cacheproof campaign report --store {shlex.quote(into or first)}"

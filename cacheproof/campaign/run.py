@@ -14,16 +14,16 @@ from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search import fault_folders
 from cacheproof.differential.search.campaigns import plan_file
 from cacheproof.differential.search.campaigns.plan_file import CampaignPlan
-from cacheproof.differential.search.campaigns.reporting import Reported
+from cacheproof.differential.search.campaigns.reporting import ReportedTarget
 from cacheproof.differential.search.campaigns.runners import Who
-from cacheproof.differential.search.campaigns.running import Running, plants_in, replays_in
-from cacheproof.differential.search.campaigns.store import About, MadeBy, Store
+from cacheproof.differential.search.campaigns.running import RunningTarget, plants_in, replays_in
+from cacheproof.differential.search.campaigns.store import CampaignStore, CampaignTarget, MadeBy
 from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.resolve import resolve, semantics_beside
 from cacheproof.output.announcing import announce, has_text_of_its_own
 from cacheproof.output.announcing import start as start_host
-from cacheproof.output.console import Output
+from cacheproof.output.console import CommandOutput
 from cacheproof.output.folders import folder_for, folder_of
 from cacheproof.search.lane_choice import lanes_for, require_lanes
 from cacheproof.search.lane_order import in_order
@@ -53,7 +53,7 @@ def made_by() -> MadeBy:
 
 
 def start(
-    output: Output,
+    output: CommandOutput,
     file: Path,
     where: str,
     known: Path | None,
@@ -70,7 +70,7 @@ def start(
     for one in plan.targets:
         with _of_plan(file):
             require_lanes(plan.chosen, one)
-    Store.require_free(where)
+    CampaignStore.require_free(where)
     if findings is not None:
         folder_of(findings)
     with place.joined(), ExitStack() as stack:
@@ -83,14 +83,14 @@ def start(
             for number, about in enumerate(abouts)
             for job in replays_in(number, about, register.records)
         ]
-        store = Store.create(where, plan, text, made_by(), abouts, time.time(), replays)
+        store = CampaignStore.create(where, plan, text, made_by(), abouts, time.time(), replays)
         with closing(store):
             folder = folder_for(where, findings)
             return _run(output, store, targets, folder, place, register)
 
 
 def resume(
-    output: Output, where: str, findings: Path | None, place: Workplace, register: Register
+    output: CommandOutput, where: str, findings: Path | None, place: Workplace, register: Register
 ) -> int:
     """Go on with a campaign. Returns the exit code of its report.
 
@@ -99,7 +99,7 @@ def resume(
     """
     if findings is not None:
         folder_of(findings)
-    with closing(Store(where)) as store, place.joined(), ExitStack() as stack:
+    with closing(CampaignStore(where)) as store, place.joined(), ExitStack() as stack:
         _require_same(store, "cacheproof", store.made_by.cacheproof, __version__)
         digest = made_by().code
         _require_same(store, "the digest of cacheproof's text", store.made_by.code, digest)
@@ -125,15 +125,15 @@ def _of_plan(file: Path) -> Iterator[None]:
         raise InputError(f"{file}: key targets: {error}") from None
 
 
-def _resolved(file: Path, text: str, output: Output) -> Target:
+def _resolved(file: Path, text: str, output: CommandOutput) -> Target:
     with _of_plan(file):
         return resolve(text, report=output.say)
 
 
-def _about(target: Target, plan: CampaignPlan, output: Output) -> About:
+def _about(target: Target, plan: CampaignPlan, output: CommandOutput) -> CampaignTarget:
     """What a store keeps of a target."""
     lanes = in_order(output, target, lanes_for(plan.chosen, target, output))
-    return About(
+    return CampaignTarget(
         target.name,
         target.release,
         text_of(target),
@@ -143,7 +143,7 @@ def _about(target: Target, plan: CampaignPlan, output: Output) -> About:
     )
 
 
-def _require_same(store: Store, what: str, there: str | None, here: str | None) -> None:
+def _require_same(store: CampaignStore, what: str, there: str | None, here: str | None) -> None:
     if there != here:
         raise InputError(
             f"--store {store.where}: {what} was {_short(there)} and is {_short(here)}; expected "
@@ -155,7 +155,7 @@ def _short(text: str | None) -> str:
     return text[:12] if text else "none"
 
 
-def _require_programs(about: About) -> None:
+def _require_programs(about: CampaignTarget) -> None:
     """See whether this machine has what the lanes of a campaign find where it was begun."""
     for name in about.lanes:
         lane = LANES.get(name)
@@ -166,8 +166,8 @@ def _require_programs(about: About) -> None:
 
 
 def _run(
-    output: Output,
-    store: Store,
+    output: CommandOutput,
+    store: CampaignStore,
     targets: Sequence[Target],
     folder: Path,
     place: Workplace,
@@ -180,7 +180,7 @@ def _run(
     is_interrupted = False
     try:
         for which, target in enumerate(targets):
-            if Reported(store, which, known).verdict.unfinished:
+            if ReportedTarget(store, which, known).verdict.unfinished:
                 _run_target(output, store, which, target, known, runner, place)
                 target.close()
     except KeyboardInterrupt:
@@ -194,8 +194,8 @@ def _run(
 
 
 def _run_target(
-    output: Output,
-    store: Store,
+    output: CommandOutput,
+    store: CampaignStore,
     which: int,
     target: Target,
     known: Sequence[KnownFault],
@@ -214,6 +214,6 @@ def _run_target(
             live.show(words) if share is None else live.count(share, 1.0, words)
 
         clock = SystemClock()
-        Running(
+        RunningTarget(
             store, which, target, known, runner, crew, done_among, clock, tell, output.say
         ).run()

@@ -115,9 +115,9 @@ def resume(
 def status(store: StoreOption = STORE, json: JsonOption = None) -> None:
     """Say how far a campaign is, and who runs it."""
     from cacheproof.campaign import report as campaign_report
-    from cacheproof.output.console import Output
+    from cacheproof.output.console import CommandOutput
 
-    with Output(json, command="campaign status") as output:
+    with CommandOutput(json, command="campaign status") as output:
         campaign_report.status(output, store)
 
 
@@ -133,9 +133,9 @@ def merge(
 ) -> None:
     """Merge two stores: into the first, or into a third."""
     from cacheproof.campaign import report as campaign_report
-    from cacheproof.output.console import Output
+    from cacheproof.output.console import CommandOutput
 
-    with Output(None, command="campaign merge") as output:
+    with CommandOutput(None, command="campaign merge") as output:
         campaign_report.merge(output, first, second, into)
 
 
@@ -175,9 +175,11 @@ def serve(
 ) -> None:
     """Show a campaign in a browser while it runs; nothing in the store is changed."""
     from cacheproof.board import serving
-    from cacheproof.output.console import Output
+    from cacheproof.output.console import CommandOutput
 
-    serving.serve(Output(None), store, findings, serving.Listen(host, port, is_exposed=expose))
+    serving.serve(
+        CommandOutput(None), store, findings, serving.Listen(host, port, is_exposed=expose)
+    )
 
 
 for _command in (start, resume, status, report, merge, serve):

@@ -180,10 +180,10 @@ def http(
     json: JsonOption = None,
 ) -> None:
     """Ask a release's OpenAI server as many clients at once, and compare every token."""
-    from cacheproof.output.console import Output
+    from cacheproof.output.console import CommandOutput
     from cacheproof.serving import serving
 
     kinds = model or SERVED_MODELS
-    with Output(json, command="http") as output:
+    with CommandOutput(json, command="http") as output:
         code = serving.http(output, target, kinds, seeds, requests, clients, known, records)
         raise typer.Exit(code)

@@ -47,9 +47,9 @@ def assess(
 ) -> None:
     """Answer an auditor's questions about a release from kept evidence; nothing is run."""
     from cacheproof.assessing import report
-    from cacheproof.output.console import Output
+    from cacheproof.output.console import CommandOutput
 
-    with Output(json, command="assess") as output:
+    with CommandOutput(json, command="assess") as output:
         raise typer.Exit(report.assess(output, release, purpose))
 
 
@@ -128,16 +128,16 @@ def contracts(
     json: JsonOption = None,
 ) -> None:
     """List the contracts, the rules that every call is judged by; or tell one of them in full."""
-    from cacheproof.output.console import Output
+    from cacheproof.output.console import CommandOutput
     from cacheproof.tables import contract_table
 
     if contract is not None:
         from cacheproof.tables.one_contract import show_contract
 
-        with Output(json, command="contracts") as told:
+        with CommandOutput(json, command="contracts") as told:
             show_contract(told, contract)
             raise typer.Exit
-    with Output(json, command="contracts", is_page=markdown) as output:
+    with CommandOutput(json, command="contracts", is_page=markdown) as output:
         if markdown:
             output.line(contract_table.markdown())
         else:
@@ -160,9 +160,9 @@ def explain(
 ) -> None:
     """Explain a known fault: what happens, where, what it needs, how to avoid and to see it."""
     from cacheproof.listed import explaining
-    from cacheproof.output.console import Output
+    from cacheproof.output.console import CommandOutput
 
-    with Output(json, command="explain") as output:
+    with CommandOutput(json, command="explain") as output:
         if fault is None:
             explaining.list_faults(output)
         else:
@@ -206,11 +206,11 @@ def report(
 
     The script is run: it must fail on the release, and pass with the patch.
     """
-    from cacheproof.output.console import Output
+    from cacheproof.output.console import CommandOutput
     from cacheproof.output.folders import folder_of
     from cacheproof.reporting import command
 
-    with Output(json, command="report", is_page=True) as output:
+    with CommandOutput(json, command="report", is_page=True) as output:
         with work.place.joined():
             code = command.report(
                 output,
@@ -228,8 +228,8 @@ def report(
 @with_shared
 def gallery(json: JsonOption = None, *, work: WorkOptions) -> None:
     """Run every faulty variant of the reference, and print which contract catches it."""
-    from cacheproof.output.console import Output
+    from cacheproof.output.console import CommandOutput
     from cacheproof.search import main_job
 
-    with Output(json, command="gallery", is_page=True) as output:
+    with CommandOutput(json, command="gallery", is_page=True) as output:
         raise typer.Exit(main_job.gallery(output, work.place))

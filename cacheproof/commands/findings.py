@@ -59,14 +59,14 @@ def replay(
     It ends with 1 where something breaks, be it known or not.
     """
     from cacheproof.differential.search import fault_folders
-    from cacheproof.output.console import Output
+    from cacheproof.output.console import CommandOutput
     from cacheproof.output.drawing import Drawings
     from cacheproof.output.folders import findings_folder
     from cacheproof.replay import replaying
 
     folder = findings or findings_folder()
     drawings, faults = Drawings(html, perfetto), fault_folders.load(known)
-    with Output(json, command="replay") as output:
+    with CommandOutput(json, command="replay") as output:
         code = replaying.replay(output, file, target, times, folder, drawings, faults)
         raise typer.Exit(code)
 
@@ -110,13 +110,13 @@ def bisect(
     json: JsonOption = None,
 ) -> None:
     """Name the release, or the commit, that brought a fault and the one that mended it."""
-    from cacheproof.output.console import Output
+    from cacheproof.output.console import CommandOutput
     from cacheproof.output.folders import findings_folder
     from cacheproof.replay import bisecting
 
     folder = findings or findings_folder()
     commits = (checkout, good, bad)
-    with Output(json, command="bisect") as output:
+    with CommandOutput(json, command="bisect") as output:
         raise typer.Exit(bisecting.bisect(output, what, folder, contract, *commits, every=all_))
 
 
@@ -149,9 +149,9 @@ def minimise(
     json: JsonOption = None,
 ) -> None:
     """Make a small trace of a break in a record, one that breaks the release alone."""
-    from cacheproof.output.console import Output
+    from cacheproof.output.console import CommandOutput
     from cacheproof.replay import minimising
 
-    with Output(json, command="minimise") as output:
+    with CommandOutput(json, command="minimise") as output:
         code = minimising.minimise(output, where, contract, target, seconds, known, findings)
         raise typer.Exit(code)

@@ -48,7 +48,7 @@ def group(help_text: str) -> typer.Typer:
     """An app whose commands are below one of ours."""
     return typer.Typer(
         help=help_text,
-        cls=Group,
+        cls=CommandGroup,
         rich_markup_mode=None,
         context_settings=SETTINGS,
     )
@@ -74,7 +74,7 @@ class Command(TyperCommand):
         _format_examples(self, formatter)
 
 
-class Group(TyperGroup):
+class CommandGroup(TyperGroup):
     """A command that has commands, listed in groups with the whole first sentence of each."""
 
     exit_codes: ClassVar[Mapping[str, str]] = {}

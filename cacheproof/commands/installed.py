@@ -28,10 +28,10 @@ def vllm_install(
 ) -> None:
     """Fetch releases from the package index into the cache folder."""
     from cacheproof.differential.provision import releases
-    from cacheproof.output.console import Output
+    from cacheproof.output.console import CommandOutput
     from cacheproof.tables import places
 
-    with Output(None, command="vllm install") as output:
+    with CommandOutput(None, command="vllm install") as output:
         found = releases.install_all(versions, report=output.say)
         for release in found:
             output.line(f"vllm {release.version} ({release.source}): {release.tree}")
@@ -42,10 +42,10 @@ def vllm_install(
 def vllm_list(json: JsonOption = None) -> None:
     """List the releases that are installed."""
     from cacheproof.differential.provision import releases
-    from cacheproof.output.console import Output
+    from cacheproof.output.console import CommandOutput
     from cacheproof.tables import places
 
-    with Output(json, command="vllm list") as output:
+    with CommandOutput(json, command="vllm list") as output:
         installed = releases.list_installed()
         for one in installed:
             output.line(f"{one.version:10} {one.source:28} {one.tree}")
@@ -77,10 +77,10 @@ def vllm_texts(
     json: JsonOption = None,
 ) -> None:
     """List which releases read the same in all that is modelled, and check the installed ones."""
-    from cacheproof.output.console import Output
+    from cacheproof.output.console import CommandOutput
     from cacheproof.tables import text_table
 
-    with Output(json, command="vllm texts") as output:
+    with CommandOutput(json, command="vllm texts") as output:
         raise typer.Exit(text_table.texts(output, toml))
 
 
@@ -113,10 +113,10 @@ def connector_install(
 ) -> None:
     """Fetch connectors into the cache folder, each beside the newest vLLM release."""
     from cacheproof.differential.provision import connectors
-    from cacheproof.output.console import Output
+    from cacheproof.output.console import CommandOutput
     from cacheproof.tables import places
 
-    with Output(None, command="connector install") as output:
+    with CommandOutput(None, command="connector install") as output:
         for name in names:
             kind, _, version = name.partition("@")
             if kind != connectors.LMCACHE:
@@ -132,10 +132,10 @@ def connector_install(
 def connector_list(json: JsonOption = None) -> None:
     """List the connectors that are installed."""
     from cacheproof.differential.provision import connectors
-    from cacheproof.output.console import Output
+    from cacheproof.output.console import CommandOutput
     from cacheproof.tables import places
 
-    with Output(json, command="connector list") as output:
+    with CommandOutput(json, command="connector list") as output:
         names = [f"{connectors.LMCACHE}@{version}" for version in connectors.list_installed()]
         for name in names:
             output.line(name)

@@ -116,11 +116,11 @@ def simulate(
     json: JsonOption = None,
 ) -> None:
     """Serve synthetic traffic with the reference scheduler: what each encoder cache size does."""
-    from cacheproof.output.console import Output
+    from cacheproof.output.console import CommandOutput
     from cacheproof.simulation import simulating
-    from cacheproof.simulation.run import Setting
+    from cacheproof.simulation.run import SimulationSetting
 
-    asked = Setting(
+    asked = SimulationSetting(
         release,
         max_num_batched_tokens=tokens_per_step,
         max_num_seqs=min(requests_at_once, tokens_per_step),
@@ -134,7 +134,7 @@ def simulate(
     sizes = sorted({*(encoder_cache or SIZES)})
     row_bytes = hidden_size * simulating.named("--dtype", dtype, BYTES_OF)
     kinds = traffic or TRAFFICS
-    with Output(json, command="simulate") as output:
+    with CommandOutput(json, command="simulate") as output:
         raise typer.Exit(
             simulating.simulate(output, asked, kinds, sizes, requests, seed, row_bytes, html)
         )
@@ -235,7 +235,7 @@ def generate(
 ) -> None:
     """Generate text on a local model: the reference schedules, torch executes."""
     from cacheproof.gpu_runner.jobs import Sizes
-    from cacheproof.output.console import Output
+    from cacheproof.output.console import CommandOutput
     from cacheproof.serving import generating
 
     sizes = Sizes(
@@ -250,5 +250,5 @@ def generate(
         enable_prefix_caching=prefix_caching,
     )
     files = {"image": image or [], "video": video or [], "audio": audio or []}
-    with Output(json, command="generate") as output:
+    with CommandOutput(json, command="generate") as output:
         raise typer.Exit(generating.generate(output, model, device, prompt, files, sizes))

@@ -18,7 +18,7 @@ from cacheproof.commands.completing import (
 from cacheproof.differential.depths import DEPTHS
 
 if TYPE_CHECKING:
-    from cacheproof.output.console import Output
+    from cacheproof.output.console import CommandOutput
     from cacheproof.work.workplace import Workplace
 
 SEARCH, OUTPUT, WORK = "What is searched", "What is written", "Where the work is done"
@@ -185,12 +185,12 @@ class FormatOptions:
     junit: JunitOption = None
     sarif: SarifOption = None
 
-    def output(self, command: str, **settings: bool) -> "Output":
-        """Where the command of that name writes; `settings` are those of `Output`."""
+    def output(self, command: str, **settings: bool) -> "CommandOutput":
+        """Where the command of that name writes; `settings` are those of `CommandOutput`."""
         from cacheproof.formats.writing import Formats
-        from cacheproof.output.console import Output
+        from cacheproof.output.console import CommandOutput
 
-        return Output(
+        return CommandOutput(
             self.json, command=command, formats=Formats(self.junit, self.sarif), **settings
         )
 
@@ -201,7 +201,7 @@ class ReportOptions(FormatOptions):
 
     verbose: VerboseOption = False
 
-    def output(self, command: str, **settings: bool) -> "Output":
+    def output(self, command: str, **settings: bool) -> "CommandOutput":
         """Where the command of that name writes."""
         return super().output(command, verbose=self.verbose, **settings)
 

@@ -145,12 +145,12 @@ def fuzz(
     from cacheproof.output.folders import folder_of
     from cacheproof.search import searching
     from cacheproof.search.registering import Register
-    from cacheproof.work.plan import Plan
+    from cacheproof.work.plan import SearchPlan
 
     with writing.output("fuzz") as output:
         faults = fault_folders.load(known)
         kept = Register(register)
-        plan = Plan.parse(
+        plan = SearchPlan.parse(
             depth,
             against,
             seconds,
@@ -182,10 +182,10 @@ def diff(
     json: JsonOption = None,
 ) -> None:
     """Find where two targets differ, and the smallest trace that shows each difference."""
-    from cacheproof.output.console import Output
+    from cacheproof.output.console import CommandOutput
     from cacheproof.search import searching
 
-    with Output(json, command="diff") as output:
+    with CommandOutput(json, command="diff") as output:
         raise typer.Exit(searching.diff(output, left, right, depth, seconds))
 
 
@@ -284,11 +284,11 @@ def explore(
     """Visit every state of small scopes, and judge every call from each."""
     from cacheproof.differential.search import fault_folders
     from cacheproof.explore import exploring
-    from cacheproof.output.console import Output
+    from cacheproof.output.console import CommandOutput
     from cacheproof.output.folders import folder_of
 
     wanted = target or exploring.TARGETS
-    with Output(json, command="explore", is_page=markdown) as output:
+    with CommandOutput(json, command="explore", is_page=markdown) as output:
         if markdown:
             output.line(exploring.scopes_markdown())
             raise typer.Exit

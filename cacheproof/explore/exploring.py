@@ -14,7 +14,7 @@ from rich.table import Table
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.findings import finding_file, report
 from cacheproof.differential.judges.rules import SCHEDULER
-from cacheproof.differential.search.explore.job import SUBJECTS, Report, Task, run
+from cacheproof.differential.search.explore.job import SUBJECTS, ExploreReport, Task, run
 from cacheproof.differential.search.explore.scope import ManagerScope, SchedulerScope, Scope
 from cacheproof.differential.search.explore.scopes import SCOPES
 from cacheproof.differential.search.explore.table_job import COMPONENT, TableReport, TableTask
@@ -31,7 +31,7 @@ from cacheproof.differential.traces.manager import Add
 from cacheproof.differential.traces.scheduler import SchedulerConfig, SchedulerEvent
 from cacheproof.explore.verdict import Explored
 from cacheproof.output.announcing import announce
-from cacheproof.output.console import Output
+from cacheproof.output.console import CommandOutput
 from cacheproof.output.progress import telling
 from cacheproof.output.verdict_line import rule_told
 from cacheproof.reference.releases import SEARCHED
@@ -42,7 +42,7 @@ from cacheproof.spec.registry import by_id
 from cacheproof.work.plan import lanes_at
 from cacheproof.work.workplace import Workplace
 
-AnyReport = Report | TableReport
+AnyReport = ExploreReport | TableReport
 TARGETS = ("reference", *(f"vllm@{release}" for release in SEARCHED))
 MANAGER = "manager"
 MANAGERS = ("encoder_cache", "encoder_decoder")
@@ -51,7 +51,7 @@ SECONDS_OF = {"encoder_cache": 4, "encoder_decoder": 3, "scheduler": 8, COMPONEN
 
 
 def explore(
-    output: Output,
+    output: CommandOutput,
     targets: Sequence[str],
     size: str,
     known: Sequence[KnownFault],
@@ -161,7 +161,7 @@ def _settings(what: SchedulerConfig | SchedulerEvent) -> Iterator[str]:
 
 
 def _tasks(
-    output: Output, text: str, size: str, models: dict[str, dict[str, object]]
+    output: CommandOutput, text: str, size: str, models: dict[str, dict[str, object]]
 ) -> Iterator[Task | TableTask]:
     """What there is to explore of a target, and in `models` what there is to be said of its text.
     Raises InputError where it has no such manager."""
@@ -185,7 +185,7 @@ def _tasks(
 
 
 def _reports(
-    output: Output, tasks: Sequence[Task | TableTask], place: Workplace
+    output: CommandOutput, tasks: Sequence[Task | TableTask], place: Workplace
 ) -> Iterator[Sequence[AnyReport]]:
     """What comes of the tasks, as it comes. Those of a release's managers go together, since its
     process is slow to start."""
@@ -217,7 +217,7 @@ def _run(tasks: Sequence[Task | TableTask]) -> Sequence[AnyReport]:
     return of_tables or run([one for one in tasks if isinstance(one, Task)])
 
 
-def _print_report(output: Output, one: AnyReport, folder: Path) -> None:
+def _print_report(output: CommandOutput, one: AnyReport, folder: Path) -> None:
     """The scopes, the findings that are not listed in full and the others in a line each, and which
     contracts have not been seen to fail."""
     subject = f"{one.task.target} {one.name}"
@@ -247,7 +247,7 @@ def _print_report(output: Output, one: AnyReport, folder: Path) -> None:
     output.report.print()
 
 
-def _print_findings(output: Output, one: Report, folder: Path) -> None:
+def _print_findings(output: CommandOutput, one: ExploreReport, folder: Path) -> None:
     for finding in one.findings:
         finding_file.save(finding, folder)
         if is_unlisted(finding):
@@ -257,7 +257,7 @@ def _print_findings(output: Output, one: Report, folder: Path) -> None:
             print_listed(output, finding, folder)
 
 
-def _print_breaks(output: Output, one: TableReport) -> None:
+def _print_breaks(output: CommandOutput, one: TableReport) -> None:
     """The calls by which a table breaks a contract: they are all that there is to be seen."""
     for (contract, kind), found in one.broken.items():
         listed = one.known.get((contract, kind))
@@ -265,7 +265,7 @@ def _print_breaks(output: Output, one: TableReport) -> None:
         output.line(f"{word}: {rule_told(contract)} by {found}")
 
 
-def _print_evidence(output: Output, reports: Sequence[AnyReport]) -> None:
+def _print_evidence(output: CommandOutput, reports: Sequence[AnyReport]) -> None:
     targets = list(dict.fromkeys(one.task.target for one in reports))
     table = Table("contract", *targets, box=None, pad_edge=False)
     cells: dict[tuple[str, str], dict[str, str]] = {}
@@ -363,6 +363,6 @@ def _json(reports: Sequence[AnyReport]) -> dict[str, Any]:
             for contract in one.unshown
         ],
         "findings": [
-            finding for one in reports if isinstance(one, Report) for finding in one.findings
+            finding for one in reports if isinstance(one, ExploreReport) for finding in one.findings
         ],
     }

@@ -1,6 +1,7 @@
 """What a command found of a target: the record from which every format is written.
 
-A command builds a `Result` for each target and hands it to `Output.found`; it knows of no format.
+A command builds a `Result` for each target and hands it to `CommandOutput.found`; it knows of no
+format.
 """
 
 import hashlib
@@ -16,7 +17,7 @@ from cacheproof.differential.findings.finding import (
     LOCKSTEP_TITLE,
     MODEL_DIFFERENCE,
 )
-from cacheproof.differential.texts.places import Function, Place
+from cacheproof.differential.texts.places import SourceFunction, SourcePlace
 from cacheproof.spec.registry import by_id
 
 PAGE_OF_CONTRACTS = "docs/reference/contracts.md"
@@ -79,8 +80,8 @@ class Problem:
     detail: str = ""
     kind: str = ""
     shape: str = ""
-    way: tuple[Function, ...] = ()
-    place: Place | None = None
+    way: tuple[SourceFunction, ...] = ()
+    place: SourcePlace | None = None
     excuse: Excuse | None = None
 
     @property

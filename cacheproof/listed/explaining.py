@@ -12,14 +12,14 @@ from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.traces.wording import visible, visible_line
 from cacheproof.listed.facts import fault_called, fault_rows, listed_by_name, showing
 from cacheproof.listed.pages import paragraphs_of
-from cacheproof.output.console import Output
+from cacheproof.output.console import CommandOutput
 from cacheproof.output.verdict_line import VerdictLine
 from cacheproof.spec.registry import by_id
 
 Rows = Sequence[tuple[str, str]]
 
 
-def explain_fault(output: Output, name: str) -> None:
+def explain_fault(output: CommandOutput, name: str) -> None:
     """What a listed fault is, why and where it happens, how to avoid and how to see it.
 
     Raises:
@@ -34,7 +34,7 @@ def explain_fault(output: Output, name: str) -> None:
         rows_part(f"{fault.name}: {fault.title}", facts),
         text_part("what happens", "\n\n".join(told)),
         rows_part("contracts that it breaks", broken),
-        Part("see it", commands),
+        ScreenPart("see it", commands),
     )
     output.verdict(_verdict_of(fault, commands))
     output.write_json(
@@ -50,7 +50,7 @@ def explain_fault(output: Output, name: str) -> None:
     )
 
 
-def list_faults(output: Output) -> None:
+def list_faults(output: CommandOutput) -> None:
     """Every listed fault by its name and title."""
     faults = listed_by_name().values()
     print_parts(output, rows_part("known faults", [(one.name, _title(one)) for one in faults]))
@@ -82,7 +82,7 @@ def _verdict_of(fault: KnownFault, commands: Sequence[str]) -> VerdictLine:
 
 
 @dataclass(frozen=True)
-class Part:
+class ScreenPart:
     """A part of a screen below its title: something to be rendered, or commands to be copied. One
     without either is not shown."""
 
@@ -90,22 +90,22 @@ class Part:
     body: RenderableType | list[str] | None
 
 
-def rows_part(title: str, rows: Rows) -> Part:
+def rows_part(title: str, rows: Rows) -> ScreenPart:
     """Rows of a name and a text each."""
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for name, text in rows:
         table.add_row(name, Text(visible_line(text)))
-    return Part(title, table if rows else None)
+    return ScreenPart(title, table if rows else None)
 
 
-def text_part(title: str, text: str) -> Part:
+def text_part(title: str, text: str) -> ScreenPart:
     """Prose, or lines of Python."""
-    return Part(title, Text(visible(text)) if text else None)
+    return ScreenPart(title, Text(visible(text)) if text else None)
 
 
-def print_parts(output: Output, *parts: Part) -> None:
+def print_parts(output: CommandOutput, *parts: ScreenPart) -> None:
     """Print what there is, an empty line between two parts."""
     for number, part in enumerate(one for one in parts if one.body):
         if number:

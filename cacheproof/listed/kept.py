@@ -27,7 +27,7 @@ class Proof(NamedTuple):
     scope: str
 
 
-class Search(NamedTuple):
+class KeptSearch(NamedTuple):
     """What a search of a depth came to: `compared` operations, with their name; traces that differ
     from the reference; breaks that are not listed. None of them where the depth was refused."""
 
@@ -38,7 +38,7 @@ class Search(NamedTuple):
     unlisted: int
 
 
-class Replay(NamedTuple):
+class KeptReplay(NamedTuple):
     """Where a kept trace breaks a contract, under each model runner."""
 
     contract: str
@@ -79,12 +79,12 @@ def proofs(release: str) -> list[Proof]:
 
 
 @cache
-def searches(release: str) -> list[Search]:
+def searches(release: str) -> list[KeptSearch]:
     """What searches of a release came to, depth by depth."""
     header, *rows = [cells for heading, cells in _rows("releases-checked") if not heading]
     cells = next(one for one in rows if one[0] == release)
     return [
-        Search(DEPTHS[what], what, *_counts(cell))
+        KeptSearch(DEPTHS[what], what, *_counts(cell))
         for what, cell in zip(header[1:], cells[1:], strict=True)
     ]
 
@@ -106,11 +106,11 @@ def met(release: str) -> frozenset[str]:
 
 
 @cache
-def replays() -> dict[str, list[Replay]]:
+def replays() -> dict[str, list[KeptReplay]]:
     """Trace -> where it breaks what; of a trace that breaks nothing no contract."""
-    found: dict[str, list[Replay]] = {}
+    found: dict[str, list[KeptReplay]] = {}
     for _, (trace, contract, first, second, _) in _rows("findings-replayed")[1:]:
         runs = found.setdefault(trace, [])
         if contract != "none":
-            runs.append(Replay(contract, frozenset(within(first)), frozenset(within(second))))
+            runs.append(KeptReplay(contract, frozenset(within(first)), frozenset(within(second))))
     return found

@@ -3,10 +3,10 @@ that is modelled."""
 
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.texts.known_texts import Reading
-from cacheproof.output.console import Output
+from cacheproof.output.console import CommandOutput
 
 
-def announce(output: Output, target: Target, *, compared: bool) -> dict[str, object]:
+def announce(output: CommandOutput, target: Target, *, compared: bool) -> dict[str, object]:
     """Print it, and what follows where the target is `compared` with the reference. Returns it as
     the commands' JSON has it."""
     for line in target.announcement:
@@ -19,7 +19,7 @@ def announce(output: Output, target: Target, *, compared: bool) -> dict[str, obj
     return as_json(target.announcement, target.reading)
 
 
-def start(output: Output, target: Target) -> None:
+def start(output: CommandOutput, target: Target) -> None:
     """Have its host ready, and say meanwhile that a release is imported for it.
 
     Raises:

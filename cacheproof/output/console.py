@@ -55,7 +55,7 @@ class VisibleConsole(Console):
         return text if self.is_terminal else FILLING.sub("", text)
 
 
-class Output:
+class CommandOutput:
     """One command's output. With `--json -` the report is silent and JSON alone is printed.
 
     In a `with` block the report is held back until the command ends, whichever way, so that it can

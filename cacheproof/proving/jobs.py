@@ -16,7 +16,7 @@ from cacheproof.reference.semantics import Semantics
 from cacheproof.spec.evidence import Evidence
 
 if TYPE_CHECKING:
-    from cacheproof.proofs.symbolic.texts import Text
+    from cacheproof.proofs.symbolic.texts import ClassText
 
 
 SECONDS_OF_TEXT = {
@@ -37,7 +37,7 @@ class Piece:
     """
 
     digest: str
-    text: "Text | None" = field(default=None, compare=False)
+    text: "ClassText | None" = field(default=None, compare=False)
 
     def told(self, rows: Iterable[Evidence]) -> Iterator[Evidence]:
         """Its rows, of each target that has the text."""
@@ -47,21 +47,21 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Job:
+class ProofJob:
     """Pieces that are proved in one process, since what they have in common is proved once; and
     about how much processor time each takes: the longest jobs are begun first. `about` says in
     words what is proved."""
 
     about: str
     seconds_of_piece: int
-    run: Callable[[Sequence["Text"]], list[Evidence]]
+    run: Callable[[Sequence["ClassText"]], list[Evidence]]
     pieces: tuple[Piece, ...]
 
     @property
     def seconds(self) -> int:
         return self.seconds_of_piece * len(self.pieces)
 
-    def without(self, found: Mapping[Piece, object]) -> "Job":
+    def without(self, found: Mapping[Piece, object]) -> "ProofJob":
         """What is left of it."""
         return replace(self, pieces=tuple(one for one in self.pieces if one not in found))
 
@@ -76,7 +76,9 @@ class Job:
             yield piece, [row for row in evidence if first in (None, row.target)]
 
 
-def jobs_for(wanted: Sequence[Tree | None], seed: int, *, fresh: bool = False) -> Iterator[Job]:
+def jobs_for(
+    wanted: Sequence[Tree | None], seed: int, *, fresh: bool = False
+) -> Iterator[ProofJob]:
     """The work, in the order in which it is told; `fresh` uses no answer that is kept."""
     from cacheproof.proofs.crosshair import text
     from cacheproof.proofs.keys.prove import KEYED_RELEASES
@@ -88,20 +90,22 @@ def jobs_for(wanted: Sequence[Tree | None], seed: int, *, fresh: bool = False) -
             pieces = tuple(Piece(_digest(one, seed), one) for one in family)
             about = f"{name} of {_few([one.targets[0] for one in family])}"
             prove = partial(_prove_texts, seed, fresh)
-            yield Job(about, SECONDS_OF_TEXT[name], prove, pieces)
+            yield ProofJob(about, SECONDS_OF_TEXT[name], prove, pieces)
     if None in wanted:
         piece = Piece(digest_of("keys", str(seed)))
-        yield Job("keys of the reference", 22, partial(_prove_keys, seed), (piece,))
+        yield ProofJob("keys of the reference", 22, partial(_prove_keys, seed), (piece,))
     for one in wanted:
         if one is not None and one.is_release and one.release.version in KEYED_RELEASES:
             piece = Piece(_digest_of_keys(one.release, seed))
             prove_keys = partial(_prove_keys_of, one.release.version, seed)
-            yield Job(f"keys of {one.name}", 14, prove_keys, (piece,))
-    yield Job("lemmas", 1, partial(_prove_lemmas, seed), (Piece(digest_of("lemmas", str(seed))),))
+            yield ProofJob(f"keys of {one.name}", 14, prove_keys, (piece,))
+    yield ProofJob(
+        "lemmas", 1, partial(_prove_lemmas, seed), (Piece(digest_of("lemmas", str(seed))),)
+    )
     if None in wanted:
         for name in (text.ENCODER_CACHE, text.ENCODER_DECODER_CACHE):
             piece = Piece(digest_of("crosshair", name))
-            yield Job(f"{name} searched by CrossHair", 8, partial(_search, name), (piece,))
+            yield ProofJob(f"{name} searched by CrossHair", 8, partial(_search, name), (piece,))
 
 
 def _few(names: Sequence[str]) -> str:
@@ -109,14 +113,14 @@ def _few(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
 
 
-def _digest(text: "Text", seed: int) -> str:
+def _digest(text: "ClassText", seed: int) -> str:
     """Of a text, what its module says beside it that its proofs hang on, and what is asked of
     it."""
     parts = text.source.name, text.source.text, text.said_beside
     return digest_of(text.kind, *parts, text.release or "", str(seed))
 
 
-def _prove_texts(seed: int, fresh: bool, texts: Sequence["Text"]) -> list[Evidence]:
+def _prove_texts(seed: int, fresh: bool, texts: Sequence["ClassText"]) -> list[Evidence]:
     from cacheproof.proofs.symbolic.evidence import prove_texts
 
     kept = KeptProofs.locate(silent)
@@ -129,13 +133,13 @@ def _prove_texts(seed: int, fresh: bool, texts: Sequence["Text"]) -> list[Eviden
         ) from None
 
 
-def _prove_keys(seed: int, _texts: Sequence["Text"]) -> list[Evidence]:
+def _prove_keys(seed: int, _texts: Sequence["ClassText"]) -> list[Evidence]:
     from cacheproof.proofs.keys.prove import prove_keys
 
     return prove_keys(seed)
 
 
-def _digest_of_keys(release: releases.Release, seed: int) -> str:
+def _digest_of_keys(release: releases.InstalledRelease, seed: int) -> str:
     """Of all modules of a release, whichever of them its own run uses, and of what runs them."""
     from cacheproof.proving import own_run
 
@@ -143,7 +147,7 @@ def _digest_of_keys(release: releases.Release, seed: int) -> str:
     return digest_of("keys", release.version, str(seed), inspect.getsource(own_run), *code)
 
 
-def _prove_keys_of(release: str, seed: int, _texts: Sequence["Text"]) -> list[Evidence]:
+def _prove_keys_of(release: str, seed: int, _texts: Sequence["ClassText"]) -> list[Evidence]:
     from cacheproof.proofs.keys.prove import prove_keys_of
     from cacheproof.proving.own_run import OwnRun
 
@@ -151,13 +155,13 @@ def _prove_keys_of(release: str, seed: int, _texts: Sequence["Text"]) -> list[Ev
         return prove_keys_of(release, seed, OwnRun(target, Semantics.of_vllm(release)))
 
 
-def _prove_lemmas(seed: int, _texts: Sequence["Text"]) -> list[Evidence]:
+def _prove_lemmas(seed: int, _texts: Sequence["ClassText"]) -> list[Evidence]:
     from cacheproof.proofs.symbolic.deciding.lemmas import prove_lemmas
 
     return prove_lemmas(seed)
 
 
-def _search(name: str, _texts: Sequence["Text"]) -> list[Evidence]:
+def _search(name: str, _texts: Sequence["ClassText"]) -> list[Evidence]:
     from cacheproof.proofs.crosshair import text, witness
 
     return witness.run(text.of_reference(name))

@@ -10,12 +10,12 @@ from rich.table import Table
 
 from cacheproof.differential.search.known import KnownFault, may_be
 from cacheproof.differential.search.verdict import HOLDS, INTERRUPTED, UNLISTED, VOID
-from cacheproof.output.console import Output
+from cacheproof.output.console import CommandOutput
 from cacheproof.output.progress import telling
 from cacheproof.proving import page as evidence_page
 from cacheproof.proving import result as proved
 from cacheproof.proving import verdict as proofs
-from cacheproof.proving.jobs import Job, Piece, jobs_for
+from cacheproof.proving.jobs import Piece, ProofJob, jobs_for
 from cacheproof.proving.kept import KeptProofs
 from cacheproof.proving.targets import (
     REFERENCE,
@@ -34,7 +34,7 @@ NOT_SEEN = "interrupted before it was seen whether what is proved of a checkout 
 
 
 def prove(
-    output: Output,
+    output: CommandOutput,
     targets: Sequence[str] | None,
     known: Sequence[KnownFault],
     *,
@@ -108,17 +108,17 @@ def prove(
     return code
 
 
-def proved_before(jobs: Iterable[Job], kept: KeptProofs) -> dict[Piece, list[Evidence]]:
+def proved_before(jobs: Iterable[ProofJob], kept: KeptProofs) -> dict[Piece, list[Evidence]]:
     """The pieces whose proofs are kept, with their rows."""
     found = {piece: kept.rows(piece.digest) for job in jobs for piece in job.pieces}
     return {piece: rows for piece, rows in found.items() if rows is not None}
 
 
 def prove_now(
-    jobs: Iterable[Job],
+    jobs: Iterable[ProofJob],
     found: MutableMapping[Piece, list[Evidence]],
     kept: KeptProofs,
-    output: Output,
+    output: CommandOutput,
     place: Workplace,
     watch: Callable[[], None] = lambda: None,
 ) -> None:
@@ -129,7 +129,7 @@ def prove_now(
     due.sort(key=lambda job: -job.seconds)
     abouts, expected = [job.about for job in due], [float(job.seconds) for job in due]
     with output.live("proving") as live:
-        ended = telling(live, place, Job.evidence, due, abouts, expected, watch)
+        ended = telling(live, place, ProofJob.evidence, due, abouts, expected, watch)
         for number, evidence in ended:
             for piece, rows in due[number].by_piece(evidence):
                 kept.keep(piece.digest, rows)
@@ -143,7 +143,7 @@ def _counted(rows: Sequence[Evidence]) -> str:
     return ", ".join(f"{count} {outcome}" for outcome, count in counts.items()) or "no row"
 
 
-def left_out(jobs: Iterable[Job], found: Container[Piece]) -> str:
+def left_out(jobs: Iterable[ProofJob], found: Container[Piece]) -> str:
     """What an interruption has left unproved."""
     pieces = [piece for job in jobs for piece in job.pieces]
     left = [job.about for job in jobs if any(piece not in found for piece in job.pieces)]
@@ -184,7 +184,9 @@ def _closing_line(rows: Sequence[Evidence], before: int) -> str:
     )
 
 
-def _print(output: Output, rows: Sequence[Evidence], listed: Mapping[Evidence, KnownFault]) -> None:
+def _print(
+    output: CommandOutput, rows: Sequence[Evidence], listed: Mapping[Evidence, KnownFault]
+) -> None:
     """What holds, in a line for each class of a target and method, or whole where that is asked
     for; and all that does not."""
     if rows:
@@ -195,7 +197,7 @@ def _print(output: Output, rows: Sequence[Evidence], listed: Mapping[Evidence, K
                 output.line(line)
 
 
-def _print_sums(output: Output, rows: Sequence[Evidence]) -> None:
+def _print_sums(output: CommandOutput, rows: Sequence[Evidence]) -> None:
     table = Table("target", "of", "method", box=None, pad_edge=False)
     for name in ("hold", "of", "twins", "work"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -210,7 +212,7 @@ def _print_sums(output: Output, rows: Sequence[Evidence]) -> None:
     output.report.print(table)
 
 
-def _print_all(output: Output, rows: Sequence[Evidence]) -> None:
+def _print_all(output: CommandOutput, rows: Sequence[Evidence]) -> None:
     table = Table(
         "contract",
         "target",

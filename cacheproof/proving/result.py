@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.texts import places
-from cacheproof.differential.texts.places import Function, Place
+from cacheproof.differential.texts.places import SourceFunction, SourcePlace
 from cacheproof.formats.result import Case, Excuse, Problem, Result, Suite, rule_of
 from cacheproof.proving.targets import CHECKOUT, REFERENCE, Tree
 from cacheproof.spec.evidence import Evidence, Outcome
@@ -64,7 +64,7 @@ def _problem(row: Evidence, harm: str, tree: Tree | None, listed: KnownFault | N
     )
 
 
-def _place(tree: Tree | None, subject: str, function: Function | None) -> Place | None:
+def _place(tree: Tree | None, subject: str, function: SourceFunction | None) -> SourcePlace | None:
     """Of a plug-in's class in its own file."""
     if tree is None or function is None:
         return None

@@ -15,18 +15,18 @@ from cacheproof.differential.errors import InputError
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.provision import checkouts, releases
 from cacheproof.differential.targets import mended
-from cacheproof.differential.targets.named import Kind, Named, named
+from cacheproof.differential.targets.named import NamedTarget, TargetKind, named
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.resolve import reading_of, resolve, stated_release
 from cacheproof.differential.texts.known_texts import Reading
 from cacheproof.output.announcing import as_json
-from cacheproof.output.console import Output
+from cacheproof.output.console import CommandOutput
 from cacheproof.reference.releases import NEWEST
 from cacheproof.spec.versions import Versions
 from cacheproof.work.extras import install_line
 
 if TYPE_CHECKING:
-    from cacheproof.proofs.symbolic.texts import Read
+    from cacheproof.proofs.symbolic.texts import ReadClass
 
 
 REFERENCE = "reference"
@@ -45,7 +45,7 @@ CLASSES = {
 BUILT_SEEDS = range(20)
 """Of each lane, traces whose schedulers are looked at."""
 _EXTENSIONS = (".pyd", ".so")
-_PROVABLE = (Kind.REFERENCE, Kind.RELEASE, Kind.CHECKOUT, Kind.PLUG_IN)
+_PROVABLE = (TargetKind.REFERENCE, TargetKind.RELEASE, TargetKind.CHECKOUT, TargetKind.PLUG_IN)
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Tree:
     its file and name, in the place of the release's encoder cache manager."""
 
     name: str
-    release: releases.Release
+    release: releases.InstalledRelease
     plug_in: tuple[Path, str] | None = None
 
     def place_of(self, kind: str) -> tuple[Path, str] | None:
@@ -106,7 +106,7 @@ def listing_release(tree: Tree | None, subject: str) -> str | None:
     return None if subject in changed else tree.promises
 
 
-def wanted_trees(targets: Sequence[str] | None, output: Output) -> list[Tree | None]:
+def wanted_trees(targets: Sequence[str] | None, output: CommandOutput) -> list[Tree | None]:
     """The releases and checkouts to prove, and None for the reference."""
     if missing := [tool for tool in ("z3", "crosshair") if find_spec(tool) is None]:
         raise InputError(
@@ -118,10 +118,10 @@ def wanted_trees(targets: Sequence[str] | None, output: Output) -> list[Tree | N
         keyed = [one for one in installed if _is_keyed(one.version)]
         return [None, *(Tree(f"vllm@{one.version}", one) for one in keyed)]
     wanted = [_provable(target) for target in targets]
-    return [None if one.kind is Kind.REFERENCE else _tree(one, output) for one in wanted]
+    return [None if one.kind is TargetKind.REFERENCE else _tree(one, output) for one in wanted]
 
 
-def _provable(target: str) -> Named:
+def _provable(target: str) -> NamedTarget:
     """What is named, if it can be proved. Nothing is fetched before all that are named are known
     to be.
 
@@ -129,12 +129,12 @@ def _provable(target: str) -> Named:
         InputError: it names nothing, or something whose text is not proved.
     """
     one = named(target)
-    if one.kind not in _PROVABLE or (one.kind is Kind.REFERENCE and one.version):
+    if one.kind not in _PROVABLE or (one.kind is TargetKind.REFERENCE and one.version):
         raise InputError(
             f"--target {target}: expected {REFERENCE}, vllm@VERSION, {CHECKOUT}DIR or "
             "MODULE:CLASS[@VERSION]"
         )
-    if one.kind is Kind.RELEASE and not _is_keyed(one.version):
+    if one.kind is TargetKind.RELEASE and not _is_keyed(one.version):
         raise InputError(
             f"--target {target}: its manager knows requests, not identifiers, and is not "
             f"proved; expected {KEYED_SINCE} or later"
@@ -142,13 +142,13 @@ def _provable(target: str) -> Named:
     return one
 
 
-def _tree(one: Named, output: Output) -> Tree:
-    if one.kind is Kind.CHECKOUT:
+def _tree(one: NamedTarget, output: CommandOutput) -> Tree:
+    if one.kind is TargetKind.CHECKOUT:
         return Tree(one.name, checkouts.for_path(Path(one.place), report=output.say))
     release = releases.install(one.version, report=output.say)
     if one.mended:
         return Tree(one.name, mended.tree_of(release, one.mended, report=output.say))
-    if one.kind is Kind.RELEASE:
+    if one.kind is TargetKind.RELEASE:
         return Tree(f"vllm@{release.version}", release)
     module, _, own_name = one.place.partition(":")
     path = file_of(module, release.tree)
@@ -174,7 +174,7 @@ def _is_keyed(version: str) -> bool:
     return releases.order(version) >= releases.order(KEYED_SINCE)
 
 
-def sources(name: str, wanted: Sequence[Tree | None]) -> Iterator["Read"]:
+def sources(name: str, wanted: Sequence[Tree | None]) -> Iterator["ReadClass"]:
     """The class in each tree that has it, the newest release first.
 
     Raises:
@@ -182,7 +182,7 @@ def sources(name: str, wanted: Sequence[Tree | None]) -> Iterator["Read"]:
             imports something else in its place.
     """
     from cacheproof.proofs.symbolic.reading.source import source_of
-    from cacheproof.proofs.symbolic.texts import Read
+    from cacheproof.proofs.symbolic.texts import ReadClass
 
     for one in reversed(wanted):
         place = None if one is None else one.place_of(name)
@@ -198,7 +198,7 @@ def sources(name: str, wanted: Sequence[Tree | None]) -> Iterator["Read"]:
                     f"--target {one.name}: {path} is no file; expected the managers' module"
                 )
             try:
-                yield Read(one.name, one.promises, source_of(path, own_name, within))
+                yield ReadClass(one.name, one.promises, source_of(path, own_name, within))
             except LookupError as error:
                 if one.plug_in is not None or one.promises in CLASSES.get(name, ()):
                     expected = one.promises if one.plug_in is None else "MODULE:CLASS"

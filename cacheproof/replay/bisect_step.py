@@ -15,7 +15,7 @@ from cacheproof.differential.findings import finding_file
 from cacheproof.differential.findings.question import Question
 from cacheproof.differential.judges.examination import LOCKSTEP
 from cacheproof.differential.provision import checkouts
-from cacheproof.differential.search.bisection import Answer, ask
+from cacheproof.differential.search.bisection import ReleaseAnswer, ask
 from cacheproof.differential.search.git_bisection import BREAKS, FLIPPED, HOLDS, SKIP
 from cacheproof.differential.targets.resolve import host_of, reference_for
 
@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> int:
     return BREAKS if bool(answer.broken) != asked.flipped else HOLDS
 
 
-def _answer(question: Question, tree: Path) -> Answer:
+def _answer(question: Question, tree: Path) -> ReleaseAnswer:
     """What the tree does with the trace. What is made to run it is removed."""
     checkout = checkouts.for_path(tree, report=lambda line: print(line, file=sys.stderr))
     try:

@@ -12,12 +12,12 @@ from cacheproof.differential.findings.question import Question
 from cacheproof.differential.judges.examination import LOCKSTEP
 from cacheproof.differential.provision import releases
 from cacheproof.differential.search import git_bisection as git
-from cacheproof.differential.search.bisection import Answer, ask, bisections, remarks
+from cacheproof.differential.search.bisection import ReleaseAnswer, ask, bisections, remarks
 from cacheproof.differential.search.verdict import HOLDS, VOID
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
 from cacheproof.differential.traces.trace import Trace
-from cacheproof.output.console import Output
+from cacheproof.output.console import CommandOutput
 from cacheproof.reference.releases import MODELLED, NEWEST
 from cacheproof.replay import bisect_step
 from cacheproof.replay.replaying import load_what
@@ -28,7 +28,7 @@ NEITHER_ENGINE = "expected a finding or a trace that a release runs without an e
 
 
 def bisect(
-    output: Output,
+    output: CommandOutput,
     what: str,
     folder: Path,
     contract: str | None,
@@ -77,7 +77,7 @@ def _question(found: Finding | Trace, contract: str | None, file: Path) -> Quest
     return question
 
 
-def _over_releases(output: Output, file: Path, question: Question, *, every: bool) -> int:
+def _over_releases(output: CommandOutput, file: Path, question: Question, *, every: bool) -> int:
     """Ask the releases from old to new and say where it breaks. Returns the exit code."""
     answers = _answers(output, question, _releases(output, every=every))
     found = bisections(question, answers)
@@ -110,7 +110,9 @@ def _over_releases(output: Output, file: Path, question: Question, *, every: boo
     return HOLDS
 
 
-def _over_commits(output: Output, file: Path, contract: str | None, past: git.History) -> int:
+def _over_commits(
+    output: CommandOutput, file: Path, contract: str | None, past: git.History
+) -> int:
     """Have git bisect the history and say which commit it is. Returns the exit code."""
     module = [sys.executable, "-P", "-m", bisect_step.__name__, str(file.absolute())]
     asked = [] if contract is None else [bisect_step.CONTRACT, contract]
@@ -133,7 +135,7 @@ def _over_commits(output: Output, file: Path, contract: str | None, past: git.Hi
     return VOID if found[1:] else HOLDS
 
 
-def _releases(output: Output, *, every: bool) -> list[str]:
+def _releases(output: CommandOutput, *, every: bool) -> list[str]:
     """Those to be asked, from old to new.
 
     Raises:
@@ -152,7 +154,7 @@ def _releases(output: Output, *, every: bool) -> list[str]:
     return found
 
 
-def _answers(output: Output, question: Question, asked: list[str]) -> list[Answer]:
+def _answers(output: CommandOutput, question: Question, asked: list[str]) -> list[ReleaseAnswer]:
     """What each release does with the trace; the next one starts while one is asked."""
     answers = []
     targets = (resolve(f"vllm@{release}", report=output.say) for release in asked)

@@ -5,7 +5,7 @@ from contextlib import closing
 from pathlib import Path
 
 from cacheproof.audit.listing import reads_otherwise
-from cacheproof.differential.audit.account import Found
+from cacheproof.differential.audit.account import FoundBreak
 from cacheproof.differential.audit.audit import Audit
 from cacheproof.differential.audit.auditor import Auditor
 from cacheproof.differential.audit.ranking import ranked
@@ -19,7 +19,7 @@ from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.search.verdict import UNLISTED, VOID
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.resolve import reference_for, resolve
-from cacheproof.output.console import Output
+from cacheproof.output.console import CommandOutput
 from cacheproof.output.folders import folder_of
 from cacheproof.replay.bisecting import require_contract
 from cacheproof.search import compared
@@ -29,7 +29,7 @@ from cacheproof.work.plan import lanes_at
 
 
 def minimise(
-    output: Output,
+    output: CommandOutput,
     where: str,
     contract: str | None,
     target: str | None,
@@ -90,7 +90,7 @@ def _annotated(found: Finding, target: Target, faults: list[KnownFault]) -> Find
         return attribution.annotated(found, attribution.of_finding(found, "scheduler"))
 
 
-def _chosen(audit_of: Audit, where: str, contract: str | None) -> tuple[str, Auditor, Found]:
+def _chosen(audit_of: Audit, where: str, contract: str | None) -> tuple[str, Auditor, FoundBreak]:
     """The break to make small."""
     for stem, auditor in audit_of.auditors.items():
         for found in (broken.first for broken in ranked(auditor)):

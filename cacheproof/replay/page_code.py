@@ -17,10 +17,10 @@ from cacheproof.differential.errors import HarnessError, InputError
 from cacheproof.differential.findings.finding_file import MAX_BYTES
 from cacheproof.differential.provision import releases
 from cacheproof.differential.search.verdict import HOLDS, UNLISTED
-from cacheproof.differential.targets.named import Kind, named
+from cacheproof.differential.targets.named import TargetKind, named
 from cacheproof.listed.explaining import print_parts, text_part
 from cacheproof.listed.pages import called
-from cacheproof.output.console import Output
+from cacheproof.output.console import CommandOutput
 from cacheproof.output.verdict_line import VerdictLine, counted, names
 from cacheproof.reference.releases import NEWEST
 
@@ -44,7 +44,7 @@ print(json.dumps(ran))
 
 
 @dataclass(frozen=True)
-class Block:
+class CodeBlock:
     """Lines of Python of a page: where they begin, counted from 1, and what they are to run on."""
 
     page: str
@@ -59,23 +59,23 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Ran:
+class RanBlock:
     """What a block printed, and what it raised; empty where it came to its end."""
 
-    block: Block
+    block: CodeBlock
     said: str
     error: str
 
 
-def blocks_of(page: str, text: str, release: str | None = None) -> list[Block]:
+def blocks_of(page: str, text: str, release: str | None = None) -> list[CodeBlock]:
     """The Python of a page, in its order; `release` in the place of what it is to run on."""
     return [
-        Block(page, text.count("\n", 0, one.start()) + 2, release or one[1] or NEWEST, one[2])
+        CodeBlock(page, text.count("\n", 0, one.start()) + 2, release or one[1] or NEWEST, one[2])
         for one in _BLOCK.finditer(text)
     ]
 
 
-def run(blocks: Sequence[Block], release: releases.Release) -> list[Ran]:
+def run(blocks: Sequence[CodeBlock], release: releases.InstalledRelease) -> list[RanBlock]:
     """Run blocks in one process of a release's interpreter, each with names of its own.
 
     Raises:
@@ -94,10 +94,10 @@ def run(blocks: Sequence[Block], release: releases.Release) -> list[Ran]:
         last = (done.stderr.splitlines() or ["it said nothing"])[-1]
         raise HarnessError(f"Python of {blocks[0].page} ended the interpreter: {last}")
     ran = json.loads(done.stdout.splitlines()[-1])
-    return [Ran(block, *told) for block, told in zip(blocks, ran, strict=True)]
+    return [RanBlock(block, *told) for block, told in zip(blocks, ran, strict=True)]
 
 
-def replay_page(output: Output, page: Path, target: str | None) -> int:
+def replay_page(output: CommandOutput, page: Path, target: str | None) -> int:
     """Run the Python of a page and print it with what it says. Returns the exit code: 0 where every
     block comes to its end, which is what the page says.
 
@@ -105,7 +105,7 @@ def replay_page(output: Output, page: Path, target: str | None) -> int:
         InputError: the page cannot be read or has no Python, or the target is no release.
     """
     wanted = None if target is None else named(target)
-    if wanted is not None and wanted.kind is not Kind.RELEASE:
+    if wanted is not None and wanted.kind is not TargetKind.RELEASE:
         raise InputError(f"{page}: runs on a release, not on {target}; expected vllm@VERSION")
     name = called(page)
     blocks = blocks_of(name, _text_of(page), None if wanted is None else wanted.version)
@@ -143,24 +143,24 @@ def _text_of(page: Path) -> str:
         raise InputError(f"{page}: no UTF-8; expected a page in Markdown") from None
 
 
-def _run_all(blocks: Sequence[Block], output: Output) -> Iterator[Ran]:
+def _run_all(blocks: Sequence[CodeBlock], output: CommandOutput) -> Iterator[RanBlock]:
     """Those of one release together: a process of a release takes long to start."""
     for version in dict.fromkeys(one.release for one in blocks):
         release = releases.install(version, report=output.say)
         yield from run([one for one in blocks if one.release == version], release)
 
 
-def _title(ran: Ran) -> str:
+def _title(ran: RanBlock) -> str:
     outcome = f"raises {ran.error}" if ran.error else "runs to its end"
     return f"{ran.block.where}, on vllm@{ran.block.release}: {outcome}"
 
 
-def _told(ran: Ran) -> str:
+def _told(ran: RanBlock) -> str:
     said = "".join(f"prints: {line}\n" for line in ran.said.splitlines())
     return f"{ran.block.code}{said}".rstrip()
 
 
-def _verdict(page: str, ran: Sequence[Ran]) -> VerdictLine:
+def _verdict(page: str, ran: Sequence[RanBlock]) -> VerdictLine:
     on = names([f"vllm@{one.block.release}" for one in ran])
     wrong = [one for one in ran if one.error]
     if not wrong:

@@ -14,7 +14,7 @@ from cacheproof.differential.search import fault_folders
 from cacheproof.differential.search.known import NAME, KnownFault
 from cacheproof.differential.search.verdict import FROM_MODEL, HOLDS, UNLISTED, VOID
 from cacheproof.differential.targets.base import Target
-from cacheproof.differential.targets.named import Named, named
+from cacheproof.differential.targets.named import NamedTarget, named
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
 from cacheproof.differential.traces.trace import Trace
@@ -22,7 +22,7 @@ from cacheproof.listed.facts import listed_by_name, newest_having
 from cacheproof.listed.findings import finding_of
 from cacheproof.listed.pages import file_of, name_of
 from cacheproof.output.announcing import announce, has_text_of_its_own
-from cacheproof.output.console import Output
+from cacheproof.output.console import CommandOutput
 from cacheproof.output.drawing import Drawings
 from cacheproof.replay import page_code
 from cacheproof.replay.story import print_story, story_of
@@ -44,7 +44,7 @@ def _reference_for(target: Target) -> Iterator[ReferenceTarget | None]:
 
 
 def replay(
-    output: Output,
+    output: CommandOutput,
     what_text: str,
     target_text: str | None,
     times: int,
@@ -116,7 +116,7 @@ def _newest_showing(file: Path) -> str:
     return newest
 
 
-class Loaded(NamedTuple):
+class LoadedTrace(NamedTuple):
     """What is to be run again, its file, and on which target, where what was asked for says so."""
 
     file: Path
@@ -124,7 +124,7 @@ class Loaded(NamedTuple):
     target: str | None
 
 
-def load_what(text: str, folder: Path) -> Loaded:
+def load_what(text: str, folder: Path) -> LoadedTrace:
     """A finding or a trace by its file; or by NAME@RELEASE a listed fault's newest finding in
     `folder`, else a trace that shows it on that release.
 
@@ -140,10 +140,10 @@ def load_what(text: str, folder: Path) -> Loaded:
     if (fault := OF_FAULT.fullmatch(text)) is not None and not file.exists():
         file, target = finding_of(fault["fault"], fault["release"], folder)
     what = finding_file.load(file)
-    return Loaded(file, what, what.target if isinstance(what, Finding) else target)
+    return LoadedTrace(file, what, what.target if isinstance(what, Finding) else target)
 
 
-def _require_depth(target: Target | Named, trace: Trace, file: Path) -> None:
+def _require_depth(target: Target | NamedTarget, trace: Trace, file: Path) -> None:
     """See whether a target runs traces of that depth. Raises InputError where it does not."""
     if not target.runs_depth(trace.depth):
         raise InputError(

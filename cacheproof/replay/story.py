@@ -20,13 +20,13 @@ from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.listed import pages as fault_pages
-from cacheproof.listed.explaining import Part, print_parts, rows_part
+from cacheproof.listed.explaining import ScreenPart, print_parts, rows_part
 from cacheproof.listed.facts import fault_rows, listed_by_name, newest_showing
 from cacheproof.listed.pages import is_brought, name_of
-from cacheproof.output.console import Output
+from cacheproof.output.console import CommandOutput
 from cacheproof.output.verdict_line import VerdictLine
 from cacheproof.reference.releases import within
-from cacheproof.replay.verdict import Broken, Replayed, of_replay
+from cacheproof.replay.verdict import BrokenContract, Replayed, of_replay
 
 EVENTS_SHOWN = 24
 
@@ -62,7 +62,7 @@ class Story:
                 same=self.runs.same,
                 times=self.runs.times,
                 broken=[
-                    Broken(one.contract, one.title, one.event + 1, one.fault)
+                    BrokenContract(one.contract, one.title, one.event + 1, one.fault)
                     for one in self.found
                     if one.contract != LOCKSTEP
                 ],
@@ -174,7 +174,7 @@ def _shows(found: Finding, fault: KnownFault) -> bool:
     return found.release in within(fault.seen) and found.contract in fault.contracts
 
 
-def print_story(output: Output, story: Story) -> None:
+def print_story(output: CommandOutput, story: Story) -> None:
     """The screen: of what is broken first as of any finding, then what else is, and which fault
     that is."""
     if story.found:
@@ -187,11 +187,11 @@ def print_story(output: Output, story: Story) -> None:
     print_parts(
         output,
         *([] if story.fault is None else [_part_of(story.fault)]),
-        Part("see also", list(_commands(story))),
+        ScreenPart("see also", list(_commands(story))),
     )
 
 
-def _print_others(output: Output, others: Sequence[Finding]) -> None:
+def _print_others(output: CommandOutput, others: Sequence[Finding]) -> None:
     if not others:
         return
     output.report.print(Text("broken as well", style="bold"))
@@ -201,7 +201,7 @@ def _print_others(output: Output, others: Sequence[Finding]) -> None:
     output.line("")
 
 
-def _part_of(fault: KnownFault) -> Part:
+def _part_of(fault: KnownFault) -> ScreenPart:
     """Which fault it is, what it does and where, and how to avoid it."""
     return rows_part(f"{fault.name}: {fault.title}", list(fault_rows(fault)))
 

@@ -7,7 +7,7 @@ from cacheproof.output.verdict_line import VerdictLine, counted, names
 
 
 @dataclass(frozen=True)
-class Broken:
+class BrokenContract:
     """A contract that a replay breaks, what it says, at which event, counted from 1, and the listed
     fault that this is; None of one that is not listed."""
 
@@ -43,7 +43,7 @@ class Replayed:
     calls: int
     same: int
     times: int
-    broken: Sequence[Broken] = ()
+    broken: Sequence[BrokenContract] = ()
     parts_at: int | None = None
     is_compared: bool = False
     asked: str | None = None

@@ -6,7 +6,7 @@ from pathlib import Path
 from cacheproof.differential.search.fault_folders import load
 from cacheproof.differential.search.verdict import HOLDS, INTERRUPTED, UNLISTED, VOID
 from cacheproof.listed.explaining import what_happens
-from cacheproof.output.console import Output
+from cacheproof.output.console import CommandOutput
 from cacheproof.reporting.page import Reported, markdown
 from cacheproof.reporting.showing import shown
 from cacheproof.reporting.subject import subject_called
@@ -20,7 +20,7 @@ from cacheproof.work.workplace import Workplace
 
 
 def report(
-    output: Output,
+    output: CommandOutput,
     name: str,
     release: str | None,
     *,

@@ -5,14 +5,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from cacheproof import __version__
-from cacheproof.differential.search.weighing import Told
+from cacheproof.differential.search.weighing import ToldFault
 from cacheproof.differential.texts import mends
 from cacheproof.listed.explaining import what_happens
 from cacheproof.listed.facts import lifetime
 from cacheproof.reporting.disclosure import shows_contents, wants_disclosure
 from cacheproof.reporting.patch import Patch
-from cacheproof.reporting.showing import Seen, Shown, script_name
-from cacheproof.reporting.subject import Subject
+from cacheproof.reporting.showing import FaultShown, Seen, script_name
+from cacheproof.reporting.subject import ReportSubject
 from cacheproof.review.page import code, summary
 from cacheproof.review.verdict import Review
 from cacheproof.spec.registry import by_id
@@ -31,8 +31,8 @@ class Reported:
     """All that a report says. `patch` and `review` are None without a mend, the review also where
     nobody asked for it."""
 
-    subject: Subject
-    shown: Shown
+    subject: ReportSubject
+    shown: FaultShown
     patch: Patch | None
     review: Review | None
 
@@ -103,7 +103,7 @@ def _head(reported: Reported) -> Iterator[str]:
     yield f"- Harm: {fault.harm}"
 
 
-def _product(subject: Subject) -> str:
+def _product(subject: ReportSubject) -> str:
     kind, _, version = subject.target.partition("@")
     return f"{'LMCache' if kind == 'lmcache' else 'vLLM'} {version}"
 
@@ -235,7 +235,7 @@ def _review(reported: Reported) -> Iterator[str]:
     yield from fenced(reported.review_command, "")
 
 
-def _contracts(what: str, several: list[Told]) -> Iterator[str]:
+def _contracts(what: str, several: list[ToldFault]) -> Iterator[str]:
     rules = dict.fromkeys(one.contract for told in several for one in told.tallies)
     if rules:
         yield f"- {what}: {'; '.join(_rule(one) for one in rules)}"

@@ -13,7 +13,7 @@ _NO_NEWLINE = "\\ No newline at end of file\n"
 
 
 @dataclass(frozen=True)
-class Place:
+class PatchPlace:
     """Where a patch changes a file: the line in the file as it was, and the function around it, as
     Class.function."""
 
@@ -28,7 +28,7 @@ class Patch:
     once, at its first changed line. `added` are the functions that it adds to a module."""
 
     text: str
-    places: tuple[Place, ...]
+    places: tuple[PatchPlace, ...]
     added: tuple[str, ...]
 
 
@@ -41,7 +41,7 @@ def patch_between(tree: Path, mended: Path, paths: Sequence[str]) -> Patch:
 def patch_of(texts: Mapping[str, tuple[str, str]]) -> Patch:
     """The patch of modules, by path: each as it is and as it is to be."""
     lines: list[str] = []
-    places: dict[tuple[str, str], Place] = {}
+    places: dict[tuple[str, str], PatchPlace] = {}
     added: list[str] = []
     for path, (old, new) in texts.items():
         lines += _unified(path, old, new)
@@ -63,7 +63,7 @@ def _unified(path: str, old: str, new: str) -> Iterator[str]:
         yield from [line] if line.endswith("\n") else [f"{line}\n", _NO_NEWLINE]
 
 
-def _places(path: str, old: str, new: str) -> Iterator[Place]:
+def _places(path: str, old: str, new: str) -> Iterator[PatchPlace]:
     """Of each change the function of the old text that it is in, if it is in one."""
     functions = list(_functions(old))
     matcher = difflib.SequenceMatcher(None, old.splitlines(), new.splitlines(), autojunk=False)
@@ -77,7 +77,7 @@ def _places(path: str, old: str, new: str) -> Iterator[Place]:
         ]
         if around:
             _, name = max(around)
-            yield Place(path, first + 1, name)
+            yield PatchPlace(path, first + 1, name)
 
 
 def _functions(source: str) -> Iterator[tuple[str, int, int]]:

@@ -29,9 +29,9 @@ from cacheproof.differential.traces.records import TraceResult
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.listed.facts import showing
 from cacheproof.listed.pages import kept_traces, name_of, told
-from cacheproof.output.console import Output
+from cacheproof.output.console import CommandOutput
 from cacheproof.replay.story import story_of
-from cacheproof.reporting.subject import Subject
+from cacheproof.reporting.subject import ReportSubject
 from cacheproof.work.plan import seed_range
 
 SMALL = 12
@@ -59,7 +59,7 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Shown:
+class FaultShown:
     """What shows a fault.
 
     `finding` is the break of the trace that was run, None where nothing could be run; `others` are
@@ -77,7 +77,9 @@ class Shown:
     runs: tuple[Seen, ...] = ()
 
 
-def shown(output: Output, subject: Subject, known: Sequence[KnownFault], folder: Path) -> Shown:
+def shown(
+    output: CommandOutput, subject: ReportSubject, known: Sequence[KnownFault], folder: Path
+) -> FaultShown:
     """What shows the fault on the release of the subject, and what was seen of it there and on the
     mended release.
 
@@ -100,7 +102,7 @@ def shown(output: Output, subject: Subject, known: Sequence[KnownFault], folder:
     if first is None:
         if trouble:
             raise Unproved(trouble)
-        return Shown(_command(subject), why_none="nothing that a report can run shows it")
+        return FaultShown(_command(subject), why_none="nothing that a report can run shows it")
     runs = _run_trace(output, subject, first)
     if trouble and not any(one.refuses for one in runs):
         raise Unproved(trouble)
@@ -121,22 +123,27 @@ class _Break:
     seconds: float
 
     def shown(
-        self, subject: Subject, *, script: str = "", why_none: str = "", runs: tuple[Seen, ...]
-    ) -> Shown:
+        self,
+        subject: ReportSubject,
+        *,
+        script: str = "",
+        why_none: str = "",
+        runs: tuple[Seen, ...],
+    ) -> FaultShown:
         """It as what shows the fault."""
-        return Shown(
+        return FaultShown(
             _command(subject), self.finding, self.others, script, why_none, self.source, runs
         )
 
 
-def _command(subject: Subject) -> str:
+def _command(subject: ReportSubject) -> str:
     """What shows it with cacheproof; empty where nothing does."""
     if subject.trace is not None:
         return f"cacheproof replay {told(subject.trace)} --target {subject.target}"
     return next(showing(subject.fault), "")
 
 
-def trouble_of(subject: Subject, what: str, runs: Sequence[Seen]) -> str:
+def trouble_of(subject: ReportSubject, what: str, runs: Sequence[Seen]) -> str:
     """Why runs do not show the fault; empty where they do."""
     of_release, *of_mended = runs
     if not of_release.broke:
@@ -150,7 +157,7 @@ def trouble_of(subject: Subject, what: str, runs: Sequence[Seen]) -> str:
     return ""
 
 
-def _run_script(output: Output, subject: Subject, script: str) -> tuple[Seen, ...]:
+def _run_script(output: CommandOutput, subject: ReportSubject, script: str) -> tuple[Seen, ...]:
     """The script on the release, and where it fails there and there is a mend with that."""
     releases = [(subject.target, subject.installed)]
     if subject.mended is not None:
@@ -168,12 +175,12 @@ def _run_script(output: Output, subject: Subject, script: str) -> tuple[Seen, ..
     return tuple(seen)
 
 
-def script_name(subject: Subject) -> str:
+def script_name(subject: ReportSubject) -> str:
     """The file that the script is to be kept as."""
     return f"test_{subject.fault.name.replace('-', '_')}.py"
 
 
-def _run_trace(output: Output, subject: Subject, one: _Break) -> tuple[Seen, ...]:
+def _run_trace(output: CommandOutput, subject: ReportSubject, one: _Break) -> tuple[Seen, ...]:
     """The trace of a break, which was run on the release, on the mended release as well.
 
     Raises:
@@ -205,7 +212,7 @@ def refusal_in(result: TraceResult) -> str:
 
 
 def _breaks(
-    output: Output, subject: Subject, known: Sequence[KnownFault], folder: Path
+    output: CommandOutput, subject: ReportSubject, known: Sequence[KnownFault], folder: Path
 ) -> Generator[_Break, None, None]:
     """Breaks of the release that are the fault's: of its kept trace; else of the newest finding in
     the folder, else of a search."""
@@ -236,7 +243,7 @@ def _breaks(
 
 
 def _of_trace(
-    subject: Subject,
+    subject: ReportSubject,
     target: Target,
     reference: ReferenceTarget | None,
     known: Sequence[KnownFault],
@@ -262,7 +269,7 @@ def _of_trace(
         yield _Break(small, source, tuple(others), time.monotonic() - begun)
 
 
-def _saved(subject: Subject, target: Target, file: Path) -> Finding | None:
+def _saved(subject: ReportSubject, target: Target, file: Path) -> Finding | None:
     """A finding that was saved, as it is on the target now; None where it is none of its, or was
     written before its contract was changed."""
     try:
@@ -283,7 +290,7 @@ def _small(target: Target, found: Finding) -> Finding | None:
 
 
 def _searched(
-    subject: Subject,
+    subject: ReportSubject,
     target: Target,
     reference: ReferenceTarget | None,
     attribution: Attribution,

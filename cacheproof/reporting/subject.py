@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.provision import releases
 from cacheproof.differential.provision.cache import Report
-from cacheproof.differential.provision.releases import Release
+from cacheproof.differential.provision.releases import InstalledRelease
 from cacheproof.differential.provision.versions import parse
 from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.targets import mended
-from cacheproof.differential.targets.named import Kind, named
+from cacheproof.differential.targets.named import TargetKind, named
 from cacheproof.differential.texts import mends
 from cacheproof.listed.facts import fault_called, product_of, trace_showing
 from cacheproof.reference.releases import within
@@ -17,7 +17,7 @@ from cacheproof.reporting.patch import Patch, patch_between
 
 
 @dataclass(frozen=True)
-class Subject:
+class ReportSubject:
     """A listed fault, and the target that it is reported on. `trace` is the kept one that shows it
     there, by name, where there is one."""
 
@@ -33,22 +33,22 @@ class Subject:
     @property
     def mended(self) -> str | None:
         """The target with the fault mended; None where it has no mend there."""
-        is_vllms = named(self.target).kind in (Kind.RELEASE, Kind.ENGINE)
+        is_vllms = named(self.target).kind in (TargetKind.RELEASE, TargetKind.ENGINE)
         if not is_vllms or self.fault.name not in mends.mended_in(self.release):
             return None
         return f"{self.target}{mended.MARK}:{self.fault.name}"
 
-    def installed(self, report: Report) -> Release:
+    def installed(self, report: Report) -> InstalledRelease:
         """The release of the target.
 
         Raises:
             SetupError: it cannot be provisioned.
         """
-        is_engine = named(self.target).kind is Kind.ENGINE
+        is_engine = named(self.target).kind is TargetKind.ENGINE
         kind = releases.ENGINE if is_engine else releases.VLLM
         return releases.install(self.release, report=report, kind=kind)
 
-    def installed_mended(self, report: Report) -> Release:
+    def installed_mended(self, report: Report) -> InstalledRelease:
         """The release with the fault mended.
 
         Raises:
@@ -65,7 +65,7 @@ class Subject:
         return patch_between(self.installed(report).tree, self.installed_mended(report).tree, paths)
 
 
-def subject_called(name: str, release: str | None) -> Subject:
+def subject_called(name: str, release: str | None) -> ReportSubject:
     """What a report of the fault of that name is about: a release that has it, the newest one
     unless one is said.
 
@@ -79,7 +79,7 @@ def subject_called(name: str, release: str | None) -> Subject:
                 f"--release {release}: {name} is a fault of {fault.product}; expected "
                 f"{named(product).version}, or no --release"
             )
-        return Subject(fault, product, fault.traces[0] if fault.traces else None)
+        return ReportSubject(fault, product, fault.traces[0] if fault.traces else None)
     has = within(fault.seen)
     if not has:
         raise InputError(f"{name}: no release was seen to have it; nothing can be reported")
@@ -89,4 +89,4 @@ def subject_called(name: str, release: str | None) -> Subject:
         )
     release = release or has[-1]
     trace, target = trace_showing(fault, release) or (None, f"vllm@{release}")
-    return Subject(fault, target, trace)
+    return ReportSubject(fault, target, trace)

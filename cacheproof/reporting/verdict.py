@@ -3,8 +3,8 @@
 from cacheproof.differential.search.verdict import UNLISTED, VOID
 from cacheproof.output.verdict_line import VerdictLine, counted
 from cacheproof.reporting.page import Reported
-from cacheproof.reporting.showing import Shown
-from cacheproof.reporting.subject import Subject
+from cacheproof.reporting.showing import FaultShown
+from cacheproof.reporting.subject import ReportSubject
 
 
 def line_of(reported: Reported) -> VerdictLine:
@@ -15,7 +15,7 @@ def line_of(reported: Reported) -> VerdictLine:
     )
 
 
-def _proof(subject: Subject, showing: Shown) -> str:
+def _proof(subject: ReportSubject, showing: FaultShown) -> str:
     """What was seen by running, in a clause."""
     what = "its script" if showing.script else "its trace"
     verb, holds = ("fails", "passes") if showing.script else ("breaks", "breaks nothing of it")

@@ -8,7 +8,12 @@ that is longer than any in it.
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from cacheproof.differential.search.weighing import PartedGroup, Tally, Told, told_together
+from cacheproof.differential.search.weighing import (
+    BreakTally,
+    PartedGroup,
+    ToldFault,
+    told_together,
+)
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.differential.traces.wording import constructor, visible_line
 from cacheproof.reference.semantics import CHANGES
@@ -104,13 +109,13 @@ def _parted(review: Review) -> str:
     return f"{review.parted:,} of {traces:,} traces part, in {ways}"
 
 
-def _named(told: Sequence[Told]) -> str:
+def _named(told: Sequence[ToldFault]) -> str:
     """Listed faults by their names, what is not listed by the contract that shows it best."""
     names = dict.fromkeys(one.head.fault or _unlisted(one) for one in told)
     return ", ".join(names) or "nothing"
 
 
-def _unlisted(told: Told) -> str:
+def _unlisted(told: ToldFault) -> str:
     more = f" and {_counted(len(told.faces), 'other face')}" if told.faces else ""
     return f"{told.head.contract}{more} (not listed)"
 
@@ -173,7 +178,7 @@ def _faults(review: Review) -> Iterator[str]:
     yield from _kept(review)
 
 
-def _rows(several: Sequence[Told]) -> Iterator[str]:
+def _rows(several: Sequence[ToldFault]) -> Iterator[str]:
     for told in several[:ROWS_MAX]:
         kept = list(dict.fromkeys(name for one in told.tallies for name in one.names))
         names = ", ".join(map(code, kept[:3])) + (" ..." if len(kept) > 3 else "")
@@ -183,16 +188,16 @@ def _rows(several: Sequence[Told]) -> Iterator[str]:
         yield f"| {more} more | | | | |"
 
 
-def _whats(told: Told) -> str:
+def _whats(told: ToldFault) -> str:
     """The contracts of a fault; the counts in its row are those of the first."""
     return ", ".join(map(_what, told.tallies))
 
 
-def _what(one: Tally) -> str:
+def _what(one: BreakTally) -> str:
     return one.contract + (f" {code(one.kind)}" if one.kind else "")
 
 
-def _brought(told: Told, nearest: str) -> Iterator[str]:
+def _brought(told: ToldFault, nearest: str) -> Iterator[str]:
     """A fault: its best trace, which changed function decided there, and its other faces."""
     one, small = told.head, told.head.small
     listed = f"listed as {one.fault}" if one.fault else "not listed"
@@ -213,7 +218,7 @@ def _brought(told: Told, nearest: str) -> Iterator[str]:
     yield ""
 
 
-def _face(one: Tally) -> str:
+def _face(one: BreakTally) -> str:
     where = f", on {_counted(one.head_alone, 'trace')} that base keeps"
     said = one.contract if one.small is None else in_words(one.small)
     return f"- {code(said)}{where}"
@@ -230,7 +235,7 @@ def _kept(review: Review) -> Iterator[str]:
     yield from _details(summary, _kept_rows(kept))
 
 
-def _kept_rows(kept: Sequence[Told]) -> Iterator[str]:
+def _kept_rows(kept: Sequence[ToldFault]) -> Iterator[str]:
     yield "| fault | contracts | breaks on base | on head | on base alone | on head alone |"
     yield "|---|---|--:|--:|--:|--:|"
     for told in kept[:ROWS_MAX]:
@@ -261,7 +266,7 @@ def _shown(sentence: str, trace: Trace) -> Iterator[str]:
     yield from block(trace_lines(trace))
 
 
-def _named_briefly(tallies: Sequence[Tally]) -> str:
+def _named_briefly(tallies: Sequence[BreakTally]) -> str:
     names = list(dict.fromkeys(one.fault or one.contract for one in tallies))
     return ", ".join(names[:SHOWN_MAX]) + (", ..." if len(names) > SHOWN_MAX else "")
 

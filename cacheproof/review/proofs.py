@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from cacheproof.differential.errors import InputError
-from cacheproof.output.console import Output
-from cacheproof.proving.jobs import Job, Piece, jobs_for
+from cacheproof.output.console import CommandOutput
+from cacheproof.proving.jobs import Piece, ProofJob, jobs_for
 from cacheproof.proving.kept import KeptProofs
 from cacheproof.proving.proving import LOOKING, left_out, prove_now, proved_before
 from cacheproof.proving.targets import REFERENCE, refuse_all_changed, wanted_trees
@@ -68,7 +68,7 @@ class ProofReview:
         return [one for one in self.lost if one.head != Outcome.REFUTED]
 
 
-def review_proofs(output: Output, base: str, head: str, place: Workplace) -> ProofReview:
+def review_proofs(output: CommandOutput, base: str, head: str, place: Workplace) -> ProofReview:
     """Prove the classes that read differently in two targets, given as the user gave them. A text
     that is kept proved costs nothing."""
     try:
@@ -107,7 +107,7 @@ def _subject(piece: Piece) -> str:
     return piece.text.kind
 
 
-def _differing(job: Job, both: set[str]) -> Job:
+def _differing(job: ProofJob, both: set[str]) -> ProofJob:
     """What of a job is about a text that one of both has and the other has not."""
     pieces = (
         one

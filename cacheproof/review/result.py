@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from cacheproof.differential.findings.shrinking.edits import shape
-from cacheproof.differential.search.weighing import Tally
+from cacheproof.differential.search.weighing import BreakTally
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.texts import places
 from cacheproof.differential.traces.wording import program
@@ -51,7 +51,7 @@ def _problems(review: Review, contract: str, head: Target) -> Iterator[Problem]:
             yield _problem(review, one, head)
 
 
-def _problem(review: Review, one: Tally, head: Target) -> Problem:
+def _problem(review: Review, one: BreakTally, head: Target) -> Problem:
     kind = f", {one.kind}" if one.kind else ""
     sentence = (
         f"{review.head.name} breaks {one.contract}{kind} on {one.head_alone:,} traces on which "

@@ -15,11 +15,11 @@ from cacheproof.differential.targets.resolve import resolve, share_libraries
 from cacheproof.differential.traces.trace import ModelRunner, Trace
 from cacheproof.listed.pages import kept_traces
 from cacheproof.output.announcing import has_text_of_its_own, start
-from cacheproof.output.console import Output
+from cacheproof.output.console import CommandOutput
 from cacheproof.review.page import SHOWN_MAX, code, markdown
 from cacheproof.review.proofs import ProofReview, review_proofs
 from cacheproof.review.result import result_of
-from cacheproof.review.run import Ran, ReviewRun, working
+from cacheproof.review.run import RanTraces, ReviewRun, working
 from cacheproof.review.sentence import line_of
 from cacheproof.review.verdict import Review, Side
 from cacheproof.search.lane_choice import lanes_for_both, require_lanes
@@ -37,7 +37,7 @@ RUNNERS: tuple[ModelRunner, ...] = ("first", "second")
 
 
 def review(
-    output: Output,
+    output: CommandOutput,
     base_text: str,
     head_text: str,
     *,
@@ -70,7 +70,7 @@ def review(
 
 
 def reviewed(
-    output: Output,
+    output: CommandOutput,
     base_text: str,
     head_text: str,
     *,
@@ -126,7 +126,9 @@ def reviewed(
     return done, head
 
 
-def _proofs(output: Output, base: str, head: str, place: Workplace, ran: Ran) -> ProofReview:
+def _proofs(
+    output: CommandOutput, base: str, head: str, place: Workplace, ran: RanTraces
+) -> ProofReview:
     """What is proved of both, unless nobody waits for it any more."""
     if ran.interrupted:
         return ProofReview(unread=(UNPROVED,))
@@ -187,7 +189,7 @@ def _skipped(done: Review, lanes: Sequence[Lane], left_out: Sequence[Lane]) -> I
         yield f"Proofs: {code(line)}"
 
 
-def _refused(ran: Ran) -> Iterator[str]:
+def _refused(ran: RanTraces) -> Iterator[str]:
     """Traces that were not compared."""
     both = sum(one.base_refuses and one.head_refuses for one in ran.pairs)
     base = sum(one.base_refuses and not one.head_refuses for one in ran.pairs)

@@ -29,10 +29,10 @@ from cacheproof.differential.search.paired import (
     difference_in,
     telling_apart,
 )
-from cacheproof.differential.search.weighing import PartedGroup, Tally
+from cacheproof.differential.search.weighing import BreakTally, PartedGroup
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.traces.trace import Trace
-from cacheproof.output.console import Live, Output
+from cacheproof.output.console import CommandOutput, Live
 from cacheproof.output.progress import Reckoning
 from cacheproof.search.searchers import crew_for_both
 from cacheproof.work.workers import done_among, timed
@@ -49,7 +49,7 @@ LOST = "a worker process ended before its work was done: was it killed, or out o
 
 
 @dataclass
-class Ran:
+class RanTraces:
     """What came of the traces; `planted` says which faults were found that were planted in head.
     `stopped`: the seconds were up before the seeds; `interrupted`: somebody wanted no more."""
 
@@ -86,10 +86,10 @@ class ReviewRun:
         seconds: float | None,
         kept: Mapping[str, Trace],
         known: Sequence[KnownFault],
-    ) -> Ran:
+    ) -> RanTraces:
         """Run seeds of all lanes, the kept traces and the seeds that show listed faults on both,
         and plant faults in head. After `seconds` no further seeds are begun."""
-        ran = Ran()
+        ran = RanTraces()
         begun = time.monotonic()
 
         def searches() -> Iterator[PairJob]:
@@ -132,7 +132,7 @@ class ReviewRun:
         ran.planted = {name: ran.planted.get(name, False) for name in asked}
         return ran
 
-    def _worth(self, lanes: Sequence[Lane], ran: Ran) -> Iterator[str]:
+    def _worth(self, lanes: Sequence[Lane], ran: RanTraces) -> Iterator[str]:
         """The planted faults that must be found: not against what head breaks of itself."""
         broken = {
             (contract, pair.lane, kind)
@@ -145,9 +145,11 @@ class ReviewRun:
             if canaries_in(lane, self.head) and telling_apart(lane, self.base, self.head):
                 yield difference_in(lane)
 
-    def small(self, ran: Ran, groups: Sequence[PartedGroup], brought: Sequence[Tally]) -> None:
+    def small(
+        self, ran: RanTraces, groups: Sequence[PartedGroup], brought: Sequence[BreakTally]
+    ) -> None:
         """Make a trace of each small, and put it there."""
-        jobs: list[tuple[PairJob, PartedGroup | Tally]] = [
+        jobs: list[tuple[PairJob, PartedGroup | BreakTally]] = [
             *((ShrinkBreak(one.shortest, one.broken), one) for one in brought),
             *((ShrinkParting(one.shortest, one.parted, one.change), one) for one in groups),
         ]
@@ -209,7 +211,7 @@ class ReviewRun:
 
 
 def working(
-    output: Output,
+    output: CommandOutput,
     base: Target,
     head: Target,
     known: Sequence[KnownFault],

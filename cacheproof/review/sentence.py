@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 
 from cacheproof.differential.search.verdict import HOLDS, INTERRUPTED, UNLISTED, VOID
-from cacheproof.differential.search.weighing import Told
+from cacheproof.differential.search.weighing import ToldFault
 from cacheproof.output.verdict_line import VerdictLine, amount, briefly, counted, names, rule_told
 from cacheproof.review.verdict import Review
 
@@ -58,7 +58,7 @@ def _parts(review: Review) -> Iterator[str]:
         yield f"it breaks {_worse(review)}, which was kept before"
 
 
-def _faults(told: Sequence[Told]) -> str:
+def _faults(told: Sequence[ToldFault]) -> str:
     """How many faults, with their other faces in brackets."""
     faces = sum(len(one.faces) for one in told)
     more = f" ({counted(faces, 'other face')})" if faces else ""

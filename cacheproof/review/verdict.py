@@ -4,10 +4,15 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 
 from cacheproof.differential.search.verdict import FROM_MODEL, HOLDS, INTERRUPTED, UNLISTED, VOID
-from cacheproof.differential.search.weighing import PartedGroup, Tally, Told, told_together
+from cacheproof.differential.search.weighing import (
+    BreakTally,
+    PartedGroup,
+    ToldFault,
+    told_together,
+)
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.review.proofs import ProofReview
-from cacheproof.review.run import Ran
+from cacheproof.review.run import RanTraces
 
 DIFFERS = FROM_MODEL
 """Decisions differ, and nothing is worse."""
@@ -39,9 +44,9 @@ class Review:
     base: Side
     head: Side
     seeds: str
-    ran: Ran
+    ran: RanTraces
     groups: Sequence[PartedGroup]
-    tallies: Sequence[Tally]
+    tallies: Sequence[BreakTally]
     proofs: ProofReview
     skipped: list[str] = field(default_factory=list)
     changed_once: frozenset[str] = frozenset()
@@ -57,11 +62,11 @@ class Review:
         return sum(pair.parted is not None for pair in self.ran.pairs)
 
     @property
-    def mended(self) -> list[Tally]:
+    def mended(self) -> list[BreakTally]:
         """What base broke and head never did."""
         return [one for one in self.tallies if self._is_mended(one)]
 
-    def _is_mended(self, one: Tally) -> bool:
+    def _is_mended(self, one: BreakTally) -> bool:
         """A fault that is listed for head's release was merely not met where head is that release;
         where head is near to it, this takes a kept trace, or several of a search."""
         if not one.base_alone or one.head:
@@ -71,7 +76,7 @@ class Review:
         return not self.head.is_release and (bool(one.names) or one.base_alone >= MENDED_MIN)
 
     @property
-    def brought(self) -> list[Tally]:
+    def brought(self) -> list[BreakTally]:
         """What head broke where base kept it, and base never broke. A listed fault of the very
         release that base is was there before."""
         return [
@@ -81,24 +86,24 @@ class Review:
         ]
 
     @property
-    def told_mended(self) -> list[Told]:
+    def told_mended(self) -> list[ToldFault]:
         """What head mended, by fault."""
         return told_together(self.mended)
 
     @property
-    def told_brought(self) -> list[Told]:
+    def told_brought(self) -> list[ToldFault]:
         """What head brought, by fault and cause."""
         return told_together(self.brought, self.changed_once)
 
     @property
-    def kept(self) -> list[Tally]:
+    def kept(self) -> list[BreakTally]:
         """What both broke, or one did and the other is listed for; what either broke alone first"""
         apart = [*self.mended, *self.brought]
         rest = [one for one in self.tallies if one not in apart]
         return sorted(rest, key=lambda one: not (one.base_alone or one.head_alone))
 
     @property
-    def worse(self) -> list[Tally]:
+    def worse(self) -> list[BreakTally]:
         """What of the brought is worth an exit code."""
         return [one for one in self.brought if one.harm in WORSE]
 
@@ -165,7 +170,7 @@ def _parting(one: PartedGroup) -> dict[str, object]:
     }
 
 
-def _tally(one: Tally) -> dict[str, object]:
+def _tally(one: BreakTally) -> dict[str, object]:
     small = one.small
     return {
         "contract": one.contract,
@@ -182,7 +187,7 @@ def _tally(one: Tally) -> dict[str, object]:
     }
 
 
-def _causes(brought: Sequence[Tally], told: Sequence[Told]) -> list[dict[str, object]]:
+def _causes(brought: Sequence[BreakTally], told: Sequence[ToldFault]) -> list[dict[str, object]]:
     """What head brought by cause, with the numbers of its breaks among `brought`."""
     number = {id(one): at for at, one in enumerate(brought)}
     found = []

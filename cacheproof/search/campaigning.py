@@ -30,14 +30,14 @@ from cacheproof.differential.search.corpus import Corpus
 from cacheproof.differential.search.known import KnownFault, showing_seeds
 from cacheproof.differential.search.noting import Noted, Noting
 from cacheproof.differential.search.verdict import Verdict, is_unlisted, listed_but_missing
-from cacheproof.differential.search.work import Job, Plant, Search, Start, WriteDown
+from cacheproof.differential.search.work import Job, Plant, SearchTask, StartTask, WriteDown
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for
-from cacheproof.output.console import Live, Output
+from cacheproof.output.console import CommandOutput, Live
 from cacheproof.output.progress import Reckoning
 from cacheproof.search.searchers import crew_for
-from cacheproof.work.plan import Plan
+from cacheproof.work.plan import SearchPlan
 from cacheproof.work.workers import done_among, timed
 from cacheproof.work.workplace import AnyCrew
 
@@ -80,10 +80,10 @@ class _Note:
 class CampaignRun:
     """A campaign that is under way."""
 
-    output: Output
+    output: CommandOutput
     target: Target
     lanes: Sequence[Lane]
-    plan: Plan
+    plan: SearchPlan
     known: Sequence[KnownFault]
     folder: Path
     corpus: Corpus = field(default_factory=Corpus)
@@ -121,7 +121,7 @@ class CampaignRun:
         self._merge(self._of_corpus(against))
         plants = list(self._plants())
         self._plan(plants)
-        start: list[_Due] = [(Start(), None)]
+        start: list[_Due] = [(StartTask(), None)]
         searches = self._searches(self._seeds())
         ordinary: Iterator[_Due] = itertools.chain(start, _alternating(searches, iter(plants)))
         under_way: dict[Future[Any], _Due] = {}
@@ -198,7 +198,7 @@ class CampaignRun:
         for lane, seeds in parts:
             if self.is_out_of_time:
                 break
-            yield Search(lane, seeds, self.plan.kept_per_break), next(self._numbers)
+            yield SearchTask(lane, seeds, self.plan.kept_per_break), next(self._numbers)
         self._searching = False
 
     def _turns(self, lanes: Sequence[Lane]) -> Iterator[tuple[Lane, Sequence[int]]]:
@@ -265,10 +265,10 @@ class CampaignRun:
 
     def _take(self, job: Job, about: object, outcome: Any) -> None:
         match job:
-            case Start():
+            case StartTask():
                 if outcome is not None:
                     self.campaign.harness_errors.append(outcome)
-            case Search():
+            case SearchTask():
                 assert isinstance(about, int)
                 self._parts[about] = outcome
                 self._traces += sum(lane.traces for lane in outcome.lanes)
@@ -395,10 +395,10 @@ class CampaignRun:
 
 
 def run_campaign(
-    output: Output,
+    output: CommandOutput,
     target: Target,
     lanes: Sequence[Lane],
-    plan: Plan,
+    plan: SearchPlan,
     known: Sequence[KnownFault],
     folder: Path,
     corpus: Corpus,
@@ -419,7 +419,7 @@ def run_campaign(
 def _kind_of(job: Job) -> tuple[str, int]:
     """What takes about as long as it, and how much of that it is."""
     match job:
-        case Search():
+        case SearchTask():
             return "Search", len(job.seeds)
         case Plant():
             return "Plant", len(job.canaries)

@@ -8,7 +8,7 @@ from rich.table import Table
 from cacheproof.differential.findings.finding import Finding
 from cacheproof.differential.search.known import HARMS, KnownFault, called
 from cacheproof.differential.search.verdict import Verdict
-from cacheproof.output.console import Output
+from cacheproof.output.console import CommandOutput
 
 
 @dataclass
@@ -76,7 +76,9 @@ def _add(some: list[str], one: str) -> None:
         some.append(one)
 
 
-def print_faults(output: Output, shown: Sequence[ShownFault], targets: Sequence[str]) -> None:
+def print_faults(
+    output: CommandOutput, shown: Sequence[ShownFault], targets: Sequence[str]
+) -> None:
     """The table, by harm: of each target the events of a trace that shows the fault."""
     if not shown:
         return

@@ -8,11 +8,11 @@ from cacheproof.differential.lanes.lane import Lane
 from cacheproof.differential.provision.versions import FIRST_WITH_SCHEDULER, runs_hasher_alone
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.both_runners import EngineTarget
-from cacheproof.differential.targets.named import Named, named
+from cacheproof.differential.targets.named import NamedTarget, named
 from cacheproof.differential.targets.process import HostTarget
-from cacheproof.output.console import Output
+from cacheproof.output.console import CommandOutput
 
-EITHER = Named | Target
+EITHER = NamedTarget | Target
 _RUN_BY = {"engine": "engine@VERSION", "encoder_connector": "vllm@VERSION or lmcache@VERSION"}
 
 
@@ -31,7 +31,7 @@ def require_lanes(lanes: Sequence[Lane], *texts: str) -> None:
     _in_common(several, offered)
 
 
-def lanes_for(lanes: Sequence[Lane], target: Target, output: Output) -> list[Lane]:
+def lanes_for(lanes: Sequence[Lane], target: Target, output: CommandOutput) -> list[Lane]:
     """The lanes that a target can run on this machine; a line says which it lacks a program for.
     The reference has no scheduler of its own; a plug-in is one kind of manager; of a release before
     0.10 the media hasher runs alone.
@@ -66,7 +66,7 @@ def left_out(lanes: Sequence[Lane], target: Target) -> dict[str, str]:
 
 
 def lanes_for_both(
-    lanes: Sequence[Lane], one: Target, other: Target, output: Output
+    lanes: Sequence[Lane], one: Target, other: Target, output: CommandOutput
 ) -> tuple[list[Lane], list[Lane]]:
     """The lanes that two targets can run, and those that one of them alone can.
 

@@ -7,7 +7,7 @@ from cacheproof.differential.errors import HarnessError
 from cacheproof.differential.lanes.lane import Lane
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.process import HostTarget
-from cacheproof.output.console import Output
+from cacheproof.output.console import CommandOutput
 from cacheproof.output.verdict_line import counted, names
 
 FEW = 12
@@ -16,7 +16,7 @@ SEEDS = 3
 """Of each lane so many traces are run to see what it calls."""
 
 
-def in_order(output: Output, target: Target, lanes: Sequence[Lane]) -> list[Lane]:
+def in_order(output: CommandOutput, target: Target, lanes: Sequence[Lane]) -> list[Lane]:
     """The lanes, those first whose first traces call a definition in which the target differs from
     the nearest release; a line says so. As they are where none or many differ, or where all lanes
     call some, or none does."""

@@ -22,7 +22,7 @@ from cacheproof.differential.search.verdict import (
 )
 from cacheproof.differential.targets.reference_media_hash import missing_media_libraries
 from cacheproof.differential.targets.resolve import resolve
-from cacheproof.output.console import Output
+from cacheproof.output.console import CommandOutput
 from cacheproof.output.progress import telling
 from cacheproof.reference.releases import SEARCHED
 from cacheproof.search import gallery_verdict
@@ -30,7 +30,7 @@ from cacheproof.search import result as searched
 from cacheproof.search import verdict as searches
 from cacheproof.search.fault_table import print_faults, shown_faults
 from cacheproof.search.registering import Register
-from cacheproof.search.result import Subject
+from cacheproof.search.result import SearchSubject
 from cacheproof.search.searching import (
     judge_target,
     print_campaign,
@@ -38,7 +38,7 @@ from cacheproof.search.searching import (
     print_interrupted,
     verdict_json,
 )
-from cacheproof.work.plan import Plan
+from cacheproof.work.plan import SearchPlan
 from cacheproof.work.workplace import Workplace
 
 SEEDS = {"short": range(300), "full": range(1500)}
@@ -47,7 +47,7 @@ SEEDS_AT_ONCE = {"short": 60, "full": None}
 
 
 def run(
-    output: Output,
+    output: CommandOutput,
     budget: str,
     releases: Sequence[str] | None,
     known: Sequence[KnownFault],
@@ -68,7 +68,7 @@ def run(
         raise InputError(f"--budget {budget}: expected one of {', '.join(SEEDS)}")
     wanted = [parse(one, "--release ") for one in dict.fromkeys(releases or SEARCHED)]
     is_whole = part is None and seconds is None
-    plan = Plan(
+    plan = SearchPlan(
         tuple(LANES.values()),
         SEEDS[budget] if part is None else _part_of(SEEDS[budget], part),
         None if seconds is None else seconds / len(wanted),
@@ -92,7 +92,7 @@ def run(
             target.close()
             if is_whole and not verdict.interrupted:
                 verdict.not_found_again = listed_but_missing(verdict.campaign, known)
-            output.found(searched.result_of(verdict, Subject.of(target), known, folder))
+            output.found(searched.result_of(verdict, SearchSubject.of(target), known, folder))
             if verdict.interrupted:
                 break
     if output.verbose:
@@ -134,7 +134,7 @@ def _part_of(seeds: range, part: str) -> range:
     return seeds[len(seeds) * (number - 1) // parts : len(seeds) * number // parts]
 
 
-def gallery(output: Output, place: Workplace) -> int:
+def gallery(output: CommandOutput, place: Workplace) -> int:
     """Print the kill matrix. 0: every variant is caught; 3: one survives, or the reference breaks
     a contract without a fault."""
     with place.joined(), output.live("running faulty variants") as live:
@@ -157,7 +157,7 @@ def gallery(output: Output, place: Workplace) -> int:
     return VOID if survivors or alarms else HOLDS
 
 
-def _print_evidence(output: Output, verdicts: Sequence[Verdict]) -> None:
+def _print_evidence(output: CommandOutput, verdicts: Sequence[Verdict]) -> None:
     table = Table("contract", *(v.campaign.target for v in verdicts), box=None, pad_edge=False)
     rows: dict[str, dict[str, str]] = {}
     for verdict in verdicts:

@@ -7,7 +7,7 @@ from contextlib import closing, nullcontext
 from pathlib import Path
 
 from cacheproof.differential.findings import register_file
-from cacheproof.differential.findings.register import Record, of_run, record_of
+from cacheproof.differential.findings.register import FaultRecord, of_run, record_of
 from cacheproof.differential.lanes.lane import Lane
 from cacheproof.differential.search import corpus
 from cacheproof.differential.search.attribution import Attribution
@@ -16,7 +16,7 @@ from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.search.verdict import Verdict
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.resolve import reference_for
-from cacheproof.output.console import Output, require_writable
+from cacheproof.output.console import CommandOutput, require_writable
 
 
 class Register:
@@ -28,7 +28,7 @@ class Register:
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
-        self._records: dict[str, Record] = {}
+        self._records: dict[str, FaultRecord] = {}
         if path is not None:
             self._records = register_file.load(path)
             require_writable("--register", str(path))
@@ -37,12 +37,16 @@ class Register:
         return self._path is not None
 
     @property
-    def records(self) -> list[Record]:
+    def records(self) -> list[FaultRecord]:
         """Those that the file had at first, in its order."""
         return list(self._records.values())
 
     def replay(
-        self, output: Output, target: Target, lanes: Sequence[Lane], known: Sequence[KnownFault]
+        self,
+        output: CommandOutput,
+        target: Target,
+        lanes: Sequence[Lane],
+        known: Sequence[KnownFault],
     ) -> Corpus:
         """Run its traces on a target, and tell listed faults. Raises HarnessError when the target
         does not start."""
@@ -59,7 +63,7 @@ class Register:
             advance = live.counter(len(records))
             return corpus.run(target, lanes, records, reference, day, attribution, advance)
 
-    def take(self, output: Output, verdict: Verdict, ran: Corpus) -> None:
+    def take(self, output: CommandOutput, verdict: Verdict, ran: Corpus) -> None:
         """Write down what a search has found, and what its corpus has said. A finding that is not
         small yet has no identity and is left out.
 
@@ -76,7 +80,7 @@ class Register:
         ]
         self.add(output, of_run(ran.records, found))
 
-    def add(self, output: Output, records: Iterable[Record]) -> None:
+    def add(self, output: CommandOutput, records: Iterable[FaultRecord]) -> None:
         """Write down what is known of some faults, and say which are mended or came back.
 
         Raises:

@@ -19,7 +19,7 @@ from cacheproof.differential.search.verdict import Verdict, judged
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.named import plug_in_named
 from cacheproof.differential.texts import places
-from cacheproof.differential.texts.places import Function, Place
+from cacheproof.differential.texts.places import SourceFunction, SourcePlace
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.formats.result import Case, Excuse, Problem, Result, Suite, rule_of
 from cacheproof.output.announcing import has_text_of_its_own
@@ -35,7 +35,7 @@ HARMLESS = {
 
 
 @dataclass(frozen=True)
-class Subject:
+class SearchSubject:
     """The target that was searched, as far as it is told of: its name, the folder that holds its
     package vllm, None where no place is to be named, and whether its text is its own."""
 
@@ -44,12 +44,12 @@ class Subject:
     has_own_text: bool
 
     @classmethod
-    def of(cls, target: Target) -> "Subject":
+    def of(cls, target: Target) -> "SearchSubject":
         return cls(target.name, target.tree, has_text_of_its_own(target))
 
 
 def result_of(
-    verdict: Verdict, subject: Subject, known: Sequence[KnownFault], folder: Path
+    verdict: Verdict, subject: SearchSubject, known: Sequence[KnownFault], folder: Path
 ) -> Result:
     """What a search amounts to: a suite for each depth, a case for each contract. Its findings lie
     in `folder`."""
@@ -69,7 +69,7 @@ class _Search:
     """A verdict that is being told."""
 
     def __init__(
-        self, verdict: Verdict, subject: Subject, known: Sequence[KnownFault], folder: Path
+        self, verdict: Verdict, subject: SearchSubject, known: Sequence[KnownFault], folder: Path
     ) -> None:
         self._verdict = verdict
         self._campaign = verdict.campaign
@@ -174,7 +174,7 @@ class _Search:
     def _listed(self, fault: str, note: str) -> Excuse:
         return Excuse(f"listed as {fault}: {note}", fault, self._pages.get(fault, ""))
 
-    def _place(self, way: Sequence[Function]) -> Place | None:
+    def _place(self, way: Sequence[SourceFunction]) -> SourcePlace | None:
         if self._plugged is not None:
             return places.find_plugged(*self._plugged, way[-1])
         tree = self._subject.tree
@@ -191,7 +191,7 @@ def _plugged(target: str) -> tuple[Path, str] | None:
     return None if file is None else (file, own_name)
 
 
-def way_of(contract: str, trace: Trace, event: int, operation: str) -> tuple[Function, ...]:
+def way_of(contract: str, trace: Trace, event: int, operation: str) -> tuple[SourceFunction, ...]:
     """The functions of the target that lead to where a contract is broken."""
     rule = None if contract == LOCKSTEP else by_id(contract)
     of_caller = rule is not None and rule.kind == "promise"

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from cacheproof.differential.findings import finding_file, report
 from cacheproof.differential.findings.finding import Finding
-from cacheproof.differential.search.diff import Parting, Partings, find_partings
+from cacheproof.differential.search.diff import ExplainedParting, Partings, find_partings
 from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.search.verdict import (
     FROM_MODEL,
@@ -24,7 +24,7 @@ from cacheproof.differential.targets.changes import changed_once_in
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import resolve, share_libraries
 from cacheproof.output.announcing import announce, has_text_of_its_own, start
-from cacheproof.output.console import Output
+from cacheproof.output.console import CommandOutput
 from cacheproof.reference.semantics import CHANGES
 from cacheproof.search import result as searched
 from cacheproof.search import verdict as searches
@@ -34,15 +34,15 @@ from cacheproof.search.fault_table import print_faults, shown_faults
 from cacheproof.search.lane_choice import lanes_for, lanes_for_both, left_out, require_lanes
 from cacheproof.search.lane_order import in_order
 from cacheproof.search.registering import Register
-from cacheproof.search.result import Subject
+from cacheproof.search.result import SearchSubject
 from cacheproof.search.told_findings import causes_json, print_causes, told_count
-from cacheproof.work.plan import Plan, lanes_at
+from cacheproof.work.plan import SearchPlan, lanes_at
 
 
 def judge_target(
-    output: Output,
+    output: CommandOutput,
     target: Target,
-    plan: Plan,
+    plan: SearchPlan,
     known: Sequence[KnownFault],
     folder: Path,
     register: Register,
@@ -64,9 +64,9 @@ def judge_target(
 
 
 def fuzz(
-    output: Output,
+    output: CommandOutput,
     target_text: str,
-    plan: Plan,
+    plan: SearchPlan,
     known: Sequence[KnownFault],
     folder: Path,
     register: Register,
@@ -75,7 +75,7 @@ def fuzz(
     require_lanes(plan.lanes, target_text)
     with closing(resolve(target_text, report=output.say)) as target:
         verdict = judge_target(output, target, plan, known, folder, register)
-    output.found(searched.result_of(verdict, Subject.of(target), known, folder))
+    output.found(searched.result_of(verdict, SearchSubject.of(target), known, folder))
     if output.verbose:
         print_details(output, verdict, folder)
     shown = shown_faults([verdict], known)
@@ -123,7 +123,7 @@ def verdict_json(verdict: Verdict) -> dict[str, object]:
     }
 
 
-def print_details(output: Output, verdict: Verdict, folder: Path) -> None:
+def print_details(output: CommandOutput, verdict: Verdict, folder: Path) -> None:
     """What `--verbose` adds: the lanes, how contracts were broken, every listed finding."""
     table = Table("lane", "traces", "events", "calls", "illegal", box=None, pad_edge=False)
     for lane in verdict.campaign.lanes:
@@ -141,7 +141,7 @@ def print_details(output: Output, verdict: Verdict, folder: Path) -> None:
             print_listed(output, one, folder)
 
 
-def print_campaign(output: Output, verdict: Verdict) -> None:
+def print_campaign(output: CommandOutput, verdict: Verdict) -> None:
     """How much was run, which planted faults were found, and which rare states were never met."""
     campaign = verdict.campaign
     traces = sum(lane.traces for lane in campaign.lanes)
@@ -158,7 +158,7 @@ def print_campaign(output: Output, verdict: Verdict) -> None:
             output.line(f'  lane "{lane.lane.name}" never reached: {"; ".join(lane.never_met)}')
 
 
-def print_verdict(output: Output, verdict: Verdict, folder: Path) -> None:
+def print_verdict(output: CommandOutput, verdict: Verdict, folder: Path) -> None:
     """Where the findings lie, what is not written down, and what the search is void for."""
     if verdict.findings:
         output.line(f"{told_count(verdict)} in {folder}")
@@ -168,7 +168,7 @@ def print_verdict(output: Output, verdict: Verdict, folder: Path) -> None:
         print_interrupted(output, verdict, folder)
 
 
-def print_interrupted(output: Output, verdict: Verdict, folder: Path) -> None:
+def print_interrupted(output: CommandOutput, verdict: Verdict, folder: Path) -> None:
     """What was met before the interruption and is no finding yet."""
     for fault, broken in verdict.not_written:
         if fault is None:
@@ -177,7 +177,7 @@ def print_interrupted(output: Output, verdict: Verdict, folder: Path) -> None:
             output.command(f"  cacheproof replay {file} --target {verdict.campaign.target}")
 
 
-def print_listed(output: Output, finding: Finding, folder: Path) -> None:
+def print_listed(output: CommandOutput, finding: Finding, folder: Path) -> None:
     """A finding that the known list covers, in a line, and where it can be replayed from."""
     thread = finding.known or "no thread listed"
     about = f"{len(finding.events)} events, replays {finding.replays}, {thread}"
@@ -185,7 +185,9 @@ def print_listed(output: Output, finding: Finding, folder: Path) -> None:
     output.line(f"known: {finding.sentence} ({about})\n       {file}")
 
 
-def diff(output: Output, left_text: str, right_text: str, depth: str | None, seconds: float) -> int:
+def diff(
+    output: CommandOutput, left_text: str, right_text: str, depth: str | None, seconds: float
+) -> int:
     """Run the same traces on two targets and show where they part. 0: they agree; 1: they part; 4:
     a target whose text is no release's parts from the reference."""
     asked = lanes_at(depth)
@@ -262,7 +264,7 @@ def diff(output: Output, left_text: str, right_text: str, depth: str | None, sec
     return code
 
 
-def _explanation(parting: Parting, found: Partings) -> list[str]:
+def _explanation(parting: ExplainedParting, found: Partings) -> list[str]:
     if found.flags and not parting.flags:
         return ["explained by no change alone that is known between the two"]
     return [f"explained by {_told(flag)}" for flag in sorted(parting.flags)]

@@ -4,14 +4,14 @@ from pathlib import Path
 from typing import Any
 
 from cacheproof.differential.findings import finding_file, report
-from cacheproof.differential.findings.faces import Cause
+from cacheproof.differential.findings.faces import FindingCause
 from cacheproof.differential.findings.finding import LOCKSTEP, Finding
 from cacheproof.differential.search.verdict import Verdict
-from cacheproof.output.console import Output
+from cacheproof.output.console import CommandOutput
 from cacheproof.output.verdict_line import counted, names
 
 
-def print_causes(output: Output, verdict: Verdict, folder: Path) -> None:
+def print_causes(output: CommandOutput, verdict: Verdict, folder: Path) -> None:
     """Each cause: the finding that shows it whole, and its other faces in a line each; with
     `--verbose` these whole as well."""
     causes = verdict.causes
@@ -27,7 +27,7 @@ def print_causes(output: Output, verdict: Verdict, folder: Path) -> None:
             output.line("")
 
 
-def print_faces(output: Output, verdict: Verdict, cause: Cause, folder: Path) -> None:
+def print_faces(output: CommandOutput, verdict: Verdict, cause: FindingCause, folder: Path) -> None:
     """What decided a cause's first wrong step, where its text says, and its other faces."""
     if told := decided(cause.head, _nearest(verdict)):
         output.line(told)
@@ -70,7 +70,7 @@ def _file(finding: Finding, folder: Path) -> Path:
     return finding_file.path_of(finding, folder)
 
 
-def _of_one_function(cause: Cause, before: list[Cause]) -> list[str]:
+def _of_one_function(cause: FindingCause, before: list[FindingCause]) -> list[str]:
     """That an earlier finding was decided by the same function."""
     first = cause.head.first_wrong
     for one in before:

@@ -13,9 +13,9 @@ from typing import Any
 from cacheproof.differential.errors import HarnessError, InputError
 from cacheproof.differential.provision import environment
 from cacheproof.differential.provision.cache import Cache, Report
-from cacheproof.gpu_runner.jobs import BadJob, Job, Sizes
+from cacheproof.gpu_runner.jobs import BadJob, GenerateJob, Sizes
 from cacheproof.gpu_runner.marks import MARK
-from cacheproof.output.console import Output
+from cacheproof.output.console import CommandOutput
 from cacheproof.serving import verdict as served
 
 _BOOT = """
@@ -28,7 +28,7 @@ sys.exit(main())
 
 
 def generate(
-    output: Output,
+    output: CommandOutput,
     model: str,
     device: str,
     texts: Sequence[str],
@@ -42,7 +42,7 @@ def generate(
         HarnessError: the child that executes it broke.
     """
     prompts = list(_with_media(texts, files))
-    job = Job(
+    job = GenerateJob(
         model=model,
         models=str(Cache.locate().models),
         prompts=prompts,
@@ -68,7 +68,7 @@ def generate(
     return 0
 
 
-def told_by_child(job: Job, *, report: Report) -> Iterator[dict[str, Any]]:
+def told_by_child(job: GenerateJob, *, report: Report) -> Iterator[dict[str, Any]]:
     """What a child that executes the job tells: the sizes used, each step, each answer.
 
     Raises:
@@ -103,7 +103,7 @@ def told_by_child(job: Job, *, report: Report) -> Iterator[dict[str, Any]]:
         )
 
 
-def _told(child: "subprocess.Popen[bytes]", job: Job) -> Iterator[dict[str, Any]]:
+def _told(child: "subprocess.Popen[bytes]", job: GenerateJob) -> Iterator[dict[str, Any]]:
     """Give the child its job; what it tells, until it ends."""
     assert child.stdin is not None
     assert child.stdout is not None
@@ -114,7 +114,7 @@ def _told(child: "subprocess.Popen[bytes]", job: Job) -> Iterator[dict[str, Any]
     child.wait()
 
 
-def _say_raised(output: Output, job: Job, used: Mapping[str, int]) -> None:
+def _say_raised(output: CommandOutput, job: GenerateJob, used: Mapping[str, int]) -> None:
     """Say which of the two budgets was too small for the largest item."""
     for option, asked, got in (
         ("--encoder-budget", job.max_num_encoder_input_tokens, used["encoder_budget"]),

@@ -18,9 +18,9 @@ from cacheproof.differential.search import fault_folders
 from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.search.verdict import HOLDS, INTERRUPTED, UNLISTED, VOID
 from cacheproof.differential.serving import recorder
-from cacheproof.differential.serving.answers import Tally, Truth
+from cacheproof.differential.serving.answers import AnswerTally, RunnerAnswer
 from cacheproof.differential.serving.clients import ask_all
-from cacheproof.differential.serving.refusals import Refusal, refusals
+from cacheproof.differential.serving.refusals import RefusedRequest, refusals
 from cacheproof.differential.serving.server import Server
 from cacheproof.differential.serving.traffic import (
     MAX_TOKENS,
@@ -30,14 +30,14 @@ from cacheproof.differential.serving.traffic import (
     Traffic,
     traffic,
 )
-from cacheproof.differential.targets.named import Kind, named
-from cacheproof.gpu_runner.jobs import Job
-from cacheproof.output.console import Output
+from cacheproof.differential.targets.named import TargetKind, named
+from cacheproof.gpu_runner.jobs import GenerateJob
+from cacheproof.output.console import CommandOutput
 from cacheproof.output.folders import folder_of
 from cacheproof.output.progress import Live
 from cacheproof.output.verdict_line import rule_told
 from cacheproof.serving.generating import told_by_child
-from cacheproof.serving.verdict import Served
+from cacheproof.serving.verdict import ServersAsked
 from cacheproof.work.extras import install_line
 from cacheproof.work.plan import seed_range
 
@@ -53,11 +53,11 @@ _SAID = {"stopped": "stop", "length": "length"}
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedOfServers:
     """What every server is asked with."""
 
-    output: Output
-    release: releases.Release
+    output: CommandOutput
+    release: releases.InstalledRelease
     libraries: tuple[Path, ...]
     requests: int
     clients: int
@@ -66,7 +66,7 @@ class Asked:
 
 
 @dataclass
-class Told:
+class ServerReport:
     """What came of one server.
 
     Attributes:
@@ -79,12 +79,12 @@ class Told:
 
     model: ServedModel
     seed: int
-    tally: Tally
+    tally: AnswerTally
     met: dict[str, int]
     died: str
     broken: dict[str, list[str]]
     unjudged: str
-    refusals: list[Refusal] = field(default_factory=list)
+    refusals: list[RefusedRequest] = field(default_factory=list)
     parted: int = 0
 
     @property
@@ -97,7 +97,7 @@ class Told:
 
 
 def http(
-    output: Output,
+    output: CommandOutput,
     target: str,
     kinds: Sequence[str],
     seeds: str,
@@ -124,9 +124,9 @@ def http(
     cache = Cache.locate()
     with cache.writing():
         libraries = environment.ensure(cache, environment.SERVER, report=output.say)
-    asked = Asked(output, release, libraries.overlays, requests, clients, faults, records)
+    asked = AskedOfServers(output, release, libraries.overlays, requests, clients, faults, records)
     servers = [(kind, seed) for kind in models for seed in numbers]
-    told: list[Told] = []
+    told: list[ServerReport] = []
     is_interrupted = False
     try:
         with output.live(f"asking servers of {target}") as live:
@@ -150,7 +150,7 @@ def http(
 
 
 def _telling(
-    live: Live, told: Sequence[Told], servers: Sequence[tuple[ServedModel, int]]
+    live: Live, told: Sequence[ServerReport], servers: Sequence[tuple[ServedModel, int]]
 ) -> Callable[[str, float], None]:
     """What is told how far one server is: what it does, and its share from 0 to 1."""
     done = len(told)
@@ -159,18 +159,18 @@ def _telling(
     return lambda what, share: live.count(done + share, len(servers), f"{of}: {what}")
 
 
-def _exit_code(told: Sequence[Told]) -> int:
+def _exit_code(told: Sequence[ServerReport]) -> int:
     if any(one.is_unlisted for one in told):
         return UNLISTED
     tokens = sum(one.tally.counts["tokens"] for one in told)
     return VOID if not tokens or any(one.unjudged for one in told) else HOLDS
 
 
-def _served(target: str, code: int, told: Sequence[Told], left: int) -> Served:
+def _served(target: str, code: int, told: Sequence[ServerReport], left: int) -> ServersAsked:
     """What came of all servers, of which some are `left`."""
     faults = [one for each in told for several in each.broken.values() for one in several]
     faults += [_LEFT_BEHIND for each in told if any(one.failed_after for one in each.refusals)]
-    return Served(
+    return ServersAsked(
         target,
         code,
         len(told),
@@ -183,7 +183,7 @@ def _served(target: str, code: int, told: Sequence[Told], left: int) -> Served:
     )
 
 
-def _show(output: Output, release: str, told: Told) -> None:
+def _show(output: CommandOutput, release: str, told: ServerReport) -> None:
     counts = {**told.tally.counts, **told.met}
     said = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
     settings = traffic(told.seed, told.model, 0).settings
@@ -209,7 +209,7 @@ def _show(output: Output, release: str, told: Told) -> None:
         output.line(f"  not all of its record was judged: {told.unjudged}")
 
 
-def _json(told: Told) -> dict[str, Any]:
+def _json(told: ServerReport) -> dict[str, Any]:
     return {
         "model": told.model,
         "seed": told.seed,
@@ -227,7 +227,7 @@ def _json(told: Told) -> dict[str, Any]:
 
 def _engine(target: str) -> str:
     """The release of which a target is the engine. Raises InputError where it is none."""
-    is_engine = target.startswith(f"{Kind.ENGINE.value}@")
+    is_engine = target.startswith(f"{TargetKind.ENGINE.value}@")
     if not is_engine or not named(target).version:
         raise InputError(f"--target {target}: no engine of a release; expected engine@VERSION")
     return named(target).version
@@ -241,8 +241,8 @@ def _model(name: str) -> ServedModel:
 
 
 def _one_server(
-    asked: Asked, model: ServedModel, seed: int, tell: Callable[[str, float], None]
-) -> Told:
+    asked: AskedOfServers, model: ServedModel, seed: int, tell: Callable[[str, float], None]
+) -> ServerReport:
     """Start one, ask it, compare, and audit its record."""
     tell("the reference answers", 0.0)
     traffic_of = traffic(seed, model, asked.requests)
@@ -278,7 +278,7 @@ def _one_server(
         if asked.records is not None:
             shutil.copytree(records, asked.records / f"{model}-{seed}", dirs_exist_ok=True)
             shutil.copy(folder / "server.log", asked.records / f"{model}-{seed}")
-    tally = Tally()
+    tally = AnswerTally()
     for number, (request, answer) in enumerate(zip(traffic_of.asks, answers, strict=True)):
         if died and answer.failed:
             tally.counts["unanswered by the server that died"] += 1
@@ -287,7 +287,7 @@ def _one_server(
     failed = tally.counts["failed once, answered when asked again"]
     if failed > met[_PARTED]:
         tally.differences.append(f"{failed} requests failed once, for no reason that is known")
-    return Told(model, seed, tally, met, died, broken, unjudged, refused, parted_again)
+    return ServerReport(model, seed, tally, met, died, broken, unjudged, refused, parted_again)
 
 
 def _audited(records: Path, faults: Sequence[KnownFault]) -> tuple[dict[str, list[str]], str]:
@@ -314,7 +314,7 @@ def _audited(records: Path, faults: Sequence[KnownFault]) -> tuple[dict[str, lis
 
 def truths_of(
     model: ServedModel, traffic_of: Traffic, folder: Path, *, report: Report
-) -> tuple[Path, list[Truth]]:
+) -> tuple[Path, list[RunnerAnswer]]:
     """The model's directory, and what the runner says to each question, one after the other,
     without prefix caching."""
     prompts = []
@@ -326,7 +326,7 @@ def truths_of(
             files.append((medium.modality, str(file)))
         prompts.append((question.text, files))
     most = traffic_of.settings.max_model_len
-    job = Job(
+    job = GenerateJob(
         model=model,
         models=str(Cache.locate().models),
         prompts=prompts,
@@ -347,7 +347,9 @@ def truths_of(
         directory = told.get("model", directory)
         if "request" in told:
             tokens = zip(told["token_ids"], told["logprobs"], told["leads"], strict=True)
-            truths.append(Truth(told["prompt_token_ids"], tuple(tokens), _SAID[told["ended"]]))
+            truths.append(
+                RunnerAnswer(told["prompt_token_ids"], tuple(tokens), _SAID[told["ended"]])
+            )
     return Path(directory), truths
 
 

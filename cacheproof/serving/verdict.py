@@ -10,7 +10,7 @@ from cacheproof.output.verdict_line import VerdictLine, counted, names
 
 
 @dataclass(frozen=True)
-class Served:
+class ServersAsked:
     """Servers that were asked: tokens that were compared with the runner's, and how many were
     equal; `new` servers did what no listed fault does, `known` are the listed faults that were met,
     `unjudged` says of how many the record was not judged whole, `left` how many were not asked to

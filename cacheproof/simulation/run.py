@@ -19,7 +19,7 @@ from cacheproof.reference.scheduler.config import SchedulerConfig
 from cacheproof.reference.scheduler.scheduler import Scheduler
 from cacheproof.reference.semantics import Semantics
 from cacheproof.simulation.figures import Counter, Figures, ToldManager
-from cacheproof.simulation.traffic import ANSWER, Arrival, Traffic
+from cacheproof.simulation.traffic import ANSWER, SimulatedArrival, SimulatedTraffic
 
 _REQUESTS_PER_PLACE = 2
 """For each request that may run, one waits."""
@@ -30,7 +30,7 @@ class BadSetting(ValueError):
 
 
 @dataclass(frozen=True)
-class Setting:
+class SimulationSetting:
     """What a scheduler is made with. Encoder sizes are in rows, and are raised to the largest item.
 
     Attributes:
@@ -55,7 +55,7 @@ class Setting:
     enable_prefix_caching: bool = True
     disable_chunked_mm_input: bool = False
 
-    def budgets(self, traffic: Traffic) -> tuple[int, int]:
+    def budgets(self, traffic: SimulatedTraffic) -> tuple[int, int]:
         """Encoder compute budget and encoder cache size as a release takes them for that traffic.
 
         Raises:
@@ -82,8 +82,8 @@ class Setting:
 
 
 def run(
-    traffic: Traffic,
-    setting: Setting,
+    traffic: SimulatedTraffic,
+    setting: SimulationSetting,
     num_requests: int,
     seed: int,
     advance: Callable[[int], object] = lambda count: None,
@@ -115,7 +115,7 @@ def run(
 class _Engine:
     """A scheduler whose steps are executed by nobody."""
 
-    def __init__(self, traffic: Traffic, setting: Setting) -> None:
+    def __init__(self, traffic: SimulatedTraffic, setting: SimulationSetting) -> None:
         semantics = Semantics.of_vllm(setting.release)
         compute_budget, cache_size = setting.budgets(traffic)
         caches = KVCacheConfig(
@@ -156,7 +156,7 @@ class _Engine:
             else None
         )
 
-    def add(self, number: int, arrival: Arrival) -> None:
+    def add(self, number: int, arrival: SimulatedArrival) -> None:
         """A request arrives."""
         self.counter.arrived(item.number for item in arrival.items)
         self.scheduler.add_request(

@@ -9,20 +9,20 @@ from rich.table import Table
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.provision.versions import parse
 from cacheproof.differential.search.verdict import HOLDS, INTERRUPTED
-from cacheproof.output.console import Output, require_writable, write_file
+from cacheproof.output.console import CommandOutput, require_writable, write_file
 from cacheproof.reference.releases import MODELLED, NEWEST
 from cacheproof.simulation import verdict as simulated
 from cacheproof.simulation.page import page
 from cacheproof.simulation.result import Point, Simulation, point
-from cacheproof.simulation.run import BadSetting, Setting, run
-from cacheproof.simulation.traffic import TRAFFICS, Traffic
+from cacheproof.simulation.run import BadSetting, SimulationSetting, run
+from cacheproof.simulation.traffic import TRAFFICS, SimulatedTraffic
 
 _Kind = TypeVar("_Kind")
 
 
 def simulate(
-    output: Output,
-    asked: Setting,
+    output: CommandOutput,
+    asked: SimulationSetting,
     traffic: Iterable[str],
     sizes: Sequence[int],
     requests: int,
@@ -80,8 +80,8 @@ def named(option: str, name: str, table: Mapping[str, _Kind]) -> _Kind:
 
 
 def _runs(
-    output: Output,
-    settings: Sequence[tuple[Traffic, Setting]],
+    output: CommandOutput,
+    settings: Sequence[tuple[SimulatedTraffic, SimulationSetting]],
     num_requests: int,
     seed: int,
     row_bytes: int,
@@ -105,7 +105,7 @@ def _runs(
     return points, False
 
 
-def _raised(settings: Iterable[tuple[Traffic, Setting]]) -> Iterator[str]:
+def _raised(settings: Iterable[tuple[SimulatedTraffic, SimulationSetting]]) -> Iterator[str]:
     """A sentence for each budget that was too small for the largest item of the traffic."""
     for traffic, setting in settings:
         compute_budget, cache_size = setting.budgets(traffic)

@@ -29,7 +29,7 @@ class Mention(NamedTuple):
     rows: int
 
 
-class Arrival(NamedTuple):
+class SimulatedArrival(NamedTuple):
     """A request: its prompt's token ids, its items in prompt order, and how many tokens it is
     answered with."""
 
@@ -39,7 +39,7 @@ class Arrival(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Traffic:
+class SimulatedTraffic:
     """A kind of traffic.
 
     Attributes:
@@ -54,9 +54,9 @@ class Traffic:
     says: str
     largest_item: int
     longest: int
-    arrivals: Callable[[random.Random], Iterator[Arrival]]
+    arrivals: Callable[[random.Random], Iterator[SimulatedArrival]]
 
-    def stream(self, seed: int) -> Iterator[Arrival]:
+    def stream(self, seed: int) -> Iterator[SimulatedArrival]:
         """The requests of a seed."""
         return self.arrivals(random.Random(f"{self.name} {seed}"))
 
@@ -77,9 +77,9 @@ class _Prompt:
         self.items.append(Mention(number, len(self.token_ids), rows))
         self.token_ids += [PLACEHOLDER] * rows
 
-    def asked(self, num_output_tokens: int) -> Arrival:
+    def asked(self, num_output_tokens: int) -> SimulatedArrival:
         """The request with what stands there now; the prompt can go on."""
-        return Arrival(self.token_ids[:], tuple(self.items), num_output_tokens)
+        return SimulatedArrival(self.token_ids[:], tuple(self.items), num_output_tokens)
 
 
 # Chat
@@ -90,7 +90,7 @@ _CHAT_ANSWER_TOKENS = 6
 _PICTURE_ROWS = (256, 400, 576)
 
 
-def _chat(rng: random.Random) -> Iterator[Arrival]:
+def _chat(rng: random.Random) -> Iterator[SimulatedArrival]:
     """Turns of conversations that go on side by side. A turn repeats all turns and answers before
     it; the first brings a picture, and each later one with even odds."""
     texts, pictures = count(_FIRST_OF_TEXTS), count()
@@ -123,7 +123,7 @@ _QUERY_TOKENS = 16
 _DOCUMENTS_ANSWER_TOKENS = 4
 
 
-def _documents(rng: random.Random) -> Iterator[Arrival]:
+def _documents(rng: random.Random) -> Iterator[SimulatedArrival]:
     """Questions about up to three items of a catalogue; how often an item is asked about falls with
     its rank (Zipf's law with exponent 1). Every question is new and stands before the items, so no
     prefix is repeated."""
@@ -146,7 +146,7 @@ _VIDEO_TEXT_TOKENS = 16
 _VIDEO_ANSWER_TOKENS = 8
 
 
-def _video(rng: random.Random) -> Iterator[Arrival]:
+def _video(rng: random.Random) -> Iterator[SimulatedArrival]:
     """One clip a request, after a text of its own; one in ten shows one of the last clips again."""
     clips = count()
     recent: deque[tuple[int, int]] = deque(maxlen=_CLIPS_REMEMBERED)
@@ -163,24 +163,24 @@ def _video(rng: random.Random) -> Iterator[Arrival]:
 
 
 _CHAT_TURN_MAX = max(_PICTURE_ROWS) + _TURN_TOKENS + _CHAT_ANSWER_TOKENS
-TRAFFICS: Mapping[str, Traffic] = {
+TRAFFICS: Mapping[str, SimulatedTraffic] = {
     one.name: one
     for one in (
-        Traffic(
+        SimulatedTraffic(
             "chat",
             "conversations whose turns repeat pictures and prefix",
             max(_PICTURE_ROWS),
             len(_SYSTEM) + _TURNS_MAX * _CHAT_TURN_MAX,
             _chat,
         ),
-        Traffic(
+        SimulatedTraffic(
             "documents",
             "popular items of a catalogue, by Zipf's law, behind a question of their own",
             max(_DOCUMENT_ROWS),
             _QUERY_TOKENS + _DOCUMENTS_PER_REQUEST * max(_DOCUMENT_ROWS) + _DOCUMENTS_ANSWER_TOKENS,
             _documents,
         ),
-        Traffic(
+        SimulatedTraffic(
             "video",
             "one large clip a request, nine in ten never seen before",
             max(_CLIP_ROWS),

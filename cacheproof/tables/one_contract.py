@@ -11,9 +11,9 @@ from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search.canary import canaries
 from cacheproof.differential.search.known import KnownFault
 from cacheproof.listed import kept
-from cacheproof.listed.explaining import Part, print_parts, rows_part, text_part
+from cacheproof.listed.explaining import ScreenPart, print_parts, rows_part, text_part
 from cacheproof.listed.facts import listed_by_name, showing
-from cacheproof.output.console import Output
+from cacheproof.output.console import CommandOutput
 from cacheproof.output.verdict_line import VerdictLine, counted, names
 from cacheproof.reference.releases import NEWEST
 from cacheproof.spec.registry import Contract, contracts
@@ -38,7 +38,7 @@ def contract_called(name: str) -> Contract:
     return rules[name.lower()]
 
 
-def show_contract(output: Output, name: str) -> None:
+def show_contract(output: CommandOutput, name: str) -> None:
     """Print it.
 
     Raises:
@@ -55,7 +55,7 @@ def show_contract(output: Output, name: str) -> None:
         rows_part("how a search checks it", list(searched.items())),
         rows_part(f"what is proved of it in vLLM {NEWEST}", list(proved.items())),
         rows_part("known faults that break it", [(one.name, _told(one)) for one in faults]),
-        Part("see more", commands),
+        ScreenPart("see more", commands),
     )
     output.verdict(_verdict_of(rule, faults, commands))
     output.write_json(

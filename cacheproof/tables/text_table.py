@@ -11,12 +11,12 @@ from cacheproof.differential.provision import releases
 from cacheproof.differential.search.verdict import HOLDS, UNLISTED
 from cacheproof.differential.targets.resolve import reading_of
 from cacheproof.differential.texts import known_texts
-from cacheproof.output.console import Output
+from cacheproof.output.console import CommandOutput
 from cacheproof.reference.releases import MODELLED
 from cacheproof.tables import places
 
 
-def texts(output: Output, toml: Path | None) -> int:
+def texts(output: CommandOutput, toml: Path | None) -> int:
     """Print the families of releases, and which installed ones read otherwise than the table says:
     the shipped one, or the one that is written to `toml` now. 0: none; 1: some.
 

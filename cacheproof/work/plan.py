@@ -14,7 +14,7 @@ SECONDS = 60.0
 
 
 @dataclass(frozen=True)
-class Plan:
+class SearchPlan:
     """What a search covers: lanes, seeds, seconds, and whether the reference runs beside it.
 
     With seeds and seconds it ends with whichever is used up first, so that a search of every night
@@ -47,7 +47,7 @@ class Plan:
         shrinks_listed: bool = False,
         runner: str | None = None,
         place: Workplace,
-    ) -> "Plan":
+    ) -> "SearchPlan":
         """Read the command line's words. Raises InputError for words that mean nothing."""
         lanes = lanes_at(depth)
         if runner is not None:

@@ -28,7 +28,7 @@ class At(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundBreak:
     """A contract that an engine broke: how, when, and what led there. `is_of_worker`: what a worker
     held breaks it alone, and what the scheduler decided does not."""
 
@@ -77,7 +77,7 @@ class Failure:
 
 
 @dataclass
-class Traffic:
+class RecordedTraffic:
     """What an encoder cache did: occurrences of items that it had, entries that it took in and that
     it evicted."""
 
@@ -121,4 +121,4 @@ class Account:
     broken: dict[tuple[str, str], int] = field(default_factory=dict)
     unjudged: set[str] = field(default_factory=set)
     closed: bool = False
-    traffic: Traffic = field(default_factory=Traffic)
+    traffic: RecordedTraffic = field(default_factory=RecordedTraffic)

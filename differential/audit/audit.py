@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 
 from cacheproof.differential.audit.auditor import Auditor
-from cacheproof.differential.audit.streams import Folder, Gap, Part, Stream, folder_or_file
+from cacheproof.differential.audit.streams import Folder, Gap, Part, RecordStream, folder_or_file
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.recording.messages import Opened
 
@@ -17,7 +17,7 @@ class _Source:
     """A stream, and what has been taken of it. `begun` has its first record, behind what is missing
     before that; records without one before them are of no use."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: RecordStream) -> None:
         self.stream = stream
         self.begun: deque[Part] = deque(maxlen=_BEGUN_MAX)
         self._parts: Iterator[Part] | None = None

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from cacheproof.differential.audit.account import OF_A_STEP, Account, At, Failure, Found
+from cacheproof.differential.audit.account import OF_A_STEP, Account, At, Failure, FoundBreak
 from cacheproof.differential.audit.following import Contradiction, Follower, Observed
 from cacheproof.differential.audit.judging import AuditJudge
 from cacheproof.differential.audit.kv_cache import KVAudit
@@ -64,8 +64,8 @@ class Auditor:
 
     def __init__(self) -> None:
         self.account = Account()
-        self.found: list[Found] = []
-        self.last: dict[tuple[str, str], Found] = {}
+        self.found: list[FoundBreak] = []
+        self.last: dict[tuple[str, str], FoundBreak] = {}
         self.opened: Opened | None = None
         self.trace: Trace | None = None
         self.silent: frozenset[str] = NEVER_JUDGED
@@ -363,7 +363,7 @@ class Auditor:
         window = tuple(self._window)[: len(self._window) - later] if broken else ()
         for violation in broken.values():
             is_of_worker = decided is not None and violation.contract.id not in decided
-            found = Found(violation, at, window, is_of_worker)
+            found = FoundBreak(violation, at, window, is_of_worker)
             key = found.key
             count = self.account.broken.get(key, 0)
             if not count and len(self.account.broken) >= KINDS_MAX:

@@ -70,7 +70,7 @@ class _Names(dict[int, str]):
         return name
 
 
-class Change(Delta):
+class FollowedChange(Delta):
     """A delta as a record tells it: with the queue that it leads to, which is never written to, and
     the entries that came to it, left it, or moved in it."""
 
@@ -329,13 +329,13 @@ class Follower:
         entries: Entries,
         queue: Queue | None,
         notices: list[str] | None,
-    ) -> Change:
+    ) -> FollowedChange:
         moved: Collection[str] = ()
         if queue is not None:
             gone, added = queue
             self._queue = changed(self._queue, gone, added)
             moved = {*gone, *[name for name, _ in added]}
-        change = Change(
+        change = FollowedChange(
             free,
             freeable,
             {

@@ -12,7 +12,7 @@ from cacheproof.differential.audit.following import Contradiction, name_of
 from cacheproof.differential.judges.kv_cache import MANAGER, KVCacheJudge
 from cacheproof.differential.judges.kv_cache_ghost import RequestGhost
 from cacheproof.differential.judges.kv_cache_mirror import filled
-from cacheproof.differential.judges.kv_cache_rare import RareStates
+from cacheproof.differential.judges.kv_cache_rare import KVCacheRareStates
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.judges.rules import by_subject
 from cacheproof.differential.recording.kv_reading import queue_after, tables_after
@@ -32,7 +32,7 @@ _CHAINED_MAX = 200_000
 """Keys of which it is remembered what comes before them."""
 
 
-class _NoRareStates(RareStates):
+class _NoRareStates(KVCacheRareStates):
     """An audit searches nothing, and counts no states that a search must meet."""
 
     def observe(self, event: Event, outcome: Event, known: RequestGhost | None) -> None:

@@ -2,24 +2,24 @@
 
 from dataclasses import dataclass
 
-from cacheproof.differential.audit.account import Failure, Found
+from cacheproof.differential.audit.account import Failure, FoundBreak
 from cacheproof.differential.audit.auditor import Auditor
 
 _GRAVITY = {"safety": 0, "liveness": 1, "efficiency": 2}
 
 
 @dataclass(frozen=True)
-class Broken:
+class RankedBreak:
     """A contract that an engine broke in one way: the first time, the last, and how often.
     `is_fatal`: it broke in the step in which the engine died, and is the likeliest to be why."""
 
-    first: Found
-    last: Found
+    first: FoundBreak
+    last: FoundBreak
     times: int
     is_fatal: bool = False
 
     @property
-    def shown(self) -> Found:
+    def shown(self) -> FoundBreak:
         """The break to look at: where the engine died, else the first."""
         return self.last if self.is_fatal else self.first
 
@@ -28,12 +28,12 @@ class Broken:
         return self.first.violation.contract.harm
 
 
-def ranked(auditor: Auditor) -> list[Broken]:
+def ranked(auditor: Auditor) -> list[RankedBreak]:
     """What broke where the engine died, then what harms safety, liveness and efficiency; of each
     the first that broke comes first."""
     account, fatal = auditor.account, auditor.fatal
     broken = [
-        Broken(found, auditor.last[found.key], account.broken[found.key])
+        RankedBreak(found, auditor.last[found.key], account.broken[found.key])
         for found in auditor.found
         if found.key in auditor.last
     ]
@@ -44,8 +44,8 @@ def ranked(auditor: Auditor) -> list[Broken]:
     # what had been broken before, and is still, is less likely to be why
     end = min(ends, key=lambda one: one.first.at.step < fatal.step)
     rest = [one for one in broken if one is not end]
-    return [Broken(end.first, end.last, end.times, is_fatal=True), *rest]
+    return [RankedBreak(end.first, end.last, end.times, is_fatal=True), *rest]
 
 
-def _may_have_ended(one: Broken, fatal: Failure) -> bool:
+def _may_have_ended(one: RankedBreak, fatal: Failure) -> bool:
     return one.harm != "efficiency" and one.last.at.step == fatal.step

@@ -32,10 +32,10 @@ from cacheproof.differential.recording import settings
 from cacheproof.differential.recording.engine import OPERATIONS, SchedulerRecording
 from cacheproof.differential.recording.hashing import Hasher
 from cacheproof.differential.recording.messages import AnyMessage, Message, Opened
-from cacheproof.differential.targets.attached import BEGIN, Method, Watched
+from cacheproof.differential.targets.attached import BEGIN, Method, WatchedClasses
 from cacheproof.differential.targets.host.scheduler.session import WAITING_QUEUES
 
-SCHEDULERS = Watched(
+SCHEDULERS = WatchedClasses(
     "vllm.v1.core.sched.scheduler", ("Scheduler",), {name: name for name in OPERATIONS}
 )
 REFUSABLE = "LV-2"

@@ -10,7 +10,7 @@ import msgspec
 
 from cacheproof.differential import files
 from cacheproof.differential.errors import InputError
-from cacheproof.differential.recording.blocks import MAGIC, Block, BlockReader, Garbled
+from cacheproof.differential.recording.blocks import MAGIC, BlockReader, Garbled, RecordBlock
 from cacheproof.differential.recording.messages import SCHEMA, AnyMessage, Opened
 from cacheproof.differential.recording.writer import SUFFIX
 
@@ -38,7 +38,7 @@ class Numbered(NamedTuple):
 Part = Numbered | Gap
 
 
-class Stream:
+class RecordStream:
     """The records of one process, out of one file or several that follow each other. `read` may be
     asked again where more has come; `end` is asked once, when nothing more will."""
 
@@ -107,7 +107,7 @@ class Stream:
         self._source = self._reader = None
         self._begin = b""
 
-    def _parts(self, found: Block | Garbled) -> Iterator[Part]:
+    def _parts(self, found: RecordBlock | Garbled) -> Iterator[Part]:
         if isinstance(found, Garbled):
             yield Gap(f"{found.bytes} bytes are no block of records: {found.why}")
             return
@@ -144,7 +144,7 @@ class Folder:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._seen: set[Path] = set()
-        self.streams: dict[str, Stream] = {}
+        self.streams: dict[str, RecordStream] = {}
 
     def look(self) -> None:
         """Take in files that have come. Raises InputError where one cannot be read."""
@@ -158,10 +158,10 @@ class Folder:
             if stem in self.streams:
                 self.streams[stem].add(source)
             else:
-                self.streams[stem] = Stream(str(path), [source])
+                self.streams[stem] = RecordStream(str(path), [source])
 
 
-def folder_or_file(where: str, *, waits: bool = False) -> Folder | Stream:
+def folder_or_file(where: str, *, waits: bool = False) -> Folder | RecordStream:
     """What to audit: a folder's records, a file's, or those on standard input ("-"). One that
     `waits` takes a folder too that is yet to come, or to be filled.
 
@@ -169,7 +169,7 @@ def folder_or_file(where: str, *, waits: bool = False) -> Folder | Stream:
         InputError: there is nothing of the kind.
     """
     if where == "-":
-        return Stream("standard input", [sys.stdin.buffer])
+        return RecordStream("standard input", [sys.stdin.buffer])
     path = Path(where)
     if path.is_dir() or (waits and not path.exists()):
         folder = Folder(path)
@@ -177,7 +177,7 @@ def folder_or_file(where: str, *, waits: bool = False) -> Folder | Stream:
         if not folder.streams and not waits:
             raise InputError(f"{where}: no records of an engine there; {EXPECTED}")
         return folder
-    return Stream(where, [_open(path)])
+    return RecordStream(where, [_open(path)])
 
 
 def _open(path: Path) -> BinaryIO:

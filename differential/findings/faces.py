@@ -16,7 +16,7 @@ _DEPTHS = list(DEPTHS)
 
 
 @dataclass(frozen=True)
-class Cause:
+class FindingCause:
     """Findings that likely have one cause: the one that shows it best, and its other faces."""
 
     head: Finding
@@ -31,7 +31,7 @@ def causes_of(
     findings: Sequence[Finding],
     is_worse: Callable[[Finding], bool],
     changed_once: Collection[str] = (),
-) -> list[Cause]:
+) -> list[FindingCause]:
     """The causes of findings that no list covers, in the order in which they were first met.
 
     `is_worse` says which findings are worth an exit code: one of those is never a face of another
@@ -45,7 +45,7 @@ def causes_of(
     causes = []
     for group in groups.values():
         head, *faces = sorted(group, key=lambda one: (not is_worse(one), *_place(one)))
-        causes.append(Cause(head, tuple(faces)))
+        causes.append(FindingCause(head, tuple(faces)))
     return causes
 
 

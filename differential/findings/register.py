@@ -33,7 +33,7 @@ class Sighting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     again: bool = False
 
 
-class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class FaultRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What is known of one fault.
 
     `identity` is its short hash, `fault` the listed fault that it is. `kind` and `lane` are those
@@ -72,10 +72,10 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return sorted(have, key=release_key)
 
 
-def record_of(finding: Finding, lane: str, date: str) -> Record:
+def record_of(finding: Finding, lane: str, date: str) -> FaultRecord:
     """The record that a finding of a lane begins, on that day."""
     seen = Sighting(finding.target, finding.release, date, breaks=True)
-    return Record(
+    return FaultRecord(
         SCHEMA,
         identity_of(finding).name,
         finding.contract,
@@ -92,17 +92,17 @@ def record_of(finding: Finding, lane: str, date: str) -> Record:
     )
 
 
-def held(record: Record, target: str, release: str | None, date: str) -> Record:
+def held(record: FaultRecord, target: str, release: str | None, date: str) -> FaultRecord:
     """The record after its trace broke nothing on a target."""
     return _settled(record, [Sighting(target, release, date, breaks=False)])
 
 
-def broke(record: Record, target: str, release: str | None, date: str) -> Record:
+def broke(record: FaultRecord, target: str, release: str | None, date: str) -> FaultRecord:
     """The record after its trace broke the same on a target."""
     return _settled(record, [Sighting(target, release, date, breaks=True)])
 
 
-def merged(one: Record, other: Record) -> Record:
+def merged(one: FaultRecord, other: FaultRecord) -> FaultRecord:
     """Two records of one identity as one. Of sightings of one target on one day the other's counts.
 
     The trace of the older record stays, unless the other's is smaller and of the same target.
@@ -127,7 +127,9 @@ def merged(one: Record, other: Record) -> Record:
     return _settled(record, other.sightings)
 
 
-def merge(records: Mapping[str, Record], others: Iterable[Record]) -> dict[str, Record]:
+def merge(
+    records: Mapping[str, FaultRecord], others: Iterable[FaultRecord]
+) -> dict[str, FaultRecord]:
     """Records by identity, with those of others merged in."""
     together = dict(records)
     for record in others:
@@ -136,7 +138,7 @@ def merge(records: Mapping[str, Record], others: Iterable[Record]) -> dict[str, 
     return together
 
 
-def of_run(replayed: Iterable[Record], found: Iterable[Record]) -> list[Record]:
+def of_run(replayed: Iterable[FaultRecord], found: Iterable[FaultRecord]) -> list[FaultRecord]:
     """What one run says: the records that its search `found`, and those of which it `replayed` the
     traces. That a trace held says nothing where the search met the fault by another."""
     found = list(found)
@@ -153,7 +155,7 @@ def of_run(replayed: Iterable[Record], found: Iterable[Record]) -> list[Record]:
     ]
 
 
-def _settled(record: Record, news: Iterable[Sighting]) -> Record:
+def _settled(record: FaultRecord, news: Iterable[Sighting]) -> FaultRecord:
     """The record with further sightings, and with the status that all of them amount to."""
     latest = {one.target: one for one in record.sightings}
     for new in news:

@@ -8,15 +8,15 @@ import msgspec
 
 from cacheproof.differential import files
 from cacheproof.differential.errors import InputError
-from cacheproof.differential.findings.register import SCHEMA, Record, merge
+from cacheproof.differential.findings.register import SCHEMA, FaultRecord, merge
 from cacheproof.differential.traces.trace_file import dump, parse
 
 BYTES_MAX = 64 << 20
-_RECORD = msgspec.json.Decoder(Record)
+_RECORD = msgspec.json.Decoder(FaultRecord)
 _EXPECTED = "expected a register as cacheproof writes it, see docs/explain/identity.md"
 
 
-def load(path: Path) -> dict[str, Record]:
+def load(path: Path) -> dict[str, FaultRecord]:
     """The records of a file by identity; one that is not there yet has none.
 
     Raises:
@@ -29,7 +29,7 @@ def load(path: Path) -> dict[str, Record]:
         return {}
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}; {_EXPECTED}") from None
-    records: dict[str, Record] = {}
+    records: dict[str, FaultRecord] = {}
     for number, line in enumerate(lines, start=1):
         where = f"{path} line {number}"
         record = _record(line, where)
@@ -39,7 +39,7 @@ def load(path: Path) -> dict[str, Record]:
     return records
 
 
-def save(records: Mapping[str, Record], path: Path) -> None:
+def save(records: Mapping[str, FaultRecord], path: Path) -> None:
     """Put the records in the place of what is there.
 
     Raises:
@@ -53,7 +53,7 @@ def save(records: Mapping[str, Record], path: Path) -> None:
         raise _unwritable(path, error) from None
 
 
-def add(records: Iterable[Record], path: Path) -> dict[str, Record]:
+def add(records: Iterable[FaultRecord], path: Path) -> dict[str, FaultRecord]:
     """Merge records into a file, as it is by now: of several processes one after the other. Returns
     all that it has then.
 
@@ -81,7 +81,7 @@ def _unwritable(path: Path, error: OSError) -> InputError:
     )
 
 
-def _record(line: bytes, where: str) -> Record:
+def _record(line: bytes, where: str) -> FaultRecord:
     try:
         record = _RECORD.decode(line)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:

@@ -30,7 +30,7 @@ ITEMS_MAX = 5
 
 
 @dataclass(frozen=True)
-class Shape:
+class TraceShape:
     """Ranges from which one trace's configuration is drawn. Sizes in embeddings."""
 
     name: str
@@ -42,16 +42,16 @@ class Shape:
 
 
 SHAPES = (
-    Shape("one or two items", (1, 4), (2, 4), 4, (1, 3), (6, 16)),
-    Shape("tight", (4, 10), (3, 7), 5, (2, 4), (10, 40)),
-    Shape("roomy", (14, 40), (10, 16), 4, (3, 6), (30, 90)),
+    TraceShape("one or two items", (1, 4), (2, 4), 4, (1, 3), (6, 16)),
+    TraceShape("tight", (4, 10), (3, 7), 5, (2, 4), (10, 40)),
+    TraceShape("roomy", (14, 40), (10, 16), 4, (3, 6), (30, 90)),
 )
 
 
 def manager_trace(
     seed: int,
     manager: str = "encoder_cache",
-    shape: Shape | None = None,
+    shape: TraceShape | None = None,
     resized: bool = False,
     several: bool = False,
 ) -> Trace:
@@ -65,7 +65,7 @@ def manager_trace(
 
 class _ManagerTrace:
     def __init__(
-        self, seed: int, manager: str, shape: Shape | None, resized: bool, several: bool
+        self, seed: int, manager: str, shape: TraceShape | None, resized: bool, several: bool
     ) -> None:
         self._random = Random(f"{VERSION}/{manager}/{resized}/{seed}")
         self._several = Random(f"{VERSION}/several/{seed}") if several else None

@@ -54,7 +54,7 @@ _FIRST_THAT_CHOOSES = "0.15.0"
 Maker = Callable[[random.Random], Two]
 
 
-class Pair(NamedTuple):
+class ClosePair(NamedTuple):
     """Two described calls and the name of the way in which they are close."""
 
     way: str
@@ -62,7 +62,7 @@ class Pair(NamedTuple):
     second: Description
 
 
-def pair(seed: int) -> Pair:
+def pair(seed: int) -> ClosePair:
     """The pair of a seed. Half of the pairs stand in the calls that an engine makes."""
     rng = random.Random(f"{GENERATOR} {seed}")
     way = rng.choice(list(MAKERS))
@@ -71,7 +71,7 @@ def pair(seed: int) -> Pair:
         first, second = _processor_argument(first), _processor_argument(second)
     if rng.random() < 0.5:
         first, second = second, first
-    return Pair(way, _as_call(first), _as_call(second))
+    return ClosePair(way, _as_call(first), _as_call(second))
 
 
 def media_hash_trace(seed: int, *, release: str | None = None) -> Trace:

@@ -18,7 +18,7 @@ from cacheproof.spec.registry import Contract, contracts
 Prefix = tuple[BlockContent, ...]
 
 
-class Place(NamedTuple):
+class KeyPlace(NamedTuple):
     """Where a key was met: the last of these blocks, as the request grew or hashed `afresh`."""
 
     event: int
@@ -102,7 +102,7 @@ class BlockHashJudge:
     def __init__(self, trace: Trace, release: str | None, reach: Reachability) -> None:
         assert isinstance(trace.header.config, BlockHashConfig)
         self.violations: dict[str, Violation] = {}
-        self.places: dict[str, tuple[Place, Place]] = {}
+        self.places: dict[str, tuple[KeyPlace, KeyPlace]] = {}
         self.compared = 0
         self.calls_judged = 0
         self._config = trace.header.config
@@ -112,8 +112,8 @@ class BlockHashJudge:
         self._of_count = [rule for rule in rules if rule.parameters == ("c",)]
         self._of_keys = [rule for rule in rules if rule.parameters == ("k",)]
         self._requests: dict[str, Content] = {}
-        self._by_key: dict[str, Place] = {}
-        self._by_prefix: dict[Prefix, tuple[str, Place]] = {}
+        self._by_key: dict[str, KeyPlace] = {}
+        self._by_prefix: dict[Prefix, tuple[str, KeyPlace]] = {}
         self._offsets: dict[Any, set[tuple[int, ...]]] = {}
 
     @property
@@ -149,9 +149,9 @@ class BlockHashJudge:
         self._evaluate(self._of_keys, {"k": keys}, number, event)
         for source, prefixes, is_fresh in ((fresh, afresh, True), (grown, computed, False)):
             for key, prefix in zip(source, prefixes, strict=True):
-                self._pair(key, Place(number, event.request, is_fresh, prefix), event)
+                self._pair(key, KeyPlace(number, event.request, is_fresh, prefix), event)
 
-    def _pair(self, key: str, place: Place, event: Any) -> None:
+    def _pair(self, key: str, place: KeyPlace, event: Any) -> None:
         prefix = place.prefix
         if prefix not in self._by_prefix:
             self._note_new(prefix)

@@ -34,12 +34,12 @@ from cacheproof.spec.encoder_connector import (
     Asked,
     AtRest,
     Called,
+    EncoderOutput,
     Files,
-    Output,
     Pins,
     Promised,
-    Room,
     Served,
+    StoreRoom,
 )
 from cacheproof.spec.registry import contracts
 
@@ -71,7 +71,7 @@ started with."""
 
 
 @dataclass
-class Step:
+class PlannedStep:
     """A step that is planned: what it loads, and what it encodes."""
 
     loads: list[str]
@@ -79,12 +79,12 @@ class Step:
 
 
 @dataclass
-class Engine:
+class JudgedEngine:
     """An engine that runs."""
 
     model: int
     weights: int
-    planned: deque[Step] = field(default_factory=deque)
+    planned: deque[PlannedStep] = field(default_factory=deque)
     saving: list[Entry] = field(default_factory=list)
 
 
@@ -105,7 +105,7 @@ class EncoderConnectorJudge:
         self._rows = {item.identifier: item.rows for item in config.items}
         self._gaps = {item.identifier: item.gaps for item in config.items}
         self._rules = by_subject(contracts(COMPONENT, release))
-        self._engines: dict[str, Engine] = {}
+        self._engines: dict[str, JudgedEngine] = {}
         self._weights = [1] * len(config.models)
         self._is_reached = True
         self._reset_out_of_reach: set[int] = set()
@@ -138,7 +138,7 @@ class EncoderConnectorJudge:
             return
         match event:
             case Start():
-                self._engines[name] = Engine(event.model, self._weights[event.model])
+                self._engines[name] = JudgedEngine(event.model, self._weights[event.model])
                 if self._killed:
                     self._reach.meet("engine started after another was killed")
             case Plan():
@@ -182,7 +182,7 @@ class EncoderConnectorJudge:
                 self._judge_answers(outcome.get("promised", {}))
         self._judge(Files(tuple(outcome["outside"]), tuple(outcome.get("unfinished", ()))), name)
         if self._config.capacity is not None and outcome["bytes"] is not None:
-            self._judge(Room(outcome["bytes"], self._config.capacity), name)
+            self._judge(StoreRoom(outcome["bytes"], self._config.capacity), name)
 
     def _note_sizes(self, event: Plan) -> None:
         engine, capacity = self._engines.get(event.engine), self._config.capacity
@@ -191,13 +191,13 @@ class EncoderConnectorJudge:
         if max(map(self._rows.__getitem__, event.items)) * self._row_bytes(engine.model) > capacity:
             self._reach.meet("item larger than the store")
 
-    def _judge_plan(self, event: Plan, engine: Engine, outcome: Any) -> None:
+    def _judge_plan(self, event: Plan, engine: JudgedEngine, outcome: Any) -> None:
         promised = outcome["promised"]
         for item, is_promised in promised.items():
             self._judge_asked(event.engine, item, engine, is_promised)
         loads = [item for item, is_promised in promised.items() if is_promised]
         taken = [item for item in loads if item not in event.refused]
-        engine.planned.append(Step(taken, outcome["encodes"]))
+        engine.planned.append(PlannedStep(taken, outcome["encodes"]))
         dropped = {item for item in promised if item in event.preempted}
         dropped -= {*event.refused, *loads}
         self._preempted |= {(event.engine, item) for item in dropped}
@@ -215,7 +215,7 @@ class EncoderConnectorJudge:
             waiting, pinned = outcome["pins"]
             self._judge(Pins(frozenset(waiting), frozenset(pinned)), event.engine)
 
-    def _judge_asked(self, name: str, item: str, engine: Engine, is_promised: bool) -> None:
+    def _judge_asked(self, name: str, item: str, engine: JudgedEngine, is_promised: bool) -> None:
         entry = self._entry(item, engine)
         saved = self._saved.get(entry)
         is_reached = self._is_reached or item in self._saved_elsewhere
@@ -231,7 +231,7 @@ class EncoderConnectorJudge:
         elif entry in self._promised and saved is not None and self._is_reached:
             self._reach.meet("saved entry gone")
 
-    def _judge_step(self, name: str, engine: Engine, outcome: Any) -> None:
+    def _judge_step(self, name: str, engine: JudgedEngine, outcome: Any) -> None:
         step = engine.planned.popleft()
         if "died" in outcome:
             del self._engines[name]
@@ -256,7 +256,7 @@ class EncoderConnectorJudge:
             self._reach.meet("load that ends on one rank later than on another")
         self._judge_rest(name, outcome["rest"])
 
-    def _note_saved(self, name: str, engine: Engine) -> None:
+    def _note_saved(self, name: str, engine: JudgedEngine) -> None:
         """Its saves have ended."""
         for entry in engine.saving:
             self._saved.setdefault(entry, name)
@@ -335,23 +335,23 @@ class EncoderConnectorJudge:
         """From now on the store is what somebody else has made of it."""
         self._disturbed = sorted({*self._disturbed, kind}, key=DISTURBED.index)
 
-    def _entry(self, item: str, engine: Engine) -> Entry:
+    def _entry(self, item: str, engine: JudgedEngine) -> Entry:
         model = self._config.models[engine.model]
         return item, (model.name, model.width, model.dtype, engine.weights)
 
-    def _own(self, item: str, number: int) -> Output:
+    def _own(self, item: str, number: int) -> EncoderOutput:
         """What an engine with that model encodes."""
         model = self._config.models[number]
         count = self._rows[item]
-        return Output(
+        return EncoderOutput(
             item, model.name, self._weights[number], count, model.row_width, model.dtype, True
         )
 
-    def _output(self, said: Mapping[str, Any]) -> Output:
+    def _output(self, said: Mapping[str, Any]) -> EncoderOutput:
         """Whose rows are, by what they say."""
         items, models = self._config.items, self._config.models
         item, model = said["item"], said["model"]
-        return Output(
+        return EncoderOutput(
             items[item].identifier if 0 <= item < len(items) else NOBODY,
             models[model].name if 0 <= model < len(models) else NOBODY,
             said["weights"],

@@ -9,11 +9,11 @@ import msgspec
 
 import cacheproof.spec.kv_cache
 from cacheproof.differential.judges.kv_cache_ghost import (
-    Asked,
-    Layout,
+    KVLayout,
     Lives,
     Place,
     RequestGhost,
+    SlotsAsked,
     named_by,
 )
 from cacheproof.differential.judges.kv_cache_mirror import (
@@ -22,7 +22,7 @@ from cacheproof.differential.judges.kv_cache_mirror import (
     changed_hashes,
     filled,
 )
-from cacheproof.differential.judges.kv_cache_rare import RareStates
+from cacheproof.differential.judges.kv_cache_rare import KVCacheRareStates
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.judges.rules import about, by_subject
 from cacheproof.differential.judges.violation import Violation, by_kind
@@ -44,14 +44,14 @@ from cacheproof.spec.block_pool import (
 from cacheproof.spec.kv_cache import (
     Admission,
     Cached,
-    CommonPrefix,
+    EventOutcome,
     Grant,
     Load,
     Lookup,
-    Outcome,
+    PrefixClaim,
     Residencies,
     Retained,
-    Slots,
+    SlotTables,
     Statistics,
     Tables,
 )
@@ -84,10 +84,10 @@ class KVCacheJudge:
         self._config = config
         self._semantics = semantics
         self._rules = by_subject(contracts(MANAGER, release))
-        self._layout = Layout(config)
+        self._layout = KVLayout(config)
         self._mirror = KVCacheMirror(config, semantics)
         self._requests: dict[str, RequestGhost] = {}
-        self._rare = RareStates(reach.meet, self._mirror, self._layout)
+        self._rare = KVCacheRareStates(reach.meet, self._mirror, self._layout)
         self._replayed: Counter[str] = Counter()
         self._counted = [0] * 7
         self._before: dict[tuple[int, int], int] = {}
@@ -118,7 +118,7 @@ class KVCacheJudge:
         kind, name = event["event"], event.get("request", "")
         self._where = (number, kind, name)
         self._lives.now = number
-        self._check(Outcome(raised.type if raised else ""))
+        self._check(EventOutcome(raised.type if raised else ""))
         if raised or outcome is None:
             return
         answer, changed = outcome["answer"], outcome["changed"]
@@ -181,7 +181,7 @@ class KVCacheJudge:
                 hit = call.answer[0]
                 self._judge_lookup(known, call.answer)
             else:
-                asked = Asked.of(call)
+                asked = SlotsAsked.of(call)
                 hit = call.arguments[1].get("new_computed_blocks", hit)
                 changed = outcome["changed"]
                 hits, new = self._judge_grant(name, known, asked, hit, call.answer, changed)
@@ -197,7 +197,7 @@ class KVCacheJudge:
         self,
         name: str,
         known: RequestGhost,
-        asked: Asked,
+        asked: SlotsAsked,
         hit: list[list[int]],
         answer: Any,
         changed: Event,
@@ -243,7 +243,7 @@ class KVCacheJudge:
             if asked.loads:
                 self._check(Load(needed, frozenset(has)))
                 known.left_out = needed - has.keys()
-            self._check(Slots(needed - known.left_out, frozenset(has), frozenset(new)))
+            self._check(SlotTables(needed - known.left_out, frozenset(has), frozenset(new)))
             self._check_cached(name, known, new_keys, known.certain, is_due=True)
         return touched, taken
 
@@ -279,7 +279,7 @@ class KVCacheJudge:
         self,
         name: str,
         known: RequestGhost,
-        asked: Asked,
+        asked: SlotsAsked,
         hit: Sequence[Sequence[int]],
         queues: Queues,
         granted: bool,
@@ -420,7 +420,7 @@ class KVCacheJudge:
             if position < told.get(group, 0)
         ]
         self._check(
-            CommonPrefix(
+            PrefixClaim(
                 len(self._layout.groups),
                 len(counts),
                 tuple(blocks),

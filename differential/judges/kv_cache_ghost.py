@@ -20,7 +20,7 @@ HITS_REMEMBERED = 4
 """Of each content, by vLLM's collector."""
 
 
-class Asked(NamedTuple):
+class SlotsAsked(NamedTuple):
     """A request for slots, in tokens and blocks as its arguments are."""
 
     tokens: int
@@ -34,7 +34,7 @@ class Asked(NamedTuple):
     others: bool
 
     @classmethod
-    def of(cls, call: KVCacheCall) -> "Asked":
+    def of(cls, call: KVCacheCall) -> "SlotsAsked":
         """From the call's record; what the release does not take has no effect."""
         count, arguments = call.arguments
         return cls(
@@ -170,7 +170,7 @@ class RequestGhost:
             if where is None or (where.start < tokens.stop and tokens.start < where.stop)
         )
 
-    def get_slots(self, asked: Asked) -> None:
+    def get_slots(self, asked: SlotsAsked) -> None:
         """It got them: it runs, or is loaded first."""
         self.computed += asked.hit + asked.external
         self.encoder = asked.encoder or self.encoder
@@ -211,7 +211,7 @@ class RequestGhost:
         self._outstanding = 0
 
 
-class Group:
+class LayerGroup:
     """What tokens read in one group of layers; `size` is that of its blocks, in tokens. Where it
     `drops`, a drafter reads it, or a group alike: a hit ends a block before what is found."""
 
@@ -257,7 +257,7 @@ class Group:
         return self.blocks(self._tokens_max)
 
 
-class Layout:
+class KVLayout:
     """The groups of a configuration together.
 
     Attributes:
@@ -266,7 +266,7 @@ class Layout:
     """
 
     def __init__(self, config: Event) -> None:
-        self.groups = [Group(number, config) for number in range(len(config["groups"]))]
+        self.groups = [LayerGroup(number, config) for number in range(len(config["groups"]))]
         self.hash_size = gcd(*(group.size for group in self.groups))
         self.aligned = lcm(*(group.size for group in self.groups))
         self._tokens_max: int = config["max_model_len"]
@@ -324,7 +324,7 @@ class Layout:
             for position in range(group.first_read(computed), group.blocks(computed))
         )
 
-    def needed(self, request: RequestGhost, asked: Asked) -> frozenset[Place]:
+    def needed(self, request: RequestGhost, asked: SlotsAsked) -> frozenset[Place]:
         """The places that the tokens asked for read and are written to, those ahead included."""
         start = self.start(request, asked)
         slots = self.slots(request, asked)
@@ -339,12 +339,12 @@ class Layout:
             )
         )
 
-    def start(self, request: RequestGhost, asked: Asked) -> int:
+    def start(self, request: RequestGhost, asked: SlotsAsked) -> int:
         """The first token to be computed. A load may bring all; the last one is computed again."""
         start = request.computed + asked.hit + asked.external
         return min(start, request.tokens - 1) if asked.loads else start
 
-    def slots(self, request: RequestGhost, asked: Asked) -> int:
+    def slots(self, request: RequestGhost, asked: SlotsAsked) -> int:
         """Tokens that have slots when the request gets those that are asked for."""
         start = request.computed + asked.hit + asked.external
         return min(start + asked.tokens + asked.lookahead, self._tokens_max)

@@ -4,17 +4,19 @@ from collections.abc import Callable, Mapping
 from itertools import starmap
 from typing import Any
 
-from cacheproof.differential.judges.kv_cache_ghost import Asked, Layout, RequestGhost
+from cacheproof.differential.judges.kv_cache_ghost import KVLayout, RequestGhost, SlotsAsked
 from cacheproof.differential.judges.kv_cache_mirror import KVCacheMirror, changed_hashes, filled
 from cacheproof.differential.traces.records import KVCacheCall
 
 Event = Mapping[str, Any]
 
 
-class RareStates:
+class KVCacheRareStates:
     """Told of every event before its changes are taken over; `meet` counts a state by its name."""
 
-    def __init__(self, meet: Callable[[str], None], mirror: KVCacheMirror, layout: Layout) -> None:
+    def __init__(
+        self, meet: Callable[[str], None], mirror: KVCacheMirror, layout: KVLayout
+    ) -> None:
         self._meet = meet
         self._mirror = mirror
         self._layout = layout
@@ -56,7 +58,7 @@ class RareStates:
             if call.operation == "get_computed_blocks":
                 self._lookup(known, *call.answer)
             else:
-                self._request(known, Asked.of(call), outcome["answer"])
+                self._request(known, SlotsAsked.of(call), outcome["answer"])
 
     def _lookup(self, known: RequestGhost, tables: list[list[int]], hit: int, further: Any) -> None:
         mirror = self._mirror
@@ -81,7 +83,7 @@ class RareStates:
         if known.tokens % self._layout.aligned == 0 and keys and keys <= mirror.found.keys():
             self._meet("every token cached")
 
-    def _request(self, known: RequestGhost, asked: Asked, answer: Any) -> None:
+    def _request(self, known: RequestGhost, asked: SlotsAsked, answer: Any) -> None:
         if not answer:
             self._refused(known, asked)
             return
@@ -96,7 +98,7 @@ class RareStates:
         if asked.encoder and any(group.kind == "cross" for group in self._layout.groups):
             self._meet("cross-attention blocks")
 
-    def _refused(self, known: RequestGhost, asked: Asked) -> None:
+    def _refused(self, known: RequestGhost, asked: SlotsAsked) -> None:
         self._meet("allocation refused")
         if asked.must_fit:
             self._meet("whole sequence refused")

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from cacheproof.differential.judges.kv_cache_ghost import Asked, named_of
+from cacheproof.differential.judges.kv_cache_ghost import SlotsAsked, named_of
 from cacheproof.differential.judges.live_contracts import BLOCK_POOL, KV_CACHE
 from cacheproof.differential.judges.live_kv_cache import Arguments, Asker, LiveKVCacheJudge, Odd
 from cacheproof.differential.judges.violation import Violation
@@ -28,8 +28,8 @@ from cacheproof.differential.targets.attached import BEGIN, Method
 from cacheproof.differential.texts.kv_cache_reading import (
     Config,
     KVCacheReader,
+    KVCacheSnapshot,
     PoolAlone,
-    Reading,
     by_name,
     config_of,
     config_of_pool,
@@ -73,7 +73,7 @@ class _Live:
 
     def answered(self, operation: str, given: Arguments, answer: Any) -> list[Violation]:
         """A call was answered: what it breaks."""
-        now: Reading = self.reader.reading()
+        now: KVCacheSnapshot = self.reader.reading()
         changed = self.reader.changed(self.last, now)
         self.last = now
         plain = _plain_answer(self, operation, answer)
@@ -214,7 +214,7 @@ class KVCacheWatch(Watching[_Live]):
             self._keep(called.block_pool, live)
 
 
-def _is_empty(reading: Reading, blocks: int) -> bool:
+def _is_empty(reading: KVCacheSnapshot, blocks: int) -> bool:
     return (
         reading.free == blocks - 1
         and reading.queue == [*range(1, blocks)]
@@ -237,7 +237,7 @@ def _given(live: _Live, operation: str, arguments: Mapping[str, Any]) -> Argumen
         case "get_computed_blocks":
             given["limit"] = arguments.get("max_cache_hit_length")
         case "allocate_slots":
-            given["asked"] = Asked.of(KVCacheCall(operation, "", [values[1], arguments], None))
+            given["asked"] = SlotsAsked.of(KVCacheCall(operation, "", [values[1], arguments], None))
             blocks = arguments.get("new_computed_blocks")
             groups = len(live.reader.manager.coordinator.single_type_managers)
             none: tuple[list[int], ...] = ([],) * groups
@@ -345,7 +345,7 @@ def _shown(given: Arguments) -> str:
         if isinstance(value, Asker):
             computed = f", {value.computed} computed" if value.computed else ""
             told.append(f"{value.name} of {value.tokens} tokens{computed}")
-        elif isinstance(value, Asked):
+        elif isinstance(value, SlotsAsked):
             differing = value._asdict().items()
             told.append(", ".join(f"{key} {one}" for key, one in differing if one))
         elif value:

@@ -14,7 +14,7 @@ from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.traces.manager import Add
 from cacheproof.differential.traces.scheduler import SchedulerConfig
 from cacheproof.reference.kv_cache_specs import ceil_div
-from cacheproof.spec.kv_transfers import Delivery, Reading, Sending, Writing
+from cacheproof.spec.kv_transfers import BlockReads, Delivery, Sending, Writing
 
 
 class _Block(NamedTuple):
@@ -95,7 +95,7 @@ class KVTransferMirror:
         if request in self._loads:
             self._reach.meet("ended while loading")
 
-    def schedule(self, outcome: Mapping[str, Any]) -> Iterator[Writing | Reading | Sending]:
+    def schedule(self, outcome: Mapping[str, Any]) -> Iterator[Writing | BlockReads | Sending]:
         """A step is decided on."""
         self._note_caching(outcome)
         for name, block_ids in outcome["kv_sends"]:
@@ -183,13 +183,13 @@ class KVTransferMirror:
             written.add(number)
         return written
 
-    def _reading(self, windows: Mapping[str, tuple[int, int]]) -> Reading:
+    def _reading(self, windows: Mapping[str, tuple[int, int]]) -> BlockReads:
         reads: dict[int, int] = {}
         for name, (start, _) in windows.items():
             for index, number in self._blocks_of(name, 0, start):
                 count = min(self._block_size, start - index * self._block_size)
                 reads[number] = max(reads.get(number, 0), count)
-        return Reading(reads, {number: self._right.get(number, 0) for number in reads})
+        return BlockReads(reads, {number: self._right.get(number, 0) for number in reads})
 
     def _blocks_of(self, name: str, first: int, end: int) -> Iterator[tuple[int, int]]:
         """The request's blocks from the `first` one up to token `end`, as far as it has blocks: for

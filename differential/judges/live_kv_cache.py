@@ -25,7 +25,7 @@ from cacheproof.differential.judges.watching import (
 from cacheproof.reference.releases import MODELLED
 from cacheproof.reference.semantics import Semantics
 from cacheproof.spec.block_pool import PoolRelease, PoolTake
-from cacheproof.spec.kv_cache import Outcome
+from cacheproof.spec.kv_cache import EventOutcome
 
 Arguments = Mapping[str, Any]
 
@@ -111,14 +111,14 @@ class LiveKVCacheJudge(KVCacheJudge):
 
     def raised(self, error: BaseException) -> list[Violation]:
         """A call that nothing was wrong with has ended in an exception: what that breaks."""
-        self._check(Outcome(type(error).__name__))
+        self._check(EventOutcome(type(error).__name__))
         return [*self.violations.values()]
 
     def answered(
         self, operation: str, given: Arguments, answer: Any, changed: Event
     ) -> list[Violation]:
         """The call was answered, and changed that much: what it breaks."""
-        self._check(Outcome(""))
+        self._check(EventOutcome(""))
         self._handlers[operation](given, answer, changed)
         for name in self._requests.keys() - self._mirror.tables.keys():
             del self._requests[name]

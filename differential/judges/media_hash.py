@@ -11,7 +11,7 @@ from cacheproof.differential.media.meaning import Meaning, content, same_form, s
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.traces.records import StepRecord
 from cacheproof.differential.traces.trace import Trace
-from cacheproof.spec.media_hash import COMPONENT, Answer, HashedPair
+from cacheproof.spec.media_hash import COMPONENT, HashAnswer, HashedPair
 from cacheproof.spec.registry import contracts
 
 
@@ -65,7 +65,7 @@ class MediaHashJudge:
         if outcome is None:
             return
         self.calls_judged += 1
-        self._judge_answer(number, value, Answer(outcome.get("raises", "")))
+        self._judge_answer(number, value, HashAnswer(outcome.get("raises", "")))
         if "raises" in outcome:
             return
         self._note(value)
@@ -87,7 +87,7 @@ class MediaHashJudge:
             if earlier != number:
                 self._judge(number, earlier, seen, value, (other, digest))
 
-    def _judge_answer(self, number: int, value: Description, answer: Answer) -> None:
+    def _judge_answer(self, number: int, value: Description, answer: HashAnswer) -> None:
         for rule in self._of_answer:
             if not rule.predicate(answer):
                 why, kind = rule.explain(c=answer), refused_part(value)

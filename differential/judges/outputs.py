@@ -17,7 +17,7 @@ NEARLY = 2 * BOUND
 """A token whose logit leads by less is one that rounding may decide."""
 
 
-class Comparison(NamedTuple):
+class OutputComparison(NamedTuple):
     """Two records without their outputs; or the field in which those differ, and what each side
     says. `ends`: from here on two texts are decoded, and nothing more is to be compared."""
 
@@ -32,24 +32,26 @@ def has_outputs(record: StepRecord) -> bool:
     return isinstance(record.outcome, dict) and record.outcome.get("outputs") is not None
 
 
-def compare_outputs(ours: StepRecord, theirs: StepRecord) -> Comparison:
+def compare_outputs(ours: StepRecord, theirs: StepRecord) -> OutputComparison:
     """Compare the outputs of two records of one update, which both have some."""
     one, other = ours.outcome["outputs"], theirs.outcome["outputs"]
     ours, theirs = _without(ours), _without(theirs)
     if one.keys() != other.keys():
-        return Comparison(ours, theirs, ("requests with output", sorted(one), sorted(other)))
+        return OutputComparison(ours, theirs, ("requests with output", sorted(one), sorted(other)))
     ends = False
     for request, tokens in one.items():
         if len(tokens) != len(other[request]):
-            return Comparison(ours, theirs, (f"tokens of {request}", tokens, other[request]))
+            return OutputComparison(ours, theirs, (f"tokens of {request}", tokens, other[request]))
         for mine, their in zip(tokens, other[request], strict=True):
             if mine[0] != their[0]:
                 if not is_tie(mine) and not is_tie(their):
-                    return Comparison(ours, theirs, (f"token of {request}", mine, their))
+                    return OutputComparison(ours, theirs, (f"token of {request}", mine, their))
                 ends = True
             elif max(abs(mine[1] - their[1]), abs(mine[2] - their[2])) > BOUND:
-                return Comparison(ours, theirs, (f"log probability of {request}", mine, their))
-    return Comparison(ours, theirs, ends=ends)
+                return OutputComparison(
+                    ours, theirs, (f"log probability of {request}", mine, their)
+                )
+    return OutputComparison(ours, theirs, ends=ends)
 
 
 def taken(

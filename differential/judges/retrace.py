@@ -48,7 +48,7 @@ def judged(judge: Judge, number: int, event: AnyEvent, record: StepRecord) -> Mo
 
 
 @dataclass(frozen=True)
-class Break:
+class RetracedBreak:
     """A contract breaks at call number `call` of an event, with `judge` just after that call.
 
     `call` counts from 1, and is 0 where the event makes none. `before` is the ledger before it.
@@ -77,7 +77,7 @@ class Retrace:
         ):
             yield judged(judge, number, event, record)
 
-    def first_break(self, contract: str) -> Break | None:
+    def first_break(self, contract: str) -> RetracedBreak | None:
         """Where the contract breaks first; None when it holds."""
         judge = self._judge()
         for number, (event, record) in enumerate(
@@ -88,22 +88,22 @@ class Retrace:
                 return self._first_call(contract, number)
         return None
 
-    def at(self, event: int, call: int) -> Break:
+    def at(self, event: int, call: int) -> RetracedBreak:
         """The moment just after call number `call` of an event, counted from 1."""
-        return Break(
+        return RetracedBreak(
             event, call, self._judge_up_to(event, call), self._judge_up_to(event, call - 1).state
         )
 
-    def whole(self, event: int) -> Break:
+    def whole(self, event: int) -> RetracedBreak:
         """The moment after all the calls of an event, with the ledger before the first of them."""
         count = len(self.records[event][1])
         before = (
             self._judge_up_to(event - 1, len(self.records[event - 1][1])).state if event else None
         )
         judge = self._judge_up_to(event, count)
-        return Break(event, count, judge, before or self._judge().state)
+        return RetracedBreak(event, count, judge, before or self._judge().state)
 
-    def _first_call(self, contract: str, number: int) -> Break:
+    def _first_call(self, contract: str, number: int) -> RetracedBreak:
         count = len(self.records[number][1])
         for call in range(1, count):
             if contract in self._judge_up_to(number, call).violations:

@@ -11,11 +11,11 @@ from cacheproof.differential.judges.manager import ManagerJudge
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.judges.requests import entries
 from cacheproof.differential.judges.rules import Rules, about, rules_of
-from cacheproof.differential.judges.scheduler_items import Advance, Rest
+from cacheproof.differential.judges.scheduler_items import Advance, UnspentBudget
 from cacheproof.differential.judges.scheduler_kv import KVMirror, follows
 from cacheproof.differential.judges.scheduler_order import Order
 from cacheproof.differential.judges.scheduler_position import SchedulerPosition
-from cacheproof.differential.judges.scheduler_rare import RareStates
+from cacheproof.differential.judges.scheduler_rare import SchedulerRareStates
 from cacheproof.differential.judges.scheduler_subjects import Outcome, Subjects, is_one_of
 from cacheproof.differential.targets.host.protocol import REFUSED, Protocol
 from cacheproof.differential.traces.base import tag_of
@@ -41,10 +41,10 @@ from cacheproof.spec.scheduler_records import (
     Answer,
     Fills,
     Inputs,
-    Plan,
     Presence,
     References,
     Standing,
+    StepPlan,
     Stretch,
     Telling,
     Turn,
@@ -92,7 +92,7 @@ class SchedulerJudge(ManagerJudge):
             if follows(config, is_decoder=self._is_decoder)
             else None
         )
-        self._rare = RareStates(reach.meet, config, self._order.added)
+        self._rare = SchedulerRareStates(reach.meet, config, self._order.added)
         self._kv = (
             None
             if config.kv_connector is None
@@ -377,12 +377,12 @@ class SchedulerJudge(ManagerJudge):
 
     def _judge_items(
         self,
-        plan: Plan,
+        plan: StepPlan,
         advance: Advance,
         outcome: Outcome,
         calls: Iterable[CallRecord],
         kept: Set[str] | None,
-        rest: Rest,
+        rest: UnspentBudget,
     ) -> None:
         """Judge what the step fills and reads, and where items stop it. It fills nothing where
         nobody asked what was `kept`."""

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.traces.scheduler import SchedulerConfig
 from cacheproof.reference.semantics import Semantics
-from cacheproof.spec.scheduler_records import Plan, Span, Stops
+from cacheproof.spec.scheduler_records import Span, StepPlan, Stops
 
 
 class Advance(NamedTuple):
@@ -22,7 +22,7 @@ class Advance(NamedTuple):
     unfinished: set[str]
 
 
-class Rest(NamedTuple):
+class UnspentBudget(NamedTuple):
     """What a step leaves unspent: tokens, encoder compute, and slots of the encoder cache; None
     where slots come free behind its admissions, so that they say nothing of these."""
 
@@ -31,7 +31,7 @@ class Rest(NamedTuple):
     slots: int | None
 
 
-class Item(NamedTuple):
+class PromptItem(NamedTuple):
     """An item of a prompt, as admission sees it: `is_there` when the cache has its entry,
     `is_resized` when its identifier stands for another size as well."""
 
@@ -41,7 +41,7 @@ class Item(NamedTuple):
     is_there: bool
     is_resized: bool
 
-    def is_refused(self, rest: Rest) -> bool:
+    def is_refused(self, rest: UnspentBudget) -> bool:
         """Whether a step that leaves so much may have had no entry for it, and no room."""
         if self.is_resized:
             return True
@@ -71,11 +71,11 @@ class Stopping:
 
     def judge(
         self,
-        plan: Plan,
+        plan: StepPlan,
         advance: Advance,
         refused: Mapping[str, int],
-        items: Callable[[str], Iterable[Item]],
-        rest: Rest,
+        items: Callable[[str], Iterable[PromptItem]],
+        rest: UnspentBudget,
         *,
         preempted: bool,
     ) -> Stops:
@@ -91,10 +91,10 @@ class Stopping:
 
     def _allowed(
         self,
-        plan: Plan,
+        plan: StepPlan,
         advance: Advance,
-        items: Callable[[str], Iterable[Item]],
-        rest: Rest,
+        items: Callable[[str], Iterable[PromptItem]],
+        rest: UnspentBudget,
     ) -> Iterator[tuple[str, Set[int]]]:
         """Where those may end that could have had more tokens and did not get them."""
         left = plan.token_budget
@@ -106,7 +106,9 @@ class Stopping:
                 yield name, frozenset(self._ends(items(name), furthest, rest))
             left -= count
 
-    def _ends(self, items: Iterable[Item], furthest: int, rest: Rest) -> Iterator[int]:
+    def _ends(
+        self, items: Iterable[PromptItem], furthest: int, rest: UnspentBudget
+    ) -> Iterator[int]:
         """Where an item may end a chunk that could reach so far."""
         for item in items:
             if item.is_refused(rest):

@@ -28,7 +28,7 @@ def follows(config: SchedulerConfig, *, is_decoder: bool) -> bool:
     return is_plain and not (config.async_scheduling and config.num_speculative_tokens)
 
 
-class Text:
+class KVText:
     """What the KV of a request's tokens is computed over."""
 
     def __init__(self, event: Add) -> None:
@@ -80,7 +80,7 @@ class Text:
 class _Block:
     """What a block holds: as many tokens, from its first, of a request's block of that index."""
 
-    text: Text
+    text: KVText
     index: int
     right: int
 
@@ -93,12 +93,12 @@ class KVMirror:
         self._size = config.block_size
         self._num_blocks = config.num_blocks - 1
         self._added = added
-        self._texts: dict[str, Text] = {}
+        self._texts: dict[str, KVText] = {}
         self._tables: dict[str, list[int]] = {}
         self._blocks: dict[int, _Block] = {}
         self._computed: dict[str, int] = {}
         self._drafted: dict[str, int] = {}
-        self._preempted: list[tuple[Text, int]] = []
+        self._preempted: list[tuple[KVText, int]] = []
 
     def schedule(self, outcome: Mapping[str, Any]) -> Iterator[Progress | KVReads | Holding]:
         """A step is decided on."""
@@ -116,7 +116,7 @@ class KVMirror:
         for name in computed:
             (given,) = outcome["blocks"].get(name, [[]])
             if name not in self._texts:
-                self._texts[name] = Text(self._added(name))
+                self._texts[name] = KVText(self._added(name))
             had = () if name in fresh else self._tables.get(name, ())
             self._tables[name] = [*had, *given]
         ends = {name: start + tokens[name] for name, start in computed.items()}
@@ -186,7 +186,7 @@ class KVMirror:
                 continue  # a hole before it: what is read through it is not right
             self._blocks[table[index]] = _Block(text, index, max(right, filled))
 
-    def _right(self, text: Text, index: int, number: int) -> int:
+    def _right(self, text: KVText, index: int, number: int) -> int:
         """How many tokens of a block are right for a request's block of that index."""
         block = self._blocks.get(number)
         if block is None or block.index != index:

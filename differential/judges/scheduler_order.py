@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from cacheproof.differential.judges.requests import tokens_max
-from cacheproof.differential.judges.scheduler_items import Item, Rest
+from cacheproof.differential.judges.scheduler_items import PromptItem, UnspentBudget
 from cacheproof.differential.judges.scheduler_position import Arrivals
 from cacheproof.differential.traces.manager import Add
 from cacheproof.differential.traces.scheduler import SchedulerConfig
@@ -59,8 +59,8 @@ class Order:
         self,
         outcome: Mapping[str, Any],
         in_flight: Iterable[Mapping[str, int]],
-        items: Callable[[str], Iterable[Item]],
-        rest: Rest,
+        items: Callable[[str], Iterable[PromptItem]],
+        rest: UnspentBudget,
     ) -> Overtaking:
         """What a step makes of the order.
 
@@ -149,7 +149,7 @@ class Order:
         lora = self._added[name].lora
         return 0 if lora is None else lora.lora_int_id
 
-    def _is_refused(self, item: Item, rest: Rest) -> bool:
+    def _is_refused(self, item: PromptItem, rest: UnspentBudget) -> bool:
         """Whether a chunk that begins with the item cannot be computed."""
         threshold = self._config.long_prefill_token_threshold or rest.tokens
         is_too_long = item.length > min(rest.tokens, threshold)

@@ -4,15 +4,15 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from cacheproof.differential.judges.requests import JudgedRequest
-from cacheproof.differential.judges.scheduler_items import Item, Rest
+from cacheproof.differential.judges.scheduler_items import PromptItem, UnspentBudget
 from cacheproof.differential.traces.manager import Add
 from cacheproof.differential.traces.scheduler import SchedulerConfig
-from cacheproof.spec.scheduler_records import Plan, Stops
+from cacheproof.spec.scheduler_records import StepPlan, Stops
 
 Outcome = Mapping[str, Any]
 
 
-class RareStates:
+class SchedulerRareStates:
     """Told of every step and update in turn; `meet` counts a state by its name.
 
     `added` says how a request arrived.
@@ -51,7 +51,7 @@ class RareStates:
         self._running = set(outcome["running"])
 
     def whole_items(
-        self, plan: Plan, running: Iterable[str], requests: Mapping[str, JudgedRequest]
+        self, plan: StepPlan, running: Iterable[str], requests: Mapping[str, JudgedRequest]
     ) -> None:
         """A step of items that must be whole: who stands at one that it does not hold whole."""
         for name in running:
@@ -71,7 +71,9 @@ class RareStates:
         if any(self._added(name).resumable for name in stopped - continued):
             self._meet("session waits for more prompt")
 
-    def stops(self, stops: Stops, items: Callable[[str], Iterable[Item]], rest: Rest) -> None:
+    def stops(
+        self, stops: Stops, items: Callable[[str], Iterable[PromptItem]], rest: UnspentBudget
+    ) -> None:
         """Windows have ended, among these items of their requests."""
         drafter = self._config.drafter and self._config.num_speculative_tokens > 0
         if not drafter and not stops.refused and not stops.allowed:

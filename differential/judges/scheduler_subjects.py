@@ -6,7 +6,12 @@ from typing import Any
 
 from cacheproof.differential.judges.manager import CREDITS
 from cacheproof.differential.judges.requests import embeds, size, tokens_max
-from cacheproof.differential.judges.scheduler_items import Advance, Item, Rest, Stopping
+from cacheproof.differential.judges.scheduler_items import (
+    Advance,
+    PromptItem,
+    Stopping,
+    UnspentBudget,
+)
 from cacheproof.differential.judges.scheduler_position import SchedulerPosition
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.traces.manager import Add
@@ -20,12 +25,12 @@ from cacheproof.spec.scheduler_records import (
     Claims,
     Fills,
     Inputs,
-    Plan,
     Reads,
     Room,
     Span,
     Spending,
     Standing,
+    StepPlan,
     Stops,
 )
 from cacheproof.spec.versions import Versions
@@ -72,10 +77,10 @@ class Subjects:
         self._largest_item = _largest_item(trace, protocol)
         self._encoder_budget = max(config.compute_budget, self._largest_item)
 
-    def plan(self, at: SchedulerPosition, outcome: Outcome, advance: Advance) -> Plan:
+    def plan(self, at: SchedulerPosition, outcome: Outcome, advance: Advance) -> StepPlan:
         """Tokens and encodes of the step, beside what limits them."""
         requests = at.requests
-        return Plan(
+        return StepPlan(
             self._config.max_num_batched_tokens,
             outcome["scheduled"],
             self._encoder_budget,
@@ -179,11 +184,11 @@ class Subjects:
     def stops(
         self,
         at: SchedulerPosition,
-        plan: Plan,
+        plan: StepPlan,
         advance: Advance,
         outcome: Outcome,
         calls: Iterable[CallRecord],
-        rest: Rest,
+        rest: UnspentBudget,
     ) -> Stops:
         """Where items ended the step's windows, or may have."""
         refused = {
@@ -197,14 +202,14 @@ class Subjects:
         items = partial(self.items, at)
         return self._stopping.judge(plan, advance, refused, items, rest, preempted=preempted)
 
-    def items(self, at: SchedulerPosition, name: str) -> list[Item]:
+    def items(self, at: SchedulerPosition, name: str) -> list[PromptItem]:
         """The items of a request, as admission sees them after the step."""
         request, state = at.requests[name], at.state
         resident = state.size if isinstance(state, EncoderCacheState) else ()
         own = dict(zip(request.identifiers, request.sizes, strict=True))
         known = at.ghost.size
         return [
-            Item(
+            PromptItem(
                 offset,
                 end - offset,
                 size,
@@ -217,10 +222,10 @@ class Subjects:
         ]
 
     def rest(
-        self, at: SchedulerPosition, plan: Plan, calls: Iterable[CallRecord], capacity: int
-    ) -> Rest:
+        self, at: SchedulerPosition, plan: StepPlan, calls: Iterable[CallRecord], capacity: int
+    ) -> UnspentBudget:
         """What the step leaves of its budgets and of the cache."""
-        return Rest(
+        return UnspentBudget(
             plan.token_budget - sum(plan.tokens.values()),
             plan.encoder_budget - sum(plan.encodes.values()),
             _slots_left(at, calls, capacity) if self._protocol.releases_on_update else None,

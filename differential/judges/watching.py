@@ -61,7 +61,7 @@ _OURS = frozenset(
 
 
 @dataclass(frozen=True)
-class Break:
+class WatchedBreak:
     """The contracts that a call broke, and a text: who made the call, what each says, both sides of
     each, and the last calls."""
 
@@ -93,12 +93,12 @@ class Watching(Generic[Live]):
         self.managers: Counter[str] = Counter()
         self.calls = 0
         self.spoke: dict[str, Counter[str]] = {kind: Counter() for kind in kinds}
-        self._breaks: list[Break] = []
+        self._breaks: list[WatchedBreak] = []
         self._notes: list[Note] = []
         self._followed: dict[int, Live | None] = {}
         self._left: set[int] = set()
 
-    def take(self) -> tuple[list[Break], list[Note]]:
+    def take(self) -> tuple[list[WatchedBreak], list[Note]]:
         """Breaks and notes since it was asked last."""
         taken = self._breaks, self._notes
         self._breaks, self._notes = [], []
@@ -133,7 +133,7 @@ class Watching(Generic[Live]):
         if violations:
             ids = tuple(violation.contract.id for violation in violations)
             text = _told(violations, type(followed).__name__, last_calls)
-            self._breaks.append(Break(ids, text))
+            self._breaks.append(WatchedBreak(ids, text))
             self._say_no_more(id(followed))
 
     def _leave(self, followed: Any, why: str, text: str) -> None:

@@ -14,7 +14,7 @@ from cacheproof.differential.provision.cache import Cache, Report
 from cacheproof.differential.provision.releases import (
     CHECKOUT,
     HASHER_MODULES,
-    Release,
+    InstalledRelease,
     bytecode_of,
 )
 from cacheproof.differential.provision.versions import runs_hasher_alone
@@ -40,7 +40,7 @@ def for_path(
     report: Report,
     cache: Cache | None = None,
     engine_like: str | None = None,
-) -> Release:
+) -> InstalledRelease:
     """A checkout as something that runs, or as an engine with the libraries of that release's.
     Makes the shared libraries first if they are missing.
 
@@ -62,7 +62,7 @@ def for_path(
         with cache.writing():
             libraries = environment.ensure(cache, overlay, report=report)
             _write_metadata(cache, metadata, version)
-    return Release(
+    return InstalledRelease(
         version=version,
         tree=tree,
         metadata=metadata,
@@ -116,7 +116,7 @@ def _missing(tree: Path, modules: Sequence[str]) -> list[str]:
     ]
 
 
-def forget(checkout: Release, cache: Cache | None = None) -> None:
+def forget(checkout: InstalledRelease, cache: Cache | None = None) -> None:
     """Remove what was made for a checkout whose files are about to be others, or to go."""
     cache = cache or Cache.locate()
     bytecode = bytecode_of(cache) / checkout.tree.relative_to(checkout.tree.anchor)

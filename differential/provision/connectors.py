@@ -5,7 +5,7 @@ from dataclasses import replace
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.provision import environment, releases
 from cacheproof.differential.provision.cache import Cache, Report
-from cacheproof.differential.provision.releases import Release
+from cacheproof.differential.provision.releases import InstalledRelease
 from cacheproof.differential.provision.versions import order, parse
 from cacheproof.reference.releases import NEWEST
 
@@ -14,7 +14,7 @@ FIRST = "0.5.6"
 """The first LMCache whose connector of encoder caches is played."""
 
 
-def install(version: str, *, report: Report, cache: Cache | None = None) -> Release:
+def install(version: str, *, report: Report, cache: Cache | None = None) -> InstalledRelease:
     """LMCache of a version beside the newest release of vLLM; does nothing where both are there.
 
     Raises:

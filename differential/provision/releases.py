@@ -76,7 +76,7 @@ _FOREIGN_SETTINGS = ("PYTHON", "VLLM_", "HF_", "TRANSFORMERS_", "TORCH", "CUDA_"
 
 
 @dataclass(frozen=True)
-class Release:
+class InstalledRelease:
     """A vLLM that can run: an installed release, or a checkout in a folder of the user's."""
 
     version: str
@@ -112,7 +112,7 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True):
 
 def install(
     version: str, *, report: Report, cache: Cache | None = None, kind: Kind = VLLM
-) -> Release:
+) -> InstalledRelease:
     """Makes a release usable, or an engine of it; does nothing when it already is.
 
     Raises:
@@ -125,7 +125,7 @@ def install(
 
 def install_all(
     versions: Sequence[str], *, report: Report, cache: Cache | None = None, kind: Kind = VLLM
-) -> list[Release]:
+) -> list[InstalledRelease]:
     """Makes releases usable beside each other, and fetches them while their libraries are
     installed; does nothing for those that already are. Where one fails the others are finished;
     where all do, their libraries are not waited for.
@@ -148,7 +148,7 @@ def install_all(
     return [release for release in found if release is not None]
 
 
-def find(version: str, *, cache: Cache | None = None, kind: Kind = VLLM) -> Release | None:
+def find(version: str, *, cache: Cache | None = None, kind: Kind = VLLM) -> InstalledRelease | None:
     """The release, or the engine, if it is installed and usable. Touches no network and changes
     nothing.
 
@@ -164,7 +164,7 @@ def find(version: str, *, cache: Cache | None = None, kind: Kind = VLLM) -> Rele
     return _release(record, folder / "tree", libraries)
 
 
-def list_installed(*, cache: Cache | None = None, kind: Kind = VLLM) -> list[Release]:
+def list_installed(*, cache: Cache | None = None, kind: Kind = VLLM) -> list[InstalledRelease]:
     """The usable releases, or engines, from old to new. Touches no network and changes nothing."""
     cache = cache or Cache.locate()
     versions = [path.parent.name for path in _home(cache, kind).glob(f"*/{RECORD}")]
@@ -200,7 +200,7 @@ def require_installed(version: str, *, cache: Cache | None = None, kind: Kind = 
 
 
 def host_command(
-    release: Release, *, cache: Cache | None = None
+    release: InstalledRelease, *, cache: Cache | None = None
 ) -> tuple[list[str], dict[str, str]]:
     """The interpreter that runs a release, and its whole environment.
 
@@ -370,7 +370,7 @@ def _proven_modules(version: str, kind: Kind) -> tuple[str, ...]:
 
 
 def _prove(
-    release: Release,
+    release: InstalledRelease,
     cache: Cache,
     workspace: Workspace,
     report: Report,
@@ -404,8 +404,8 @@ def _import_statements(modules: tuple[str, ...]) -> str:
     return f"{_LOAD_HOST}; {imports}; torch_names.tell()"
 
 
-def _release(record: _Record, tree: Path, libraries: Libraries) -> Release:
-    return Release(
+def _release(record: _Record, tree: Path, libraries: Libraries) -> InstalledRelease:
+    return InstalledRelease(
         version=record.version,
         tree=tree,
         metadata=tree,

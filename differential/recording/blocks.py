@@ -27,7 +27,7 @@ so that one made of heads alone takes no time without end."""
 _CHUNK = 1 << 16
 
 
-class Block(NamedTuple):
+class RecordBlock(NamedTuple):
     """Records that follow each other, the first of number `first`."""
 
     first: int
@@ -103,7 +103,7 @@ class BlockReader:
         """Bytes after the last whole block."""
         return len(self._buffer) + self._skipped
 
-    def read(self) -> Iterator[Block | Garbled]:
+    def read(self) -> Iterator[RecordBlock | Garbled]:
         """Whole blocks up to the end of what is there now; may be asked again for more."""
         while True:
             chunk = self._stream.read(_CHUNK)
@@ -112,13 +112,13 @@ class BlockReader:
             if not chunk:
                 return
 
-    def end(self) -> Iterator[Block | Garbled]:
+    def end(self) -> Iterator[RecordBlock | Garbled]:
         """Nothing more will come: what is left is read without waiting for the rest of a block."""
         while len(self._buffer) >= HEAD.size:
             self._skip(1, "a block that is torn off")
             yield from self._take()
 
-    def _take(self) -> Iterator[Block | Garbled]:
+    def _take(self) -> Iterator[RecordBlock | Garbled]:
         while True:
             at = self._buffer.find(MARK)
             if at < 0:
@@ -147,7 +147,7 @@ class BlockReader:
                 yield Garbled(self._skipped, self._why)
                 self._skipped = 0
             del self._buffer[: HEAD.size + length]
-            yield Block(first, records)
+            yield RecordBlock(first, records)
 
     def _skip(self, count: int, why: str) -> None:
         if count > 0:

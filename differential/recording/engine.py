@@ -34,7 +34,7 @@ from cacheproof.differential.recording.messages import (
     Updated,
 )
 from cacheproof.differential.recording.raising import place_of, words_of
-from cacheproof.differential.recording.requests import Numbers, Queues, Step, order_of
+from cacheproof.differential.recording.requests import Numbers, Queues, RecordedStep, order_of
 from cacheproof.differential.recording.writer import Records
 from cacheproof.differential.targets.host.scheduler.told import (
     blocks_of,
@@ -87,7 +87,7 @@ class SchedulerRecording:
         self._number = self._numbers.of
         self._steps = 0
         self._steps_until_keyframe = KEYFRAME_STEPS
-        self._step = Step({})
+        self._step = RecordedStep({})
         self._in_flight: deque[Mapping[str, Any]] = deque()
         self._preempted: set[str] = set()
         self._flagged: set[str] = set()
@@ -288,7 +288,7 @@ class SchedulerRecording:
         )
         order = order_of(before, ends, tokens, number)
         self._steps += 1
-        self._step = Step(ends)
+        self._step = RecordedStep(ends)
         self._in_flight.append(ends)
         ran = self._queues.running
         standing = self._standing(anew=bool(tokens or gone))

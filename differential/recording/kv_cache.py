@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from cacheproof.differential.recording.hashing import Hasher
-from cacheproof.differential.recording.kv_reading import KVCacheReader, tables_change
+from cacheproof.differential.recording.kv_reading import ManagerReader, tables_change
 from cacheproof.differential.recording.messages import (
     KV_OPERATIONS,
     KVCall,
@@ -45,7 +45,7 @@ _TOLD = {
 """Arguments that are told, where they say anything."""
 
 
-class KVCacheRecording(KVCacheReader):
+class KVCacheRecording(ManagerReader):
     """Logs the calls of one scheduler's KV cache manager, each with the change it made. What goes
     wrong here is raised by `write`, never to who called the manager. `takes` has what the release's
     KV events have."""

@@ -20,7 +20,7 @@ NAMES_MAX = 200_000
 _LOW_64_BITS = (1 << 64) - 1
 
 
-class KVCacheReader(KVCacheRecorder):
+class ManagerReader(KVCacheRecorder):
     """A manager's state as it was read last, in `state`; of the free queue only which blocks it
     has. Tables are by the number of the request; keys are numbers that a salted hash gives them."""
 

@@ -46,7 +46,7 @@ class Numbers:
                 del self._retired[next(iter(self._retired))]
 
 
-class Step:
+class RecordedStep:
     """Requests of a step, in order: how far each is after it, and a token for each of them."""
 
     __slots__ = ("ends", "names", "ones")

@@ -20,7 +20,7 @@ from cacheproof.differential.findings.finding import Finding
 from cacheproof.differential.judges.examination import LOCKSTEP, Examination, examine
 from cacheproof.differential.judges.lockstep import Difference, compare
 from cacheproof.differential.provision import releases
-from cacheproof.differential.provision.releases import Release
+from cacheproof.differential.provision.releases import InstalledRelease
 from cacheproof.differential.search.known import Cause, KnownFault, called, lanes_of, may_be
 from cacheproof.differential.search.mending import Mending
 from cacheproof.differential.targets.base import Target
@@ -90,7 +90,7 @@ class Attribution:
         projects: Collection[str] = ("vllm",),
         *,
         is_changed: bool = False,
-        release_itself: Release | None = None,
+        release_itself: InstalledRelease | None = None,
         mending: Mending | None = None,
     ) -> None:
         self._known = known

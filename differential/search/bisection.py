@@ -31,7 +31,7 @@ OF_EVERY_RELEASE = frozenset(
 
 
 @dataclass(frozen=True)
-class Answer:
+class ReleaseAnswer:
     """What became of the trace on a release: the contracts that broke, None where it was refused,
     and `refusal` says why. It was run `without` these settings, which the release lacks."""
 
@@ -46,7 +46,7 @@ class Bisection:
     """Where a contract breaks, over releases from old to new that take the trace."""
 
     contract: str
-    answers: tuple[Answer, ...]
+    answers: tuple[ReleaseAnswer, ...]
 
     @property
     def spans(self) -> list[tuple[str, str]]:
@@ -117,7 +117,7 @@ class Bisection:
 
 def ask(
     target: Target, release: str, question: Question, reference: ReferenceTarget | None
-) -> Answer:
+) -> ReleaseAnswer:
     """Run the trace on a release; `reference` judges the lockstep alone.
 
     Raises:
@@ -132,12 +132,12 @@ def ask(
             raise HarnessError(f"{TIMES} runs of the trace on {target.name} differ")
         ((illegal, broken),) = outcomes
         if illegal is None:
-            return Answer(release, broken, without)
+            return ReleaseAnswer(release, broken, without)
         refusal = refusal or illegal
-    return Answer(release, None, refusal=refusal)
+    return ReleaseAnswer(release, None, refusal=refusal)
 
 
-def bisections(question: Question, answers: Sequence[Answer]) -> list[Bisection]:
+def bisections(question: Question, answers: Sequence[ReleaseAnswer]) -> list[Bisection]:
     """One for each contract that was broken anywhere, of those that were asked for."""
     ran = tuple(one for one in answers if one.broken is not None)
     contracts: dict[str, None] = {}
@@ -146,7 +146,7 @@ def bisections(question: Question, answers: Sequence[Answer]) -> list[Bisection]
     return [Bisection(contract, ran) for contract in contracts]
 
 
-def remarks(answers: Sequence[Answer]) -> Iterator[str]:
+def remarks(answers: Sequence[ReleaseAnswer]) -> Iterator[str]:
     """Which releases were asked without a setting, and which refused the trace, and why."""
     for (without, refusal), group in groupby(answers, lambda one: (one.without, one.refusal)):
         releases = [one.release for one in group]

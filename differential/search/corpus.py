@@ -8,7 +8,7 @@ import msgspec
 from cacheproof.differential.errors import HarnessError
 from cacheproof.differential.findings.breaks import Attributed, Break
 from cacheproof.differential.findings.question import Question
-from cacheproof.differential.findings.register import Record, broke, held
+from cacheproof.differential.findings.register import FaultRecord, broke, held
 from cacheproof.differential.judges.examination import LOCKSTEP, Examination, examine
 from cacheproof.differential.lanes.lane import Lane
 from cacheproof.differential.search.attribution import Attribution
@@ -27,8 +27,8 @@ class Reply(msgspec.Struct, frozen=True):
     holds: bool = False
 
     def recorded(
-        self, record: Record, target: str, release: str | None, date: str
-    ) -> Iterator[Record]:
+        self, record: FaultRecord, target: str, release: str | None, date: str
+    ) -> Iterator[FaultRecord]:
         """The record with this sighting alone, if it is one, to be merged into a register."""
         alone = msgspec.structs.replace(record, sightings=())
         if self.broken is not None:
@@ -42,7 +42,7 @@ class Corpus:
     """What came of a register's traces on one target: the `records` that it says something about,
     each with that sighting alone, the breaks, and what kept a trace from being run."""
 
-    records: list[Record] = field(default_factory=list)
+    records: list[FaultRecord] = field(default_factory=list)
     breaks: list[Break] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
 
@@ -50,7 +50,7 @@ class Corpus:
 def run(
     target: Target,
     lanes: Iterable[Lane],
-    records: Iterable[Record],
+    records: Iterable[FaultRecord],
     reference: ReferenceTarget | None,
     date: str,
     attribution: Attribution,
@@ -75,7 +75,7 @@ def run(
 
 def ask(
     target: Target,
-    record: Record,
+    record: FaultRecord,
     reference: ReferenceTarget | None,
     attribution: Attribution,
 ) -> Reply:
@@ -100,7 +100,7 @@ def ask(
     return Reply()
 
 
-def refusal(record: Record, error: HarnessError) -> str:
+def refusal(record: FaultRecord, error: HarnessError) -> str:
     """What is said of a trace that could not be run."""
     return f"trace of {record.name}: {error}"
 
@@ -108,7 +108,7 @@ def refusal(record: Record, error: HarnessError) -> str:
 def _break(
     question: Question,
     seen: Examination,
-    record: Record,
+    record: FaultRecord,
     trace: Trace,
     listed: Mapping[tuple[str, str], Attributed],
 ) -> Break:

@@ -29,7 +29,7 @@ SHRINK_SECONDS = 15.0
 
 
 @dataclass(frozen=True)
-class Parting:
+class ExplainedParting:
     """A small trace on which two targets differ, and the flags that explain it, if any do."""
 
     lane: str
@@ -46,7 +46,7 @@ class Partings:
 
     traces: int = 0
     apart: int = 0
-    partings: list[Parting] = field(default_factory=list)
+    partings: list[ExplainedParting] = field(default_factory=list)
     flags: frozenset[str] = frozenset()
     is_interrupted: bool = False
     lanes: set[str] = field(default_factory=set)
@@ -159,7 +159,7 @@ class Comparison:
 
     def smallest(
         self, lane: Lane, trace: Trace, flag: str | None, until: float = math.inf
-    ) -> Parting:
+    ) -> ExplainedParting:
         """The smallest trace found, until that moment of the monotonic clock, on which the targets
         part as the flag explains; None: as no flag does."""
 
@@ -175,7 +175,7 @@ class Comparison:
         small = shrink(trace, still, until=until)
         (difference,) = self.of([small])
         assert difference is not None
-        return Parting(lane.name, small, difference, self.explanation(small, difference))
+        return ExplainedParting(lane.name, small, difference, self.explanation(small, difference))
 
     def _parts_at(self, ours: TraceResult, trace: Trace, flag: str) -> int | None:
         changed = self._changed[flag]

@@ -2,10 +2,10 @@
 flag of the reference."""
 
 from cacheproof.differential.provision import releases
-from cacheproof.differential.provision.releases import Release
+from cacheproof.differential.provision.releases import InstalledRelease
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.mended import MARK
-from cacheproof.differential.targets.named import Kind
+from cacheproof.differential.targets.named import TargetKind
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.resolve import engine_of, host_of
 from cacheproof.differential.texts import mends
@@ -17,7 +17,7 @@ class Mending:
 
     def __init__(
         self,
-        release: Release,
+        release: InstalledRelease,
         kind: releases.Kind = releases.VLLM,
         mended: tuple[str, ...] = (),
     ) -> None:
@@ -41,7 +41,7 @@ class Mending:
         """
         if fault not in self._hosts:
             begin = engine_of if self._kind == releases.ENGINE else host_of
-            kind = Kind.ENGINE if self._kind == releases.ENGINE else Kind.RELEASE
+            kind = TargetKind.ENGINE if self._kind == releases.ENGINE else TargetKind.RELEASE
             gone = tuple(sorted({*self._mended, fault}))
             name = f"{kind.value}@{self._release.version}{MARK}:{','.join(gone)}"
             self._hosts[fault] = begin(self._release, name, mended=gone, report=lambda line: None)

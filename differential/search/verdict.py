@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cacheproof.differential.findings.breaks import Break
-from cacheproof.differential.findings.faces import Cause, causes_of
+from cacheproof.differential.findings.faces import FindingCause, causes_of
 from cacheproof.differential.findings.finding import MODEL_DIFFERENCE, Finding
 from cacheproof.differential.judges.examination import LOCKSTEP
 from cacheproof.differential.judges.rules import rules_for
@@ -18,7 +18,7 @@ NOTHING_JUDGED = "no trace was judged"
 
 
 @dataclass(frozen=True)
-class Evidence:
+class EvidenceRow:
     """One line of the evidence table."""
 
     contract: str
@@ -77,7 +77,7 @@ class Verdict:
     changed_once: frozenset[str] = frozenset()
 
     @property
-    def causes(self) -> list[Cause]:
+    def causes(self) -> list[FindingCause]:
         """The findings that the known list does not cover, those of one cause together."""
         new = [finding for finding in self.findings if finding.known_note is None]
         return causes_of(new, is_unlisted, self.changed_once)
@@ -122,7 +122,7 @@ class Verdict:
             reasons.append(NOTHING_JUDGED)
         return reasons
 
-    def evidence(self) -> list[Evidence]:
+    def evidence(self) -> list[EvidenceRow]:
         """One line per contract that this campaign judged, then one for the lockstep."""
         campaign = self.campaign
         lines = []
@@ -144,7 +144,7 @@ class Verdict:
                 verdict = "vacuous"
                 scope = "nothing was judged"
             lines.append(
-                Evidence(contract, campaign.target, verdict, scope, campaign.seconds, known)
+                EvidenceRow(contract, campaign.target, verdict, scope, campaign.seconds, known)
             )
         return lines
 

@@ -36,7 +36,7 @@ class PartedGroup:
 
 
 @dataclass
-class Tally:
+class BreakTally:
     """How often a contract broke in a kind, as the listed `fault` or as none: on base, on head, and
     on each alone where the other ran the trace and kept the contract.
 
@@ -73,18 +73,20 @@ class Tally:
 
 
 @dataclass(frozen=True)
-class Told:
+class ToldFault:
     """What is told as one fault: the break that shows it best, and its other faces."""
 
-    head: Tally
-    faces: tuple[Tally, ...] = ()
+    head: BreakTally
+    faces: tuple[BreakTally, ...] = ()
 
     @property
-    def tallies(self) -> tuple[Tally, ...]:
+    def tallies(self) -> tuple[BreakTally, ...]:
         return self.head, *self.faces
 
 
-def told_together(several: Sequence[Tally], changed_once: Collection[str] = ()) -> list[Told]:
+def told_together(
+    several: Sequence[BreakTally], changed_once: Collection[str] = ()
+) -> list[ToldFault]:
     """Breaks that have one cause, in the order in which their first comes: those of a listed fault,
     and those that no list covers and whose small traces have one, as the findings of a search do.
     `changed_once` is that of `causes_of`. What was not minimised stands alone."""
@@ -94,7 +96,7 @@ def told_together(several: Sequence[Tally], changed_once: Collection[str] = ()) 
         for number, cause in enumerate(causes_of(small, is_unlisted, changed_once))
         for place, finding in enumerate(cause.findings)
     }
-    groups: dict[object, list[Tally]] = {}
+    groups: dict[object, list[BreakTally]] = {}
     for one in several:
         number, _ = places.get(id(one.small), (None, 0))
         alone = id(one) if number is None else ("cause", number)
@@ -109,7 +111,7 @@ def told_together(several: Sequence[Tally], changed_once: Collection[str] = ()) 
                 -one.base - one.head,
             ),
         )
-        told.append(Told(head, tuple(faces)))
+        told.append(ToldFault(head, tuple(faces)))
     return told
 
 
@@ -151,14 +153,14 @@ def tallies(
     known: Sequence[KnownFault],
     base_release: str | None,
     head_release: str | None,
-) -> list[Tally]:
+) -> list[BreakTally]:
     """What broke on either target, in the order of the register."""
-    found: dict[tuple[str, str, str | None], Tally] = {}
+    found: dict[tuple[str, str, str | None], BreakTally] = {}
     for pair in pairs:
         for broken in sorted(pair.base.keys() | pair.head.keys()):
             ours, theirs = pair.base.get(broken), pair.head.get(broken)
             for name in dict.fromkeys(one.fault for one in (ours, theirs) if one is not None):
-                tally = found.setdefault((*broken, name), Tally(*broken, name))
+                tally = found.setdefault((*broken, name), BreakTally(*broken, name))
                 tally.of_base |= _is_listed(pair, broken, name, known, base_release)
                 tally.of_head |= _is_listed(pair, broken, name, known, head_release)
                 _tally(
@@ -170,7 +172,7 @@ def tallies(
     return sorted(found.values(), key=lambda one: (one.contract, one.kind, one.fault or ""))
 
 
-def _tally(tally: Tally, pair: Pair, *, on_base: bool, on_head: bool) -> None:
+def _tally(tally: BreakTally, pair: Pair, *, on_base: bool, on_head: bool) -> None:
     tally.base += on_base
     tally.head += on_head
     if on_base and not on_head and not pair.head_refuses:

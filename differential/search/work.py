@@ -12,7 +12,7 @@ from typing import Any
 from cacheproof.differential.errors import HarnessError
 from cacheproof.differential.findings.breaks import Break
 from cacheproof.differential.findings.finding import TIMES, Finding, found_in
-from cacheproof.differential.findings.register import Record
+from cacheproof.differential.findings.register import FaultRecord
 from cacheproof.differential.findings.shrinking.shrink import BATCHES_MAX
 from cacheproof.differential.lanes.lane import Lane
 from cacheproof.differential.search import corpus
@@ -27,7 +27,7 @@ from cacheproof.differential.targets.resolve import reference_for
 
 
 @dataclass
-class Worker:
+class SearchWorker:
     """A target, another process of the target, the model of its release where there is one, whether
     the target is held against that in lockstep, and what tells its breaks apart."""
 
@@ -45,7 +45,7 @@ class Worker:
         known: Sequence[KnownFault],
         *,
         with_reference: bool = False,
-    ) -> "Worker":
+    ) -> "SearchWorker":
         """Of a target whose breaks are told apart by these listed faults."""
         model = reference_for(target)
         attribution = Attribution.of_target(known, target, model)
@@ -64,14 +64,14 @@ class Worker:
 
 
 @dataclass(frozen=True)
-class Search:
+class SearchTask:
     """Seeds of a lane to be searched, of which the first breaks of each place are kept."""
 
     lane: Lane
     seeds: Sequence[int]
     kept_per_break: int
 
-    def run(self, worker: Worker) -> Campaign:
+    def run(self, worker: SearchWorker) -> Campaign:
         return search(
             worker.target,
             [self.lane],
@@ -92,7 +92,7 @@ class WriteDown:
     times: int = TIMES
     until: float = math.inf
 
-    def run(self, worker: Worker) -> Finding | str:
+    def run(self, worker: SearchWorker) -> Finding | str:
         """The finding, or why there is none."""
         try:
             found = found_in(
@@ -125,7 +125,7 @@ class Plant:
     lane: Lane
     canaries: tuple[Canary, ...]
 
-    def run(self, worker: Worker) -> dict[str, bool] | str:
+    def run(self, worker: SearchWorker) -> dict[str, bool] | str:
         """Which were found, or why that cannot be said."""
         try:
             return plant(self.canaries, worker.target, self.lane)
@@ -135,12 +135,12 @@ class Plant:
 
 
 @dataclass(frozen=True)
-class Replay:
+class ReplayTask:
     """The trace of a record of a register, to be run again."""
 
-    record: Record
+    record: FaultRecord
 
-    def run(self, worker: Worker) -> Reply | str:
+    def run(self, worker: SearchWorker) -> Reply | str:
         """What the target makes of it, or why that cannot be said."""
         try:
             return corpus.ask(worker.target, self.record, worker.reference, worker.attribution)
@@ -150,10 +150,10 @@ class Replay:
 
 
 @dataclass(frozen=True)
-class Start:
+class StartTask:
     """Be ready: have the target's host started."""
 
-    def run(self, worker: Worker) -> str | None:
+    def run(self, worker: SearchWorker) -> str | None:
         """Why it does not start, if it does not."""
         try:
             assert worker.target.protocol
@@ -163,10 +163,10 @@ class Start:
         return None
 
 
-Job = Search | WriteDown | Plant | Replay | Start
+Job = SearchTask | WriteDown | Plant | ReplayTask | StartTask
 
 
-_here: Worker | None = None
+_here: SearchWorker | None = None
 
 
 def begin(
@@ -175,7 +175,7 @@ def begin(
     """Make this process a worker, in lockstep with the reference if that is modelled and wanted. It
     tells breaks apart by the listed faults."""
     global _here
-    _here = Worker.of(target, elsewhere, known, with_reference=with_reference)
+    _here = SearchWorker.of(target, elsewhere, known, with_reference=with_reference)
 
 
 def work(job: Job) -> Any:

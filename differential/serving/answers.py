@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from cacheproof.differential.judges.outputs import BOUND, is_tie
-from cacheproof.differential.serving.traffic import Ask
+from cacheproof.differential.serving.traffic import AskedPrompt
 from cacheproof.gpu_runner.whisper_words import FIRST_TIME_ID
 
 
-class Truth(NamedTuple):
+class RunnerAnswer(NamedTuple):
     """What a model says to a prompt: its tokens, and those of the answer, each as [id, log
     probability, lead of the best over the second]; why that ends where it does."""
 
@@ -30,7 +30,7 @@ class Segment(NamedTuple):
 
 
 @dataclass
-class Answer:
+class ServerAnswer:
     """What came back.
 
     Attributes:
@@ -62,14 +62,16 @@ class Answer:
 
 
 @dataclass
-class Tally:
+class AnswerTally:
     """What was compared, and what differs, in the order of the requests."""
 
     counts: Counter[str] = field(default_factory=Counter)
     apart: float = 0.0
     differences: list[str] = field(default_factory=list)
 
-    def add(self, number: int, request: Ask, answer: Answer, truth: Truth) -> None:
+    def add(
+        self, number: int, request: AskedPrompt, answer: ServerAnswer, truth: RunnerAnswer
+    ) -> None:
         """Compare one answer."""
         self.counts["requests"] += 1
         self.counts["names alone refused"] += answer.refused_alone
@@ -81,7 +83,9 @@ class Tally:
         if said is not None:
             self.differences.append(f"request {number}, question {request.question}: {said}")
 
-    def _difference(self, request: Ask, answer: Answer, truth: Truth) -> str | None:
+    def _difference(
+        self, request: AskedPrompt, answer: ServerAnswer, truth: RunnerAnswer
+    ) -> str | None:
         if answer.failed:
             return f"failed: {answer.failed}"
         if answer.prompt is not None and list(answer.prompt) != list(truth.prompt):
@@ -129,7 +133,7 @@ class Tally:
         return self._segments_difference(answer, expected)
 
     def _segments_difference(
-        self, answer: Answer, expected: Sequence[tuple[int, float, float]]
+        self, answer: ServerAnswer, expected: Sequence[tuple[int, float, float]]
     ) -> str | None:
         for begin, end, divisor, mean in answer.segments:
             apart = abs(mean - sum(token[1] for token in expected[begin:end]) / divisor)

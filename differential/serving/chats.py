@@ -4,9 +4,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cacheproof.differential.serving.answers import Answer
+from cacheproof.differential.serving.answers import ServerAnswer
 from cacheproof.differential.serving.posted import MODEL_NAME, Posted
-from cacheproof.differential.serving.traffic import Ask, Question
+from cacheproof.differential.serving.traffic import AskedPrompt, ChatPrompt
 
 PATH = "/v1/chat/completions"
 
@@ -14,11 +14,11 @@ PATH = "/v1/chat/completions"
 class Chat:
     """One request, with an answer that is filled piece by piece."""
 
-    def __init__(self, question: Question, request: Ask, alone: Sequence[bool]) -> None:
+    def __init__(self, question: ChatPrompt, request: AskedPrompt, alone: Sequence[bool]) -> None:
         """`alone`: of each medium, whether it is named without its data."""
         body = json.dumps(_body(question, request, alone)).encode()
         self.posted = Posted(PATH, "application/json", body)
-        self.answer = Answer()
+        self.answer = ServerAnswer()
 
     def take(self, told: Mapping[str, Any]) -> None:
         """Take in an answer, or a piece of one."""
@@ -33,7 +33,7 @@ class Chat:
             answer.ended = choice["finish_reason"] or answer.ended
 
 
-def _body(question: Question, request: Ask, alone: Sequence[bool]) -> dict[str, Any]:
+def _body(question: ChatPrompt, request: AskedPrompt, alone: Sequence[bool]) -> dict[str, Any]:
     named = iter(zip(request.uuids, alone, strict=True))
     content: list[dict[str, Any]] = []
     for part in question.parts:

@@ -9,9 +9,9 @@ from http.client import HTTPConnection, HTTPException
 from typing import Any
 
 from cacheproof.differential.serving import chats, transcripts
-from cacheproof.differential.serving.answers import Answer
+from cacheproof.differential.serving.answers import ServerAnswer
 from cacheproof.differential.serving.posted import Posted
-from cacheproof.differential.serving.traffic import Ask, Question, Traffic
+from cacheproof.differential.serving.traffic import AskedPrompt, ChatPrompt, Traffic
 
 ANSWER_SECONDS = 180.0
 _MISSING = "data is not provided"
@@ -20,7 +20,7 @@ _MISSING = "data is not provided"
 
 def ask_all(
     url: str, traffic: Traffic, clients: int, advance: Callable[[], None] = lambda: None
-) -> list[Answer]:
+) -> list[ServerAnswer]:
     """The answer to each request; so many clients ask at once, in the order of the requests. For
     each that is answered it is said to `advance`."""
     pool = ThreadPoolExecutor(clients)
@@ -36,7 +36,7 @@ def ask_all(
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def ask(url: str, question: Question, request: Ask) -> Answer:
+def ask(url: str, question: ChatPrompt, request: AskedPrompt) -> ServerAnswer:
     """Ask one thing, as a client does that has all media itself: what a server does not know by
     name alone is sent after all, and a server that fails is asked once more, with all media."""
     answer = _ask(url, question, request, request.alone)
@@ -60,7 +60,9 @@ def _leave_at_once(url: str, posted: Posted) -> None:
         connection.close()
 
 
-def _ask(url: str, question: Question, request: Ask, alone: Sequence[bool]) -> Answer:
+def _ask(
+    url: str, question: ChatPrompt, request: AskedPrompt, alone: Sequence[bool]
+) -> ServerAnswer:
     way: chats.Chat | transcripts.Transcript
     if question.wish is None:
         way = chats.Chat(question, request, alone)

@@ -17,7 +17,7 @@ from cacheproof.differential.serving.posted import MODEL_NAME
 from cacheproof.differential.serving.traffic import (
     MAX_MODEL_LEN,
     MODALITIES,
-    Medium,
+    ServedMedium,
     ServedModel,
     medium_of,
 )
@@ -36,7 +36,7 @@ _ANSWERED = 200
 _REFUSED = range(400, 500)
 
 
-class Refusal(NamedTuple):
+class RefusedRequest(NamedTuple):
     """A request that had to be refused, and two after it that ask about its medium.
 
     Attributes:
@@ -59,7 +59,7 @@ class Refusal(NamedTuple):
         return sum(status != _ANSWERED for status in self.then)
 
 
-def refusals(url: str, model: ServedModel, seed: int) -> Iterator[Refusal]:
+def refusals(url: str, model: ServedModel, seed: int) -> Iterator[RefusedRequest]:
     """Ask in every way, each about a medium that the server has not seen. A model that transcribes
     has no chats, and is asked nothing."""
     if model == "whisper":
@@ -70,10 +70,10 @@ def refusals(url: str, model: ServedModel, seed: int) -> Iterator[Refusal]:
         words = MAX_MODEL_LEN if not wrong else 2
         refused = _status(url, {**_body(medium, words), **wrong})
         once, again = (_status(url, _body(medium, 2)) for _ in range(2))
-        yield Refusal(way, refused, (once, again))
+        yield RefusedRequest(way, refused, (once, again))
 
 
-def _body(medium: Medium, words: int) -> dict[str, Any]:
+def _body(medium: ServedMedium, words: int) -> dict[str, Any]:
     content = [medium.part(None, has_data=True), {"type": "text", "text": "w1 " * words}]
     return {
         "model": MODEL_NAME,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Self
 
 from cacheproof.differential.errors import HarnessError
-from cacheproof.differential.provision.releases import Release, host_command
+from cacheproof.differential.provision.releases import InstalledRelease, host_command
 from cacheproof.differential.serving.posted import MODEL_NAME
 from cacheproof.differential.serving.traffic import FRAMES_PER_SECOND, ServedModel, Settings
 
@@ -56,7 +56,7 @@ class Server:
 
     def __init__(
         self,
-        release: Release,
+        release: InstalledRelease,
         model: ServedModel,
         directory: Path,
         settings: Settings,

@@ -39,7 +39,7 @@ _WORDS = 60
 
 
 @dataclass(frozen=True)
-class Medium:
+class ServedMedium:
     """A picture, film or sound: its name, and a file of it."""
 
     modality: str
@@ -69,7 +69,7 @@ class Medium:
         return f"data:image/png;base64,{_base64(self.data)}"
 
 
-Part = str | Medium
+Part = str | ServedMedium
 
 
 @dataclass(frozen=True)
@@ -97,15 +97,15 @@ class Wish:
 
 
 @dataclass(frozen=True)
-class Question:
+class ChatPrompt:
     """A prompt: words and media, in order; with a wish, what a decoder begins with, and a sound."""
 
     parts: tuple[Part, ...]
     wish: Wish | None = None
 
     @property
-    def media(self) -> list[Medium]:
-        return [part for part in self.parts if isinstance(part, Medium)]
+    def media(self) -> list[ServedMedium]:
+        return [part for part in self.parts if isinstance(part, ServedMedium)]
 
     @property
     def text(self) -> str:
@@ -115,7 +115,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Ask:
+class AskedPrompt:
     """One request of a client.
 
     Attributes:
@@ -162,8 +162,8 @@ class Traffic:
     """All that one server is asked."""
 
     settings: Settings
-    questions: tuple[Question, ...]
-    asks: tuple[Ask, ...]
+    questions: tuple[ChatPrompt, ...]
+    asks: tuple[AskedPrompt, ...]
 
 
 def traffic(seed: int, model: ServedModel, requests: int) -> Traffic:
@@ -184,10 +184,10 @@ def traffic(seed: int, model: ServedModel, requests: int) -> Traffic:
         processor_cache=rng.choice(("lru", "lru", "shm", None)),
     )
     media = [medium_of(rng, rng.choice(MODALITIES[model]), number) for number in range(MEDIA)]
-    questions: list[Question] = []
+    questions: list[ChatPrompt] = []
     while len(questions) < QUESTIONS:
         beginning = rng.choice(questions).parts if questions and rng.random() < 0.6 else ()
-        questions.append(Question((*beginning[: rng.randint(0, 4)], *_some_parts(rng, media))))
+        questions.append(ChatPrompt((*beginning[: rng.randint(0, 4)], *_some_parts(rng, media))))
     return Traffic(settings, tuple(questions), tuple(_asks(rng, settings, questions, requests)))
 
 
@@ -212,17 +212,19 @@ def _transcripts(rng: random.Random, requests: int) -> Traffic:
     return Traffic(settings, tuple(questions), tuple(_wishes(rng, questions, requests)))
 
 
-def _wished(rng: random.Random, sound: Medium) -> Question:
+def _wished(rng: random.Random, sound: ServedMedium) -> ChatPrompt:
     wish = Wish(
         " ".join(f"w{rng.randint(1, _WORDS)}" for _ in range(rng.choice((0, 0, 4, 12, 24)))),
         rng.choice(whisper_words.LANGUAGES),
         rng.choice(whisper_words.TASKS),
         has_times=rng.random() < 0.4,
     )
-    return Question((wish.beginning, sound), wish)
+    return ChatPrompt((wish.beginning, sound), wish)
 
 
-def _wishes(rng: random.Random, questions: Sequence[Question], requests: int) -> Iterator[Ask]:
+def _wishes(
+    rng: random.Random, questions: Sequence[ChatPrompt], requests: int
+) -> Iterator[AskedPrompt]:
     for _ in range(requests):
         number = rng.randrange(len(questions))
         wish = questions[number].wish
@@ -231,7 +233,7 @@ def _wishes(rng: random.Random, questions: Sequence[Question], requests: int) ->
         told, leaves_after = rng.random() < 0.5, rng.randint(0, 6)
         if wish.has_times:  # such a transcript comes at once, and none that is left has anything
             told, leaves_after = True, 0
-        yield Ask(
+        yield AskedPrompt(
             number,
             max_tokens=rng.randint(1, MAX_TOKENS),
             uuids=(None,),
@@ -243,7 +245,7 @@ def _wishes(rng: random.Random, questions: Sequence[Question], requests: int) ->
         )
 
 
-def _some_parts(rng: random.Random, media: Sequence[Medium]) -> Iterator[Part]:
+def _some_parts(rng: random.Random, media: Sequence[ServedMedium]) -> Iterator[Part]:
     for _ in range(rng.randint(1, 2)):
         yield _words(rng)
         yield rng.choice(media)
@@ -255,8 +257,8 @@ def _words(rng: random.Random) -> str:
 
 
 def _asks(
-    rng: random.Random, settings: Settings, questions: Sequence[Question], requests: int
-) -> Iterator[Ask]:
+    rng: random.Random, settings: Settings, questions: Sequence[ChatPrompt], requests: int
+) -> Iterator[AskedPrompt]:
     for _ in range(requests):
         question = rng.randrange(len(questions))
         uuids, alone = [], []
@@ -268,7 +270,7 @@ def _asks(
                 name is not None and settings.processor_cache is not None and rng.random() < 0.4
             )
         leaves = rng.random() < 0.15
-        yield Ask(
+        yield AskedPrompt(
             question,
             max_tokens=rng.randint(1, MAX_TOKENS),
             uuids=tuple(uuids),
@@ -280,16 +282,16 @@ def _asks(
         )
 
 
-def medium_of(rng: random.Random, modality: str, number: int) -> Medium:
+def medium_of(rng: random.Random, modality: str, number: int) -> ServedMedium:
     """Noise of that modality, of a size that is drawn as well."""
     name = f"{modality} {number}"
     if modality == "audio":
-        return Medium(modality, name, _wav(rng, rng.randint(1, 8)))
+        return ServedMedium(modality, name, _wav(rng, rng.randint(1, 8)))
     size = SQUARE * rng.randint(1, 3), SQUARE * rng.randint(1, 3)
     if modality == "image":
-        return Medium(modality, name, _png([_picture(rng, size)]))
+        return ServedMedium(modality, name, _png([_picture(rng, size)]))
     frames = [_picture(rng, size) for _ in range(2 * rng.randint(1, 2))]
-    return Medium(modality, name, _png(frames), tuple(_png([frame]) for frame in frames))
+    return ServedMedium(modality, name, _png(frames), tuple(_png([frame]) for frame in frames))
 
 
 def _picture(rng: random.Random, size: tuple[int, int]) -> "Image":

@@ -8,9 +8,14 @@ log probability of each segment; of a stream's tokens and its prompt's the end s
 from collections.abc import Mapping
 from typing import Any
 
-from cacheproof.differential.serving.answers import Answer, Segment
+from cacheproof.differential.serving.answers import Segment, ServerAnswer
 from cacheproof.differential.serving.posted import MODEL_NAME, Posted
-from cacheproof.differential.serving.traffic import SAMPLES_PER_SECOND, Ask, Question, Wish
+from cacheproof.differential.serving.traffic import (
+    SAMPLES_PER_SECOND,
+    AskedPrompt,
+    ChatPrompt,
+    Wish,
+)
 from cacheproof.gpu_runner.whisper_words import FIRST_TIME_ID, TASKS, WORDS
 
 _PATHS = dict(zip(TASKS, ("/v1/audio/transcriptions", "/v1/audio/translations"), strict=True))
@@ -24,7 +29,7 @@ _WAV_HEADER_BYTES = 44
 class Transcript:
     """One request, with an answer that is filled piece by piece."""
 
-    def __init__(self, question: Question, wish: Wish, request: Ask) -> None:
+    def __init__(self, question: ChatPrompt, wish: Wish, request: AskedPrompt) -> None:
         (sound,) = question.media
         fields = {
             "model": MODEL_NAME,
@@ -38,7 +43,7 @@ class Transcript:
             fields |= {"stream": "true", "stream_include_usage": "true"}
         kind = f'multipart/form-data; boundary="{_BOUNDARY}"'
         self.posted = Posted(_PATHS[wish.task], kind, _form(fields, sound.data))
-        self.answer = Answer(
+        self.answer = ServerAnswer(
             shows="cut" if wish.has_times else "words", tells_end=not request.at_once
         )
         # Frames of 10 ms count as tokens of the prompt.

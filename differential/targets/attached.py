@@ -22,7 +22,7 @@ BEGIN = "begin"
 Method = Callable[..., Any]
 
 
-class Watched(NamedTuple):
+class WatchedClasses(NamedTuple):
     """Classes of a module, and what each of their public methods is called by a watch."""
 
     module: str
@@ -30,17 +30,17 @@ class Watched(NamedTuple):
     operations: Mapping[str, str]
 
 
-ENCODER_MANAGERS = Watched(
+ENCODER_MANAGERS = WatchedClasses(
     "vllm.v1.core.encoder_cache_manager",
     ("EncoderCacheManager", "EncoderDecoderCacheManager"),
     OPERATIONS,
 )
-BLOCK_POOLS = Watched(
+BLOCK_POOLS = WatchedClasses(
     "vllm.v1.core.block_pool",
     ("BlockPool",),
     {name: f"pool.{name}" for name in (*POOL_CHANGES, "take_events")},
 )
-KV_CACHE_MANAGERS = Watched(
+KV_CACHE_MANAGERS = WatchedClasses(
     "vllm.v1.core.kv_cache_manager",
     ("KVCacheManager",),
     {
@@ -76,7 +76,7 @@ class Watch(Protocol):
 class Attachment:
     """What is wrapped, from `attach` to `detach`."""
 
-    def __init__(self, watch: Watch, watched: Watched = ENCODER_MANAGERS) -> None:
+    def __init__(self, watch: Watch, watched: WatchedClasses = ENCODER_MANAGERS) -> None:
         self._watch = watch
         self._watched = watched
         self._inside = threading.local()

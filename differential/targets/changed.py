@@ -9,7 +9,7 @@ import msgspec
 
 from cacheproof.differential.errors import HarnessError
 from cacheproof.differential.provision import releases
-from cacheproof.differential.provision.releases import Release
+from cacheproof.differential.provision.releases import InstalledRelease
 from cacheproof.differential.targets.process import BATCH_SECONDS, HostTarget
 from cacheproof.differential.traces.records import TraceResult
 from cacheproof.differential.traces.trace import Trace
@@ -17,7 +17,7 @@ from cacheproof.differential.traces.trace import Trace
 HOST_MODULE = "host.changed"
 
 
-class Reading(NamedTuple):
+class ChangedText(NamedTuple):
     """A module's text in which one function is changed: the module's path from the tree's root, the
     function's qualified name, and the text of the whole module."""
 
@@ -26,7 +26,7 @@ class Reading(NamedTuple):
     text: str
 
 
-class Ended(HarnessError):
+class ChangedEnded(HarnessError):
     """The changed release ended its process; the host goes on without the change."""
 
 
@@ -55,13 +55,13 @@ _RESULT = msgspec.json.Decoder(TraceResult)
 class ChangingHost(HostTarget):
     """A host of a release whose functions can be changed, one at a time."""
 
-    def __init__(self, release: Release) -> None:
+    def __init__(self, release: InstalledRelease) -> None:
         command, environment = releases.host_command(release)
         name = f"vllm@{release.version}"
         super().__init__(name, release.version, command, environment, module=HOST_MODULE)
         self._is_changed = False
 
-    def change(self, reading: Reading) -> None:
+    def change(self, reading: ChangedText) -> None:
         """Run the changed text from now on.
 
         Raises:
@@ -109,7 +109,7 @@ class ChangingHost(HostTarget):
         if told.ended is not None:
             self._received += 1
             self._is_changed = False
-            raise Ended(f"host of {self.name}: the changed release ended with {told.ended}")
+            raise ChangedEnded(f"host of {self.name}: the changed release ended with {told.ended}")
         answer: _Answer = self._decode(_ANSWER, line)
         return answer
 
@@ -119,7 +119,7 @@ def decoded(written: bytes) -> TraceResult:
     return _RESULT.decode(written)
 
 
-def write_tree(release: Release, reading: Reading, folder: Path) -> None:
+def write_tree(release: InstalledRelease, reading: ChangedText, folder: Path) -> None:
     """A copy of the release's tree with the changed text, for the target `path:FOLDER`.
 
     Raises:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.provision.cache import Cache, Report
-from cacheproof.differential.provision.releases import Release
+from cacheproof.differential.provision.releases import InstalledRelease
 from cacheproof.differential.texts import mends
 
 DIGITS = 16
@@ -60,8 +60,8 @@ def chosen(which: str, release: str) -> tuple[str, ...]:
 
 
 def tree_of(
-    release: Release, names: Sequence[str], *, report: Report, cache: Cache | None = None
-) -> Release:
+    release: InstalledRelease, names: Sequence[str], *, report: Report, cache: Cache | None = None
+) -> InstalledRelease:
     """The release with faults mended, made where it is not there yet.
 
     Raises:

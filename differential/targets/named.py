@@ -35,7 +35,7 @@ _ELSEWHERE = ("cacheproof", "vllm")
 """Packages of which modules may be named that are not here: the release's interpreter has them."""
 
 
-class Kind(Enum):
+class TargetKind(Enum):
     """What a target is, by what stands before its version."""
 
     REFERENCE = "reference"
@@ -48,7 +48,7 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True)
-class Named:
+class NamedTarget:
     """A target that is named and not there yet.
 
     `version` is that of the release, or of LMCache; empty for a checkout, and for the reference
@@ -58,7 +58,7 @@ class Named:
     """
 
     name: str
-    kind: Kind
+    kind: TargetKind
     version: str = ""
     place: str = ""
     mended: tuple[str, ...] = ()
@@ -66,75 +66,77 @@ class Named:
     @property
     def projects(self) -> tuple[str, ...]:
         """Those whose lanes it runs."""
-        if self.kind is Kind.REFERENCE:
+        if self.kind is TargetKind.REFERENCE:
             return ("vllm", "reference")
-        return (connectors.LMCACHE,) if self.kind is Kind.LMCACHE else ("vllm",)
+        return (connectors.LMCACHE,) if self.kind is TargetKind.LMCACHE else ("vllm",)
 
     @property
     def model(self) -> str | None:
         """The release whose lanes it has; None where its text has to be read for that."""
         if not self.version:
             return None
-        is_told = self.kind in (Kind.LMCACHE, Kind.REFERENCE) or is_modelled(self.version)
+        is_told = self.kind in (TargetKind.LMCACHE, TargetKind.REFERENCE) or is_modelled(
+            self.version
+        )
         is_old = release_key(self.version) < release_key(FIRST_MODELLED)
         return self.version if is_told or is_old else None
 
     def runs_depth(self, depth: str) -> bool:
         """Whether it runs traces of that depth, as far as its name says."""
         depths: Collection[str] = DEPTHS_OF_A_RELEASE
-        if self.kind in (Kind.ENGINE, Kind.WHEEL):
+        if self.kind in (TargetKind.ENGINE, TargetKind.WHEEL):
             depths = DEPTHS_OF_AN_ENGINE
-        elif self.kind is Kind.LMCACHE:
+        elif self.kind is TargetKind.LMCACHE:
             depths = DEPTHS_OF_LMCACHE
-        elif self.kind is Kind.RELEASE and runs_hasher_alone(self.version):
+        elif self.kind is TargetKind.RELEASE and runs_hasher_alone(self.version):
             depths = DEPTHS_OF_A_HASHER
-        return self.kind is Kind.REFERENCE or depth in depths
+        return self.kind is TargetKind.REFERENCE or depth in depths
 
 
-def named(text: str) -> Named:
+def named(text: str) -> NamedTarget:
     """The target that a text names. Touches no network and changes nothing.
 
     Raises:
         InputError: it names nothing that can be run.
     """
     word, at, version = text.partition("@")
-    is_release = at and not version.startswith(Kind.CHECKOUT.value)
-    if is_release and MARK in version and word in (Kind.RELEASE.value, ENGINE):
+    is_release = at and not version.startswith(TargetKind.CHECKOUT.value)
+    if is_release and MARK in version and word in (TargetKind.RELEASE.value, ENGINE):
         return _mended(text)
-    if word == Kind.REFERENCE.value:
+    if word == TargetKind.REFERENCE.value:
         if at:
             semantics_of(version)
-        return Named(text, Kind.REFERENCE, version)
-    if word == Kind.RELEASE.value and at:
-        return Named(text, Kind.RELEASE, parse(version, "vllm@"))
-    if word == ENGINE and at and version.startswith(Kind.CHECKOUT.value):
-        return Named(text, Kind.ENGINE, place=_checkout(version))
+        return NamedTarget(text, TargetKind.REFERENCE, version)
+    if word == TargetKind.RELEASE.value and at:
+        return NamedTarget(text, TargetKind.RELEASE, parse(version, "vllm@"))
+    if word == ENGINE and at and version.startswith(TargetKind.CHECKOUT.value):
+        return NamedTarget(text, TargetKind.ENGINE, place=_checkout(version))
     if word == ENGINE and at:
-        return Named(text, Kind.ENGINE, parse_engine(version, text))
-    if word == Kind.WHEEL.value and at:
-        return Named(text, Kind.WHEEL, parse_engine(version, text))
+        return NamedTarget(text, TargetKind.ENGINE, parse_engine(version, text))
+    if word == TargetKind.WHEEL.value and at:
+        return NamedTarget(text, TargetKind.WHEEL, parse_engine(version, text))
     if word == connectors.LMCACHE and at:
         connectors.require_played(version)
-        return Named(text, Kind.LMCACHE, version)
-    if text.startswith(Kind.CHECKOUT.value):
-        return Named(text, Kind.CHECKOUT, place=_checkout(text))
+        return NamedTarget(text, TargetKind.LMCACHE, version)
+    if text.startswith(TargetKind.CHECKOUT.value):
+        return NamedTarget(text, TargetKind.CHECKOUT, place=_checkout(text))
     if (plug_in := plug_in_named(text)) is not None:
         module, _, version = plug_in
         parse(version, f"{word}@")
         _require_module(text, module)
-        return Named(text, Kind.PLUG_IN, version, word)
+        return NamedTarget(text, TargetKind.PLUG_IN, version, word)
     meant = f"did you mean vllm@{text}? " if _VERSION.fullmatch(text) else ""
     raise InputError(f"target {text!r}: {meant}{EXPECTED}")
 
 
 def _checkout(text: str) -> str:
     """The folder of path:DIR. Raises InputError where it holds no checkout."""
-    place = text.removeprefix(Kind.CHECKOUT.value)
+    place = text.removeprefix(TargetKind.CHECKOUT.value)
     checkouts.tree_of(Path(place))
     return place
 
 
-def _mended(text: str) -> Named:
+def _mended(text: str) -> NamedTarget:
     at = text.index(MARK)
     one = named(text[:at])
     try:

@@ -110,7 +110,7 @@ class HostTarget:
     """Runs traces on a vLLM tree through `targets/host` in that tree's own interpreter.
 
     `command` is the interpreter, `environment` what it needs to find the tree. `plug_in` puts a
-    class (`module:Class`) in the place of the release's manager. `module` has the `Release` that is
+    class (`module:Class`) in the place of the release's manager. `module` has the `HOST` that is
     run in place of the tree's whole vLLM, and `depths` are all that it runs. Where it `is_forked`,
     its imports leave one thread, and its hosts share them. `reading` is how the text of the `tree`
     stands to the modelled releases, `mended` the listed faults that are taken out of it. `project`

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from cacheproof.differential.targets.host.faults.kv_cache import KV_CACHE_FAULTS
-from cacheproof.differential.targets.host.managers.kv_cache import Clock, Kit, KVCacheSession
+from cacheproof.differential.targets.host.managers.kv_cache import Clock, KVCacheKit, KVCacheSession
 from cacheproof.differential.targets.host.protocol import HASH_SEED, Event, Illegal
 from cacheproof.differential.targets.host.session import run_events
 from cacheproof.differential.targets.reference_manager import Factory
@@ -45,7 +45,7 @@ _TAKEN = {
 """What a release's manager and events take from a change on: flag of the semantics -> names."""
 
 
-def build(config: Event, semantics: Semantics, make: Factory = KVCacheManager) -> Kit:
+def build(config: Event, semantics: Semantics, make: Factory = KVCacheManager) -> KVCacheKit:
     """The manager of that configuration. Raises Illegal where the reference does not model it."""
     if not semantics.kv_cache.tells_external_tokens:
         raise Illegal("the reference does not model external tokens before 0.14.0")
@@ -81,7 +81,7 @@ def build(config: Event, semantics: Semantics, make: Factory = KVCacheManager) -
         semantics=semantics.block_keys,
         seed=HASH_SEED,
     )
-    return Kit(
+    return KVCacheKit(
         manager,
         lambda event, token_ids: _request(event, token_ids, hasher),
         {status.value: status for status in RequestStatus},

@@ -12,7 +12,7 @@ from cacheproof.differential.targets.host.media_inputs import (
 )
 from cacheproof.differential.targets.host.protocol import HASH_SEED, Event, Illegal
 from cacheproof.differential.targets.host.scheduler.encoder_transfers import EncoderTransfers
-from cacheproof.differential.targets.host.scheduler.kv_transfers import KVTransfers, Report
+from cacheproof.differential.targets.host.scheduler.kv_transfers import KVTransfers, TransferReport
 from cacheproof.differential.targets.host.scheduler.recorder import Recorder
 from cacheproof.differential.targets.host.scheduler.session import (
     STOP_TOKEN_ID,
@@ -254,7 +254,7 @@ def build(trace: Event, semantics: Semantics, fault: str | None = None) -> Sched
         )
 
     def update(
-        output: Any, sampled: dict[str, list[int]], report: Report | None
+        output: Any, sampled: dict[str, list[int]], report: TransferReport | None
     ) -> list[tuple[str, int, bool]]:
         return [
             (answer.request_id, len(answer.new_token_ids), answer.finish_reason is not None)
@@ -277,7 +277,7 @@ def build(trace: Event, semantics: Semantics, fault: str | None = None) -> Sched
 _NO_TRANSFERS = KVConnectorOutput()
 
 
-def _transfers(report: Report | None) -> KVConnectorOutput:
+def _transfers(report: TransferReport | None) -> KVConnectorOutput:
     if report is None:
         return _NO_TRANSFERS
     return KVConnectorOutput(

@@ -6,7 +6,7 @@ from pathlib import Path
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.provision import checkouts, connectors, releases
 from cacheproof.differential.provision.cache import Cache, Report
-from cacheproof.differential.provision.releases import Release
+from cacheproof.differential.provision.releases import InstalledRelease
 from cacheproof.differential.provision.versions import FIRST_ENGINE, order, runs_hasher_alone
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.both_runners import EngineTarget
@@ -19,7 +19,7 @@ from cacheproof.differential.targets.named import (
     DEPTHS_OF_LMCACHE,
     ENGINE,
     MEDIA_HASH,
-    Kind,
+    TargetKind,
     named,
     semantics_of,
 )
@@ -48,33 +48,33 @@ def resolve(text: str, *, report: Report) -> Target:
     one = named(text)
     version = one.version
     match one.kind:
-        case Kind.REFERENCE:
+        case TargetKind.REFERENCE:
             semantics = semantics_of(version) if version else None
             return ReferenceTarget(semantics, name=text, release=version or None)
-        case Kind.RELEASE:
+        case TargetKind.RELEASE:
             release = releases.install(version, report=report)
             return host_of(release, text, mended=one.mended, report=report)
-        case Kind.ENGINE:
+        case TargetKind.ENGINE:
             if one.place:
                 return _engine_of_checkout(Path(one.place), text, report=report)
             engine = releases.install(version, report=report, kind=releases.ENGINE)
             return engine_of(engine, text, mended=one.mended, report=report)
-        case Kind.WHEEL:
+        case TargetKind.WHEEL:
             wheel = releases.install(version, report=report, kind=releases.WHEEL)
             return engine_of(wheel, text)
-        case Kind.LMCACHE:
+        case TargetKind.LMCACHE:
             return lmcache_of(connectors.install(version, report=report), version, text)
-        case Kind.CHECKOUT:
+        case TargetKind.CHECKOUT:
             return host_of(checkouts.for_path(Path(one.place), report=report), text)
-        case Kind.PLUG_IN:
+        case TargetKind.PLUG_IN:
             return host_of(releases.install(version, report=report), text, plug_in=one.place)
 
 
 def tree_here(text: str) -> Path | None:
     """The folder that holds the package vllm of a target, where it is on this machine. Provisions
     nothing."""
-    if text.removeprefix(f"{ENGINE}@").startswith(Kind.CHECKOUT.value):
-        place = text.removeprefix(f"{ENGINE}@").removeprefix(Kind.CHECKOUT.value)
+    if text.removeprefix(f"{ENGINE}@").startswith(TargetKind.CHECKOUT.value):
+        place = text.removeprefix(f"{ENGINE}@").removeprefix(TargetKind.CHECKOUT.value)
         tree = Path(place).expanduser().absolute()
         return tree if (tree / "vllm").is_dir() else None
     kind, at, version = text.partition(MARK)[0].partition("@")
@@ -84,7 +84,7 @@ def tree_here(text: str) -> Path | None:
 
 
 def host_of(
-    release: Release,
+    release: InstalledRelease,
     name: str,
     *,
     plug_in: str | None = None,
@@ -125,7 +125,7 @@ def host_of(
 
 
 def engine_of(
-    engine: Release, name: str, *, mended: tuple[str, ...] = (), report: Report = print
+    engine: InstalledRelease, name: str, *, mended: tuple[str, ...] = (), report: Report = print
 ) -> EngineTarget:
     """Host processes for an engine: its scheduler, with a worker and a model behind it, one for
     each model runner; `mended` as of a release."""
@@ -165,13 +165,13 @@ def _engine_of_checkout(directory: Path, name: str, *, report: Report) -> Engine
     return engine_of(checkouts.for_path(directory, report=report, engine_like=nearest), name)
 
 
-def _promised(release: Release, reading: Reading | None) -> str | None:
+def _promised(release: InstalledRelease, reading: Reading | None) -> str | None:
     """The release that is promised to be there: what it says it is, else what it reads like."""
     stated = stated_release(release.version)
     return reading.nearest if stated is None and reading is not None else stated
 
 
-def lmcache_of(release: Release, version: str, name: str) -> HostTarget:
+def lmcache_of(release: InstalledRelease, version: str, name: str) -> HostTarget:
     """A host process for LMCache's connector, beside the release of vLLM whose base it has."""
     command, environment = releases.host_command(release)
     return HostTarget(
@@ -186,7 +186,7 @@ def lmcache_of(release: Release, version: str, name: str) -> HostTarget:
     )
 
 
-def reading_of(release: Release, known: KnownTexts | None = None) -> Reading | None:
+def reading_of(release: InstalledRelease, known: KnownTexts | None = None) -> Reading | None:
     """How the text of a release, or of a checkout, stands to those that are modelled; None of one
     that is older than all of them, or that holds none of it. `known` is in the place of the table
     that is shipped.

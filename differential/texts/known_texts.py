@@ -10,7 +10,7 @@ from typing import Any
 
 from cacheproof.differential.texts import texts
 from cacheproof.differential.texts.modelled import COMPONENTS, WATCHED
-from cacheproof.differential.texts.texts import Text
+from cacheproof.differential.texts.texts import TreeText
 from cacheproof.differential.texts.told import NOT_DECISIONS, READ
 from cacheproof.reference.releases import MODELLED, is_modelled
 from cacheproof.spec.versions import release_key
@@ -102,7 +102,7 @@ class KnownTexts:
         """
         return self.reading_of(texts.read(tree), release)
 
-    def reading_of(self, text: Text, release: str | None) -> Reading | None:
+    def reading_of(self, text: TreeText, release: str | None) -> Reading | None:
         """The same, of what was read of it."""
         if not text.digests:
             return None
@@ -188,7 +188,7 @@ def parse(table: Mapping[str, Mapping[str, Any]]) -> KnownTexts:
 def made_of(trees: Mapping[str, Path]) -> KnownTexts:
     """The table of modelled releases' trees; releases without one are as the shipped table says."""
     known = load()
-    found: dict[str, Text] = {release: texts.read(tree) for release, tree in trees.items()}
+    found: dict[str, TreeText] = {release: texts.read(tree) for release, tree in trees.items()}
     of_release = {
         release: found[release].digests if release in found else known.of_release[release]
         for release in MODELLED

@@ -24,7 +24,7 @@ _ALL_HASHES = attrgetter("keys")
 Config = dict[str, Any]
 
 
-class Reading(NamedTuple):
+class KVCacheSnapshot(NamedTuple):
     """The state as it stands in the objects. Lists are by block id; `events` is how many KV events
     are yet to be taken."""
 
@@ -61,14 +61,14 @@ class KVCacheReader(KVCacheRecorder):
         """The manager's pool."""
         return self._pool
 
-    def reading(self) -> Reading:
+    def reading(self) -> KVCacheSnapshot:
         """The state now. Raises what reading an unknown shape raises."""
         pool = self._pool
         blocks = pool.blocks
         is_ours = hasattr(blocks[0], "keys")
         entries = pool.cached_block_hash_to_block
         entries = getattr(entries, "_cache", entries)
-        return Reading(
+        return KVCacheSnapshot(
             pool.get_num_free_blocks(),
             len(pool.kv_event_queue),
             list(map(_BLOCK_IDS, pool.free_block_queue.get_all_free_blocks())),
@@ -85,7 +85,7 @@ class KVCacheReader(KVCacheRecorder):
             self._all_tables(),
         )
 
-    def changed(self, before: Reading, after: Reading) -> State:
+    def changed(self, before: KVCacheSnapshot, after: KVCacheSnapshot) -> State:
         """What differs, in the words of a recorder."""
         changed: State = {}
         if before.free != after.free:

@@ -22,7 +22,7 @@ from cacheproof.spec.versions import Versions
 FILE = "mend.toml"
 
 
-class Text(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class MendText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The edits of a mend for some releases, in order, and `functions` that the module of the first
     one gets."""
 
@@ -39,10 +39,10 @@ class Mend(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     does: str = ""
     flags: tuple[str, ...] = ()
     leaves: tuple[str, ...] = ()
-    text: tuple[Text, ...] = ()
+    text: tuple[MendText, ...] = ()
     same_as: str = ""
 
-    def for_release(self, release: str) -> Text | None:
+    def for_release(self, release: str) -> MendText | None:
         """Its text for a release, if it has one."""
         return next((one for one in self.text if release in Versions(one.releases)), None)
 

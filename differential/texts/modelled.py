@@ -5,7 +5,7 @@ from typing import NamedTuple
 from cacheproof.differential.texts.told import READ
 
 
-class Component(NamedTuple):
+class ModelledComponent(NamedTuple):
     """The files under vllm/ that hold a component, in one release or another. `only` are the names
     at their top that count; none: all of them."""
 
@@ -22,40 +22,40 @@ class LeftOut(NamedTuple):
 
 
 COMPONENTS = (
-    Component("scheduler", ("v1/core/sched/scheduler.py",)),
-    Component("async_scheduler", ("v1/core/sched/async_scheduler.py",)),
-    Component("encoder_cache_manager", ("v1/core/encoder_cache_manager.py",)),
-    Component(
+    ModelledComponent("scheduler", ("v1/core/sched/scheduler.py",)),
+    ModelledComponent("async_scheduler", ("v1/core/sched/async_scheduler.py",)),
+    ModelledComponent("encoder_cache_manager", ("v1/core/encoder_cache_manager.py",)),
+    ModelledComponent(
         "encoder_budget",
         ("multimodal/encoder_budget.py", "v1/worker/utils.py"),
         ("MultiModalBudget", "get_mm_max_toks_per_item"),
     ),
-    Component("request", ("v1/request.py",)),
-    Component("request_queue", ("v1/core/sched/request_queue.py",)),
-    Component("sched_interface", ("v1/core/sched/interface.py",), ("PauseState",)),
-    Component("sched_output", ("v1/core/sched/output.py",)),
-    Component("sched_utils", ("v1/core/sched/utils.py",)),
-    Component(
+    ModelledComponent("request", ("v1/request.py",)),
+    ModelledComponent("request_queue", ("v1/core/sched/request_queue.py",)),
+    ModelledComponent("sched_interface", ("v1/core/sched/interface.py",), ("PauseState",)),
+    ModelledComponent("sched_output", ("v1/core/sched/output.py",)),
+    ModelledComponent("sched_utils", ("v1/core/sched/utils.py",)),
+    ModelledComponent(
         "mm_inputs", ("multimodal/inputs.py",), ("PlaceholderRange", "MultiModalFeatureSpec")
     ),
-    Component(
+    ModelledComponent(
         "mm_utils",
         ("multimodal/utils.py",),
         ("get_mm_features_in_window", "strip_covered_mm_data"),
     ),
-    Component("kv_cache_manager", ("v1/core/kv_cache_manager.py",)),
-    Component("kv_cache_coordinator", ("v1/core/kv_cache_coordinator.py",)),
-    Component("single_type_kv_cache_manager", ("v1/core/single_type_kv_cache_manager.py",)),
-    Component("block_pool", ("v1/core/block_pool.py",)),
-    Component("kv_cache_utils", ("v1/core/kv_cache_utils.py",)),
-    Component(
+    ModelledComponent("kv_cache_manager", ("v1/core/kv_cache_manager.py",)),
+    ModelledComponent("kv_cache_coordinator", ("v1/core/kv_cache_coordinator.py",)),
+    ModelledComponent("single_type_kv_cache_manager", ("v1/core/single_type_kv_cache_manager.py",)),
+    ModelledComponent("block_pool", ("v1/core/block_pool.py",)),
+    ModelledComponent("kv_cache_utils", ("v1/core/kv_cache_utils.py",)),
+    ModelledComponent(
         "kv_cache_interface",
         ("v1/kv_cache_interface.py",),
         ("SlidingWindowSpec", "ChunkedLocalAttentionSpec", "CrossAttentionSpec"),
     ),
-    Component("kv_cache_metrics", ("v1/core/kv_cache_metrics.py",)),
-    Component("kv_events", ("distributed/kv_events.py",)),
-    Component(
+    ModelledComponent("kv_cache_metrics", ("v1/core/kv_cache_metrics.py",)),
+    ModelledComponent("kv_events", ("distributed/kv_events.py",)),
+    ModelledComponent(
         "hashing",
         ("utils/hashing.py", "utils/__init__.py"),
         (
@@ -67,15 +67,15 @@ COMPONENTS = (
             "get_hash_fn_by_name",
         ),
     ),
-    Component("hasher", ("multimodal/hasher.py",)),
-    Component(
+    ModelledComponent("hasher", ("multimodal/hasher.py",)),
+    ModelledComponent(
         "media",
         ("multimodal/media/base.py", "multimodal/base.py", "multimodal/image.py"),
         ("MediaWithBytes", "convert_image_mode"),
     ),
-    Component("kv_connector", ("distributed/kv_transfer/kv_connector/v1/base.py",)),
-    Component("ec_connector", ("distributed/ec_transfer/ec_connector/base.py",)),
-    Component("outputs", ("v1/outputs.py",)),
+    ModelledComponent("kv_connector", ("distributed/kv_transfer/kv_connector/v1/base.py",)),
+    ModelledComponent("ec_connector", ("distributed/ec_transfer/ec_connector/base.py",)),
+    ModelledComponent("outputs", ("v1/outputs.py",)),
 )
 """In the order in which what differs is named. A class or a function is known by the name of its
 component, so that a release may move it to another file."""

@@ -72,7 +72,7 @@ _OF_CONNECTOR: Mapping[str, str] = {
 PACKAGE = "vllm/__init__.py"
 
 
-class Function(NamedTuple):
+class SourceFunction(NamedTuple):
     """A function of vLLM. `names` are what it is called, and was, the newest first; none where it
     is the class as a whole, or it is of a module, whose `owner` is empty."""
 
@@ -86,14 +86,16 @@ class Function(NamedTuple):
         return ".".join(filter(None, (self.owner, *self.names[:1])))
 
 
-class Place(NamedTuple):
+class SourcePlace(NamedTuple):
     """Where a function stands: a file of the tree, relative to its root, and a line from 1."""
 
     path: str
     line: int
 
 
-def way(trace: Trace, event: int, operation: str, *, of_caller: bool = False) -> list[Function]:
+def way(
+    trace: Trace, event: int, operation: str, *, of_caller: bool = False
+) -> list[SourceFunction]:
     """The functions through which event number `event` of a trace leads to what is broken, the last
     of them the one that it is about. `operation` is what its judge calls that: a call of a manager
     or a kind of event; `of_caller` leaves the manager out."""
@@ -101,52 +103,58 @@ def way(trace: Trace, event: int, operation: str, *, of_caller: bool = False) ->
     manager = _of_manager(trace.header.manager, operation)
     match trace.depth:
         case "manager":
-            return [manager or Function("encoder_cache_manager", _MANAGERS[trace.header.manager])]
+            return [
+                manager or SourceFunction("encoder_cache_manager", _MANAGERS[trace.header.manager])
+            ]
         case "scheduler" | "engine":
             asked = operation if operation in _OF_SCHEDULER and manager is None else tag
-            caller = Function("scheduler", "Scheduler", (_OF_SCHEDULER.get(asked, "schedule"),))
+            caller = SourceFunction(
+                "scheduler", "Scheduler", (_OF_SCHEDULER.get(asked, "schedule"),)
+            )
             return [caller] if manager is None or of_caller else [caller, manager]
         case "kv_cache":
             return [of_kv_cache(tag)]
         case "block_hash":
-            return [Function("kv_cache_utils", "", ("hash_block_tokens",))]
+            return [SourceFunction("kv_cache_utils", "", ("hash_block_tokens",))]
         case "media_hash":
-            return [Function("hasher", "MultiModalHasher", ("hash_kwargs",))]
+            return [SourceFunction("hasher", "MultiModalHasher", ("hash_kwargs",))]
         case _:
             return [_of_connector(trace, tag)]
 
 
-EXECUTION = Function("model_runner", "GPUModelRunner", ("execute_model",))
+EXECUTION = SourceFunction("model_runner", "GPUModelRunner", ("execute_model",))
 """What a contract of engines is about."""
 
 
-def of_kv_cache(tag: str) -> Function:
+def of_kv_cache(tag: str) -> SourceFunction:
     """The function of a KV cache manager that an event of its traces is about, or its class."""
     name = _OF_KV_CACHE.get(tag)
-    return Function("kv_cache_manager", "KVCacheManager", (name,) if name else ())
+    return SourceFunction("kv_cache_manager", "KVCacheManager", (name,) if name else ())
 
 
-def of_class(owner: str, calls: Collection[str]) -> Function | None:
+def of_class(owner: str, calls: Collection[str]) -> SourceFunction | None:
     """The class that a proof reads, or its one method that a contract judges, where its `calls` are
     of one kind; None where it is no class of vLLM's."""
     if owner in _MANAGERS.values():
         names = [_OF_MANAGER[call] for call in calls if call in _OF_MANAGER]
-        return Function("encoder_cache_manager", owner, names[0] if len(names) == 1 else ())
-    return Function("block_pool", owner) if owner == "BlockPool" else None
+        return SourceFunction("encoder_cache_manager", owner, names[0] if len(names) == 1 else ())
+    return SourceFunction("block_pool", owner) if owner == "BlockPool" else None
 
 
-def find(tree: Path, function: Function) -> Place:
+def find(tree: Path, function: SourceFunction) -> SourcePlace:
     """Where it stands in the tree; its class, the file's first line, or the package, where it is
     not there by name: code scanning takes no file in which a result has no place."""
     for path in _PATHS[function.component]:
         lines = _lines(tree / "vllm" / path)
         if lines is not None:
             names = (*lines.called(function), function.owner)
-            return Place(f"vllm/{path}", next((lines.of[n] for n in names if n in lines.of), 1))
-    return Place(PACKAGE, 1)
+            return SourcePlace(
+                f"vllm/{path}", next((lines.of[n] for n in names if n in lines.of), 1)
+            )
+    return SourcePlace(PACKAGE, 1)
 
 
-def find_plugged(file: Path, owner: str, function: Function) -> Place | None:
+def find_plugged(file: Path, owner: str, function: SourceFunction) -> SourcePlace | None:
     """Where the class of a plug-in has a function of the class whose place it takes, from the
     current folder; None where its module has it not, or lies elsewhere."""
     lines, here = _lines(file), Path.cwd()
@@ -154,23 +162,23 @@ def find_plugged(file: Path, owner: str, function: Function) -> Place | None:
         return None
     names = lines.called(function._replace(owner=owner))
     line = next((lines.of[name] for name in names if name in lines.of), None)
-    return None if line is None else Place(file.relative_to(here).as_posix(), line)
+    return None if line is None else SourcePlace(file.relative_to(here).as_posix(), line)
 
 
-def _of_manager(manager: str, operation: str) -> Function | None:
+def _of_manager(manager: str, operation: str) -> SourceFunction | None:
     if manager not in _MANAGERS or operation not in _OF_MANAGER:
         return None
-    return Function("encoder_cache_manager", _MANAGERS[manager], _OF_MANAGER[operation])
+    return SourceFunction("encoder_cache_manager", _MANAGERS[manager], _OF_MANAGER[operation])
 
 
-def _of_connector(trace: Trace, tag: str) -> Function:
+def _of_connector(trace: Trace, tag: str) -> SourceFunction:
     config = trace.header.config
     is_cpu = isinstance(config, EncoderConnectorConfig) and config.store == "cpu"
     component, owner = "example_connector", "ECExampleConnector"
     if is_cpu:
         component, owner = "cpu_connector", "ECCPUConnector"
     name = _OF_CONNECTOR.get(tag)
-    return Function(component, owner, (name,) if name else ())
+    return SourceFunction(component, owner, (name,) if name else ())
 
 
 class _Lines(NamedTuple):
@@ -180,7 +188,7 @@ class _Lines(NamedTuple):
     of: Mapping[str, int]
     above: Mapping[str, tuple[str, ...]]
 
-    def called(self, function: Function) -> Iterator[str]:
+    def called(self, function: SourceFunction) -> Iterator[str]:
         """What a function may be called in the module: in its class, in what that builds on, or
         without one."""
         owners = [function.owner]

@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from cacheproof.differential.errors import InputError
-from cacheproof.differential.texts.modelled import COMPONENTS, LEFT_OUT, WATCHED, Component
+from cacheproof.differential.texts.modelled import COMPONENTS, LEFT_OUT, WATCHED, ModelledComponent
 
 DIGITS = 10
 _OF_POSITION = frozenset({"ctx", "kind", "type_comment", "type_params"})
@@ -23,7 +23,7 @@ _BITS_OF_DECIMAL = 4_300
 
 
 @dataclass(frozen=True)
-class Text:
+class TreeText:
     """What a tree reads: digests by name (`component:Class.method`), and the `members` of watched
     classes (`Class.member`): fields, methods, and what methods assign to the instance."""
 
@@ -31,7 +31,7 @@ class Text:
     members: frozenset[str]
 
 
-def read(tree: Path) -> Text:
+def read(tree: Path) -> TreeText:
     """The modelled definitions of the package vllm in a folder; what it lacks is absent.
 
     Raises:
@@ -50,7 +50,7 @@ def read(tree: Path) -> Text:
                     raise InputError(
                         f"{file}: nested too deeply; expected Python that can be read"
                     ) from None
-    return Text(digests, frozenset(members))
+    return TreeText(digests, frozenset(members))
 
 
 def _parsed(file: Path) -> ast.Module:
@@ -63,7 +63,7 @@ def _parsed(file: Path) -> ast.Module:
         raise InputError(f"{file}: {error}; expected Python that can be read") from None
 
 
-def _digests(component: Component, module: ast.Module) -> dict[str, str]:
+def _digests(component: ModelledComponent, module: ast.Module) -> dict[str, str]:
     texts: dict[str, list[str]] = {}
     for name, text in _definitions(module.body, "", component.only):
         if not is_left_out(full := f"{component.name}:{name}"):

@@ -5,7 +5,7 @@ from typing import BinaryIO
 import torch
 
 from cacheproof.reference.encoder_connector import entry_file
-from cacheproof.reference.encoder_connector.entry_file import Rows
+from cacheproof.reference.encoder_connector.entry_file import EntryRows
 from cacheproof.reference.encoder_connector.entry_key import EntryKey
 from cacheproof.reference.encoder_connector.part import Part
 
@@ -34,7 +34,7 @@ class TensorCodec:
             data = _bytes_of(room)
         else:
             data = _bytes_of(rows.cpu())
-        return entry_file.parts_of(Rows(dtype_name(rows.dtype), tuple(rows.shape), data), key)
+        return entry_file.parts_of(EntryRows(dtype_name(rows.dtype), tuple(rows.shape), data), key)
 
     def load(self, file: BinaryIO, key: EntryKey) -> torch.Tensor:
         """The rows of an entry: [rows, width], on the device.

@@ -20,7 +20,7 @@ from vllm.distributed.ec_transfer.ec_connector.base import (
 
 from cacheproof.gpu_runner.encoder_connector.entry_file import TensorCodec, dtype_name
 from cacheproof.reference.encoder_connector.config import StoreConfig
-from cacheproof.reference.encoder_connector.connector import Step, StoreConnector
+from cacheproof.reference.encoder_connector.connector import ConnectorMetadata, StoreConnector
 
 if TYPE_CHECKING:
     import torch
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class StepMetadata(Step, ECConnectorMetadata):
+class StepMetadata(ConnectorMetadata, ECConnectorMetadata):
     """What a step's workers have to know."""
 
 

@@ -11,7 +11,7 @@ import torch
 from cacheproof.gpu_runner.adapters import AdaptedLayers, Windows
 from cacheproof.gpu_runner.kv_store import KVShape
 from cacheproof.gpu_runner.paged_attention import PagedStep
-from cacheproof.gpu_runner.requests import MediaItem, Prompt
+from cacheproof.gpu_runner.requests import MediaItem, RunnerPrompt
 from cacheproof.gpu_runner.rotary import RotaryPositions
 
 
@@ -44,7 +44,7 @@ class MultiModalModel(Protocol):
     def reload(self, directory: Path) -> None:
         """Take the weights of that directory, in place."""
 
-    def rotary_positions(self, prompt: Prompt) -> RotaryPositions | None:
+    def rotary_positions(self, prompt: RunnerPrompt) -> RotaryPositions | None:
         """Where a prompt's tokens stand, on each axis; None: they count up from 0, on one."""
 
     def adapted(self, windows: Windows) -> AbstractContextManager[None]:
@@ -86,7 +86,7 @@ class TransformersModel:
         )
         self._whole.load_state_dict(other.state_dict())
 
-    def rotary_positions(self, prompt: Prompt) -> RotaryPositions | None:
+    def rotary_positions(self, prompt: RunnerPrompt) -> RotaryPositions | None:
         return None
 
     def adapted(self, windows: Windows) -> AbstractContextManager[None]:

@@ -10,7 +10,7 @@ from cacheproof.gpu_runner.devices import upload
 from cacheproof.gpu_runner.kv_store import KVShape
 from cacheproof.gpu_runner.models.base import Encoded, pretrained
 from cacheproof.gpu_runner.models.grids import ATTENTION, GridModel
-from cacheproof.gpu_runner.requests import GIVEN, MediaItem, Prompt
+from cacheproof.gpu_runner.requests import GIVEN, MediaItem, RunnerPrompt
 from cacheproof.gpu_runner.rotary import Grid, RotaryPositions, in_grid, of_prompt
 from cacheproof.gpu_runner.video_pruning import retained
 from cacheproof.gpu_runner.windowed_attention import WindowedAttention, arrangement
@@ -61,7 +61,7 @@ class Qwen25VL(GridModel):
         )
         return cls(whole, video_pruning_rate)
 
-    def rotary_positions(self, prompt: Prompt) -> RotaryPositions:
+    def rotary_positions(self, prompt: RunnerPrompt) -> RotaryPositions:
         """Rows that are given stand as text does."""
         placed = [
             (item.feature.mm_position, self._grid(item))

@@ -20,7 +20,7 @@ from cacheproof.gpu_runner.kv_store import KVShape
 from cacheproof.gpu_runner.models.base import Encoded, pretrained
 from cacheproof.gpu_runner.models.grids import ATTENTION, GridModel
 from cacheproof.gpu_runner.paged_attention import PagedStep
-from cacheproof.gpu_runner.requests import GIVEN, MediaItem, Prompt
+from cacheproof.gpu_runner.requests import GIVEN, MediaItem, RunnerPrompt
 from cacheproof.gpu_runner.rotary import Grid, RotaryPositions, of_prompt
 from cacheproof.gpu_runner.windowed_attention import WindowedAttention, patch_places
 from cacheproof.reference.request import PlaceholderRange
@@ -65,7 +65,7 @@ class Qwen3VL(GridModel):
             )
         )
 
-    def rotary_positions(self, prompt: Prompt) -> RotaryPositions:
+    def rotary_positions(self, prompt: RunnerPrompt) -> RotaryPositions:
         """Each frame of a video is placed as an image; the text between them says when it is, and
         rows that are given stand as text does.
 

@@ -56,7 +56,7 @@ class Stated:
 
 
 @dataclass(frozen=True)
-class Claim:
+class ConformanceClaim:
     """Statements, and what is claimed behind them.
 
     Attributes:
@@ -128,7 +128,7 @@ def _reference() -> str:
     return Path(getfile(EncoderCacheManager)).read_text()
 
 
-def claims(tables: Sequence[str] = TABLES) -> Iterator[Claim]:
+def claims(tables: Sequence[str] = TABLES) -> Iterator[ConformanceClaim]:
     """All claims of the tables, in their order.
 
     A table has a line `= construct` above claims of it, of each a line `word: name` and, indented,
@@ -142,7 +142,7 @@ def claims(tables: Sequence[str] = TABLES) -> Iterator[Claim]:
         yield from _of_table((FOLDER / f"{table}.txt").read_text())
 
 
-def _of_table(text: str) -> Iterator[Claim]:
+def _of_table(text: str) -> Iterator[ConformanceClaim]:
     construct = ""
     for block in _blocks(text):
         first, *rest = block
@@ -170,7 +170,7 @@ def _blocks(text: str) -> Iterator[list[str]]:
         yield block
 
 
-def _claim(body: Sequence[ast.stmt]) -> Claim:
+def _claim(body: Sequence[ast.stmt]) -> ConformanceClaim:
     *before, last = body
     loops: dict[str, list[Stated]] = {}
     helpers = []
@@ -190,7 +190,7 @@ def _claim(body: Sequence[ast.stmt]) -> Claim:
             claimed = None
         case _:
             raise ValueError(f"the last statement claims nothing: {ast.unparse(last)}")
-    return Claim("", "", "", tuple(helpers), tuple(statements), claimed, in_order)
+    return ConformanceClaim("", "", "", tuple(helpers), tuple(statements), claimed, in_order)
 
 
 def _without_stated(body: Sequence[ast.stmt], stated: list[Stated]) -> list[ast.stmt]:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from cacheproof.proofs.conformance.claims import METHOD, Claim
-from cacheproof.proofs.crosshair.states import Request
+from cacheproof.proofs.conformance.claims import METHOD, ConformanceClaim
+from cacheproof.proofs.crosshair.states import SymbolicRequest
 from cacheproof.proofs.symbolic.reading.source import Source
 from cacheproof.proofs.witness.classes import class_of
 from cacheproof.proofs.witness.exploration import SCOPES
@@ -36,7 +36,7 @@ def _starts() -> list[_Start]:
     found: dict[bytes, _Start] = {}
     for number, scope in enumerate(SCOPES):
         requests = [
-            Request(name, [h for h, _ in items], [size for _, size in items])
+            SymbolicRequest(name, [h for h, _ in items], [size for _, size in items])
             for name, items in scope.requests.items()
         ]
         inputs = [(one, i) for one in requests for i in range(len(one.mm_features))]
@@ -51,7 +51,9 @@ def _starts() -> list[_Start]:
     return list(found.values())
 
 
-def _step(manager: EncoderCacheManager, request: Request, i: int, dice: random.Random) -> None:
+def _step(
+    manager: EncoderCacheManager, request: SymbolicRequest, i: int, dice: random.Random
+) -> None:
     given: Any = request
     match dice.choice(("take", "take", "release", "free", "notices")):
         case "take":
@@ -101,7 +103,7 @@ class OfCPython:
         return found
 
 
-def unlike_cpython(claim: Claim, cpython: OfCPython) -> list[str]:
+def unlike_cpython(claim: ConformanceClaim, cpython: OfCPython) -> list[str]:
     """What is wrong with a claim by what CPython does."""
     found = []
     if claim.keeping is not None and (failures := cpython.failures(claim.keeping)):

@@ -8,11 +8,11 @@ from typing import Any
 
 import z3
 
-from cacheproof.proofs.conformance.claims import METHOD, OPERATION, Claim, Stated
+from cacheproof.proofs.conformance.claims import METHOD, OPERATION, ConformanceClaim, Stated
 from cacheproof.proofs.conformance.cpython import OfCPython, unlike_cpython
 from cacheproof.proofs.logic import conjunction, disjunction
 from cacheproof.proofs.symbolic.deciding.play import Play
-from cacheproof.proofs.symbolic.deciding.prove import Library
+from cacheproof.proofs.symbolic.deciding.prove import ProverLibrary
 from cacheproof.proofs.symbolic.deciding.subject import Subject
 from cacheproof.proofs.symbolic.gate.gate import refuse_unread
 from cacheproof.proofs.symbolic.reading.plain import in_plain_words
@@ -44,7 +44,7 @@ class OfTranslator:
     def __init__(self) -> None:
         self._subject = of_reference()
         self._of_any_state = replace(self._subject, invariants=(), transitions={}, aggregates=())
-        self._library = Library()
+        self._library = ProverLibrary()
 
     def says(
         self,
@@ -75,7 +75,7 @@ class OfTranslator:
         """What is stated of loops serves the proof; a counterexample runs them turn by turn, so
         that each of the two readings is held against the other."""
         (operation,) = (one for one in subject.operations if one.name == OPERATION)
-        library = Library() if subject.unrolls else self._library
+        library = ProverLibrary() if subject.unrolls else self._library
         prover = library.prover(subject, operation)
         numbers = [n for n, one in enumerate(prover.conditions) if one.rule in (SAFETY, STATED)]
         first, others = slice(SOON), slice(SOON, EFFORTS)
@@ -149,7 +149,7 @@ BREAKING = {**KEEPING, "read": "refuted", "unproved": "refuted"}
 """What a translator must say of a claim's two texts, by the claim's word."""
 
 
-def misreadings(claim: Claim, translator: OfTranslator) -> list[str]:
+def misreadings(claim: ConformanceClaim, translator: OfTranslator) -> list[str]:
     """What is wrong with what the translator says of a claim's texts."""
     found = []
     if claim.keeping is not None:
@@ -165,13 +165,13 @@ def misreadings(claim: Claim, translator: OfTranslator) -> list[str]:
     return found
 
 
-def _said(claim: Claim, source: Source, translator: OfTranslator, expected: str) -> Said:
+def _said(claim: ConformanceClaim, source: Source, translator: OfTranslator, expected: str) -> Said:
     """Of any state; where that is not what is expected, of those in which invariants hold: there
     is more to prove with, and less to refute."""
     said = translator.says(source, claim.loops, of_any_state=True)
     return said if said.word == expected else translator.says(source, claim.loops)
 
 
-def complaints(claim: Claim, cpython: OfCPython, translator: OfTranslator) -> list[str]:
+def complaints(claim: ConformanceClaim, cpython: OfCPython, translator: OfTranslator) -> list[str]:
     """What is wrong with what CPython does and the translator says of a claim's texts."""
     return [*unlike_cpython(claim, cpython), *misreadings(claim, translator)]

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import z3
 
-from cacheproof.proofs.conformance.claims import Claim, claims
+from cacheproof.proofs.conformance.claims import ConformanceClaim, claims
 from cacheproof.proofs.conformance.undone import MODULES, Undone, undo, undone
 
 SECONDS_MAX = 40
@@ -37,7 +37,7 @@ def parts() -> list[str]:
 
 
 @dataclass(frozen=True)
-class Told:
+class Noticed:
     """How many claims were asked, and what the last of them complained of; "" if of nothing."""
 
     asked: int
@@ -48,7 +48,7 @@ class Noticing:
     """Has z3 and the claims loaded, and of the translator's modules none that is changed."""
 
     def __init__(self) -> None:
-        self._claims: Mapping[str, Claim] = {str(one): one for one in claims()}
+        self._claims: Mapping[str, ConformanceClaim] = {str(one): one for one in claims()}
         z3.main_ctx()
 
     def prepare(self) -> None:
@@ -56,7 +56,7 @@ class Noticing:
         for one in self._claims.values():
             _ = one.keeping, one.breaking
 
-    def told(self, change: Undone | None, names: Sequence[str]) -> Told:
+    def told(self, change: Undone | None, names: Sequence[str]) -> Noticed:
         """The first complaint of these claims about the translator with that change."""
         read, write = os.pipe()
         child = os.fork()
@@ -74,7 +74,7 @@ class Noticing:
             if ended_by == signal.SIGKILL:
                 raise RuntimeError("a fork was killed from outside")
             complaint = ENDLESS if ended_by == signal.SIGPROF else f"it ends by signal {ended_by}"
-        return Told(asked, complaint)
+        return Noticed(asked, complaint)
 
     def _judge(self, change: Undone | None, names: Sequence[str], write: int) -> None:
         """In the child: a line without words for each claim that is asked, and one with them."""

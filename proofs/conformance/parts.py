@@ -16,7 +16,7 @@ from cacheproof.proofs.symbolic.deciding.refuter import Refuter
 from cacheproof.proofs.symbolic.deciding.subject import Subject
 from cacheproof.proofs.symbolic.gate.gate import refuse_subject
 from cacheproof.proofs.symbolic.reading.source import source_in
-from cacheproof.proofs.symbolic.rules.readings import Language
+from cacheproof.proofs.symbolic.rules.readings import RuleLanguage
 from cacheproof.proofs.symbolic.subjects import encoder_decoder_cache
 from cacheproof.proofs.symbolic.subjects.encoder_cache import of_reference
 from cacheproof.proofs.symbolic.values.language import NotTranslated
@@ -40,7 +40,7 @@ def _check(check: Check) -> Check:
 
 
 def _refuted(subject: Subject, operations: Sequence[str]) -> set[tuple[str, str]]:
-    refuter = Refuter(replace(subject, replay=None), [Language(Universe(2))])
+    refuter = Refuter(replace(subject, replay=None), [RuleLanguage(Universe(2))])
     return {
         (one.name, rule)
         for one in subject.operations
@@ -52,7 +52,7 @@ def _refuted(subject: Subject, operations: Sequence[str]) -> set[tuple[str, str]
 
 def _is_refused(subject: Subject, operations: Sequence[str]) -> bool:
     """Whether one of these operations is refused where it is read."""
-    refuter = Refuter(subject, [Language(Universe(2))])
+    refuter = Refuter(subject, [RuleLanguage(Universe(2))])
     try:
         for one in subject.operations:
             if one.name in operations:
@@ -181,7 +181,7 @@ def _what_is_in_a_container_becomes_no_attribute() -> Iterator[str]:
     )
     (check,) = (one for one in subject.operations if one.name == "check")
     try:
-        Refuter(subject, [Language(Universe(2))]).rules(check)
+        Refuter(subject, [RuleLanguage(Universe(2))]).rules(check)
     except NotTranslated as refusal:
         if "no reading of self.num_embeds_by_hash =" not in str(refusal):
             yield f"refused for another reason: {refusal}"

@@ -8,7 +8,7 @@ import threading
 
 import msgspec
 
-from cacheproof.proofs.crosshair.job import Answer, Job, Word
+from cacheproof.proofs.crosshair.job import ConditionAnswer, ConditionJob, Word
 from cacheproof.proofs.crosshair.search import explore
 
 
@@ -18,11 +18,11 @@ def main() -> None:
     jobs: queue.Queue[bytes] = queue.Queue()
     threading.Thread(target=_take, args=(jobs,), daemon=True).start()
     while True:
-        job = msgspec.json.decode(jobs.get(), type=Job)
+        job = msgspec.json.decode(jobs.get(), type=ConditionJob)
         try:
             answer = explore(job.prepare().function, job.paths_max)
         except Exception as error:
-            answer = Answer(Word.UNKNOWN, 0, f"{type(error).__name__}: {error}")
+            answer = ConditionAnswer(Word.UNKNOWN, 0, f"{type(error).__name__}: {error}")
         answers.write(msgspec.json.encode(answer) + b"\n")
         answers.flush()
 

@@ -4,14 +4,14 @@ Each function asserts its preconditions first, then makes the calls; an assertio
 fails is a counterexample.
 """
 
-from cacheproof.proofs.crosshair.episode import METHODS, Condition, Episode, subject
+from cacheproof.proofs.crosshair.episode import METHODS, Episode, SymbolicCondition, subject
 from cacheproof.proofs.crosshair.states import (
     CALLER,
     NEW,
     OTHER,
-    Request,
     Shape,
     Situation,
+    SymbolicRequest,
     recall,
     state_of,
 )
@@ -41,7 +41,7 @@ def start(capacity: int) -> None:
     """A manager is made, and asked what a request without claims may release."""
     assert capacity >= 0
     episode = Episode(subject().manager(capacity), Ghost(), state_of, recall, subject().rules)
-    episode.call("inputs", Request(CALLER, ["a"], [1]))
+    episode.call("inputs", SymbolicRequest(CALLER, ["a"], [1]))
 
 
 def check(shape: Shape) -> None:
@@ -153,7 +153,7 @@ def release_resized(shape: Shape, resized: int, need: int) -> None:
 
 CONDITIONS = (
     *[
-        Condition(function, operations, SCOPE, PRECONDITION)
+        SymbolicCondition(function, operations, SCOPE, PRECONDITION)
         for function, operations in (
             (start, ("inputs",)),
             (check, ("check", "can", "allocate")),
@@ -167,7 +167,7 @@ CONDITIONS = (
             (update, ("inputs", "release", "can")),
         )
     ],
-    Condition(
+    SymbolicCondition(
         release_resized,
         ("inputs", "release", "can"),
         f"{SCOPE}; an identifier has several",

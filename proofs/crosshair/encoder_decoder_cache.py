@@ -7,8 +7,8 @@ not yet released only the ghost need know.
 from dataclasses import dataclass
 from typing import Any
 
-from cacheproof.proofs.crosshair.episode import Condition, Episode, Tables, subject
-from cacheproof.proofs.crosshair.states import CALLER, OTHER, Request, refuse_unmodelled
+from cacheproof.proofs.crosshair.episode import ClaimTables, Episode, SymbolicCondition, subject
+from cacheproof.proofs.crosshair.states import CALLER, OTHER, SymbolicRequest, refuse_unmodelled
 from cacheproof.spec.ghost import Ghost
 from cacheproof.spec.records import DecoderCacheState
 
@@ -20,7 +20,7 @@ ATTRIBUTES = frozenset(
 
 
 @dataclass(frozen=True)
-class Item:
+class DecoderItem:
     """One item of a request: its size, and whether it is debited."""
 
     size: int
@@ -32,9 +32,9 @@ class Debits:
     """A state: what is free, two items of the request that calls, and one of another."""
 
     free: int
-    first: Item
-    second: Item
-    others: Item
+    first: DecoderItem
+    second: DecoderItem
+    others: DecoderItem
 
     def has_sizes(self) -> bool:
         """Whether the sizes are sizes: the one thing that can be wrong."""
@@ -47,18 +47,18 @@ def state_of(manager: Any, ghost: Ghost) -> DecoderCacheState:
     return DecoderCacheState(manager.cache_size, manager.num_free_slots, ())
 
 
-def recall(episode: Episode) -> Tables:
+def recall(episode: Episode) -> ClaimTables:
     """The debits that this manager remembers, and those that its calls come to."""
     debits = getattr(episode.manager, "_debits", None)
-    return Tables({}, {}) if debits is None else Tables(debits, episode.ghost.debits)
+    return ClaimTables({}, {}) if debits is None else ClaimTables(debits, episode.ghost.debits)
 
 
-def begin(debits: Debits) -> tuple[Request, Request, Episode]:
+def begin(debits: Debits) -> tuple[SymbolicRequest, SymbolicRequest, Episode]:
     """The caller, the other and their manager, of the subject's class, with these debits."""
     manager, ghost = subject().manager(0), Ghost()
     refuse_unmodelled(manager, ATTRIBUTES)
-    caller = Request(CALLER, ["a", "b"], [debits.first.size, debits.second.size])
-    other = Request(OTHER, ["c"], [debits.others.size])
+    caller = SymbolicRequest(CALLER, ["a", "b"], [debits.first.size, debits.second.size])
+    other = SymbolicRequest(OTHER, ["c"], [debits.others.size])
     manager.cache_size = manager.num_free_slots = debits.free
     for request, input_id, item in (
         (caller, 0, debits.first),
@@ -78,7 +78,7 @@ def start(capacity: int) -> None:
     """A manager is made, and asked what a request without debits may release."""
     assert capacity >= 0
     episode = Episode(subject().manager(capacity), Ghost(), state_of, recall, subject().rules)
-    episode.call("inputs", Request(CALLER, ["a"], [1]))
+    episode.call("inputs", SymbolicRequest(CALLER, ["a"], [1]))
 
 
 def admit(debits: Debits, budget: int, pending: int) -> None:
@@ -118,7 +118,12 @@ def draw(size: int, others_size: int, encodes: bool, other_encodes: bool) -> Non
     """Five steps: in the first the caller may encode, in the second the other; then nobody."""
     assert size >= 1
     assert others_size >= 1
-    debits = Debits(size + others_size, Item(size, False), Item(1, False), Item(others_size, False))
+    debits = Debits(
+        size + others_size,
+        DecoderItem(size, False),
+        DecoderItem(1, False),
+        DecoderItem(others_size, False),
+    )
     caller, other, episode = begin(debits)
     if encodes:
         episode.call("allocate", caller, 0)
@@ -144,7 +149,7 @@ def reset(debits: Debits) -> None:
 
 
 CONDITIONS = tuple(
-    Condition(function, operations, SCOPE, PRECONDITION)
+    SymbolicCondition(function, operations, SCOPE, PRECONDITION)
     for function, operations in (
         (start, ("inputs",)),
         (admit, ("can", "allocate")),

@@ -31,14 +31,14 @@ OF_THE_SCHEDULER = frozenset({"EC-8b"})
 """Contracts of steps that no manager alone can keep or break."""
 
 
-class Tables(NamedTuple):
+class ClaimTables(NamedTuple):
     """What a manager remembers of claims beside its ledger, and what its calls come to."""
 
     kept: Mapping[Any, Any]
     claimed: Mapping[Any, Any]
 
 
-def remembered(k: Tables) -> bool:
+def remembered(k: ClaimTables) -> bool:
     return k.kept == k.claimed
 
 
@@ -67,7 +67,7 @@ def rule_of(id: str) -> Contract:
     return REMEMBERED if id == REMEMBERED.id else by_id(id)
 
 
-class Broken(AssertionError):
+class BrokenRule(AssertionError):
     """A contract does not hold. `rule` says which, `values` are what it looked at."""
 
     def __init__(self, rule: Contract, operation: str, values: Mapping[str, Any]) -> None:
@@ -84,28 +84,28 @@ class Broken(AssertionError):
 
 
 @dataclass(frozen=True)
-class Subject:
+class ConditionSubject:
     """What conditions are about: a class of managers, and the contracts that are asserted of it."""
 
     manager: Callable[[int], Any]
     rules: Collection[Contract]
 
 
-_subjects: list[Subject] = []
+_subjects: list[ConditionSubject] = []
 
 
-def about(subject: Subject) -> None:
+def about(subject: ConditionSubject) -> None:
     """Let conditions be about this subject from now on."""
     _subjects[:] = [subject]
 
 
-def subject() -> Subject:
+def subject() -> ConditionSubject:
     """What conditions are about."""
     return _subjects[0]
 
 
 @dataclass(frozen=True)
-class Condition:
+class SymbolicCondition:
     """A function over symbolic parameters that begins with its preconditions as assertions.
 
     `operations` are the calls that it judges, `scope` says from which states, and `precondition`
@@ -142,7 +142,7 @@ class Episode:
     manager: Any
     ghost: Ghost
     read: Callable[[Any, Ghost], Any]
-    recall: Callable[["Episode"], Tables]
+    recall: Callable[["Episode"], ClaimTables]
     rules: Collection[Contract]
     claims: dict[str, dict[int, str]] = field(default_factory=dict)
     encoded: dict[str, int] = field(default_factory=dict)
@@ -270,7 +270,7 @@ class Episode:
             if judges(rule, kind, operation) and not rule.predicate(
                 *[values[name] for name in rule.parameters]
             ):
-                raise Broken(rule, operation, values)
+                raise BrokenRule(rule, operation, values)
 
 
 def judges(rule: Contract, kind: str, operation: str) -> bool:

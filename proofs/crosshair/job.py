@@ -9,9 +9,15 @@ from typing import Any
 import msgspec
 
 from cacheproof.proofs.crosshair import encoder_cache, encoder_decoder_cache, mutants
-from cacheproof.proofs.crosshair.episode import Broken, Condition, Subject, about, rule_of
-from cacheproof.proofs.crosshair.mutants import Mutant
-from cacheproof.proofs.crosshair.text import ENCODER_CACHE, ENCODER_DECODER_CACHE, Text
+from cacheproof.proofs.crosshair.episode import (
+    BrokenRule,
+    ConditionSubject,
+    SymbolicCondition,
+    about,
+    rule_of,
+)
+from cacheproof.proofs.crosshair.mutants import ConditionMutant
+from cacheproof.proofs.crosshair.text import ENCODER_CACHE, ENCODER_DECODER_CACHE, ManagerText
 from cacheproof.spec import encoder_cache as rules_of_encoder_cache
 from cacheproof.spec import encoder_decoder_cache as rules_of_encoder_decoder_cache
 
@@ -24,7 +30,7 @@ class Word(StrEnum):
     UNKNOWN = "unknown"
 
 
-class Answer(msgspec.Struct, frozen=True):
+class ConditionAnswer(msgspec.Struct, frozen=True):
     """The verdict on one job, after so many paths; of a refuted one the arguments as builtins."""
 
     word: Word
@@ -34,25 +40,25 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class Component:
+class ConditionSet:
     """The conditions on one class of managers, and their red twins."""
 
     name: str
     subject: str
-    conditions: Sequence[Condition]
-    mutants: Sequence[Mutant]
+    conditions: Sequence[SymbolicCondition]
+    mutants: Sequence[ConditionMutant]
 
 
 COMPONENTS = {
     one.subject: one
     for one in (
-        Component(
+        ConditionSet(
             rules_of_encoder_cache.COMPONENT,
             ENCODER_CACHE,
             encoder_cache.CONDITIONS,
             mutants.OF_ENCODER_CACHE,
         ),
-        Component(
+        ConditionSet(
             rules_of_encoder_decoder_cache.COMPONENT,
             ENCODER_DECODER_CACHE,
             encoder_decoder_cache.CONDITIONS,
@@ -62,37 +68,37 @@ COMPONENTS = {
 }
 
 
-class Job(msgspec.Struct, frozen=True):
+class ConditionJob(msgspec.Struct, frozen=True):
     """One condition on one text, or on a mutant of it (its number in the component's list).
 
     `rules` are the ids of the contracts that are asserted.
     """
 
-    text: Text
+    text: ManagerText
     condition: str
     rules: tuple[str, ...]
     mutant: int | None
     paths_max: int
 
-    def prepare(self) -> Condition:
+    def prepare(self) -> SymbolicCondition:
         """Load the text, let conditions be about it, and return the condition."""
         component = COMPONENTS[self.text.subject]
         change = None if self.mutant is None else component.mutants[self.mutant].change
-        about(Subject(self.text.load(change), [rule_of(rule) for rule in self.rules]))
+        about(ConditionSubject(self.text.load(change), [rule_of(rule) for rule in self.rules]))
         return next(one for one in component.conditions if one.name == self.condition)
 
-    def run_again(self, arguments: dict[str, Any]) -> Broken | None:
+    def run_again(self, arguments: dict[str, Any]) -> BrokenRule | None:
         """Run a counterexample in this interpreter: what is broken, or None if nothing is."""
         function = self.prepare().function
         try:
             function(**self.parse(arguments))
-        except Broken as broken:
+        except BrokenRule as broken:
             return broken
         except Exception:
             return None
         return None
 
-    def shown(self, answer: Answer) -> str:
+    def shown(self, answer: ConditionAnswer) -> str:
         """A counterexample as a call of the condition."""
         arguments = self.parse(answer.arguments or {}).items()
         return f"{self.condition}({', '.join(f'{name}={value}' for name, value in arguments)})"

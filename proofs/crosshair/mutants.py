@@ -13,7 +13,7 @@ from cacheproof.proofs.crosshair.text import Change
 
 
 @dataclass(frozen=True)
-class Mutant:
+class ConditionMutant:
     """A change, the condition under which it must be refuted, and by which contract."""
 
     name: str
@@ -201,68 +201,68 @@ ITEM = "request.mm_features[input_id].identifier"
 CREDITS_AGAIN = beginning("free_encoder_input", "self.num_free_slots += 1")
 
 OF_ENCODER_CACHE = (
-    Mutant("a new manager has a slot too few", "start", "EC-1", STARTS_SHORT),
-    Mutant(
+    ConditionMutant("a new manager has a slot too few", "start", "EC-1", STARTS_SHORT),
+    ConditionMutant(
         "an allocation forgets all claims", "allocate", "remembered", ending("allocate", FORGETS)
     ),
-    Mutant(
+    ConditionMutant(
         "an allocation debits nothing",
         "allocate",
         "EC-1",
         without_update("num_free_slots", ast.Sub),
     ),
-    Mutant(
+    ConditionMutant(
         "a hit debits no freeable slots",
         "check",
         "EC-2",
         without_update("num_freeable_slots", ast.Sub),
     ),
-    Mutant(
+    ConditionMutant(
         "a release credits no freeable slots",
         "release",
         "EC-2",
         without_update("num_freeable_slots", ast.Add),
     ),
-    Mutant(
+    ConditionMutant(
         "an allocation leaves more free than freeable slots",
         "allocate",
         "EC-3",
         without_update("num_free_slots", ast.Sub),
     ),
-    Mutant("a hit leaves the entry in the queue", "check", "EC-4", hit_stays_queued),
-    Mutant("a reset keeps the queue", "reset", "EC-4", without_call("freeable", "clear")),
-    Mutant(
+    ConditionMutant("a hit leaves the entry in the queue", "check", "EC-4", hit_stays_queued),
+    ConditionMutant("a reset keeps the queue", "reset", "EC-4", without_call("freeable", "clear")),
+    ConditionMutant(
         "an idle entry is queued with another size", "release", "EC-5", queued_with_another_size
     ),
-    Mutant(
+    ConditionMutant(
         "an admission drops all entries",
         "admit",
         "EC-6",
         beginning("can_allocate", DROPS),
     ),
-    Mutant(
+    ConditionMutant(
         "an allocation is held for nobody",
         "allocate",
         "EC-6a",
         ending("allocate", f"self.cached[{ITEM}].clear()"),
     ),
-    Mutant("the newest is evicted first", "admit", "EC-7", newest_first),
-    Mutant("the newest is evicted first", "update", "EC-7", newest_first),
-    Mutant("all that is idle is evicted", "admit", "EC-8a", evicts_all),
-    Mutant("notices are lost", "draw", "EC-9", NO_NOTICES),
-    Mutant(
+    ConditionMutant("the newest is evicted first", "admit", "EC-7", newest_first),
+    ConditionMutant("the newest is evicted first", "update", "EC-7", newest_first),
+    ConditionMutant("all that is idle is evicted", "admit", "EC-8a", evicts_all),
+    ConditionMutant("notices are lost", "draw", "EC-9", NO_NOTICES),
+    ConditionMutant(
         "a release credits again",
         "release",
         "EC-10",
         beginning("free_encoder_input", "self.num_freeable_slots += 1"),
     ),
-    Mutant(
+    ConditionMutant(
         "an item as large as the budget is refused",
         "release_resized",
         "EC-12",
         at_the_limit("encoder_compute_budget"),
     ),
-    Mutant(
+    ConditionMutant(
         "who asks for room holds every entry",
         "admit",
         "EC-11",
@@ -270,36 +270,38 @@ OF_ENCODER_CACHE = (
             "can_allocate", "for one in self.cached.values():\n    one.add(request.request_id)"
         ),
     ),
-    Mutant(
+    ConditionMutant(
         "an item as large as the budget is refused",
         "admit",
         "EC-12",
         at_the_limit("encoder_compute_budget"),
     ),
-    Mutant(
+    ConditionMutant(
         "an eviction credits nothing", "admit", "EC-13", without_update("num_free_slots", ast.Add)
     ),
-    Mutant("an admission evicts nothing", "admit", "EC-15", without_eviction),
-    Mutant(
+    ConditionMutant("an admission evicts nothing", "admit", "EC-15", without_eviction),
+    ConditionMutant(
         "a look-up misses what is there",
         "check",
         "EC-16",
         beginning("check_and_update_cache", "return False"),
     ),
-    Mutant(
+    ConditionMutant(
         "a size is told of what is absent",
         "read",
         "EC-17",
         beginning("get_cached_num_encoder_embeds", "return 0"),
     ),
-    Mutant(
+    ConditionMutant(
         "no input that a request may release is told",
         "read",
         "EC-18",
         beginning("get_cached_input_ids", "return set()"),
     ),
-    Mutant("a freed request keeps what it holds", "free", "EC-14", beginning("free", "return")),
-    Mutant(
+    ConditionMutant(
+        "a freed request keeps what it holds", "free", "EC-14", beginning("free", "return")
+    ),
+    ConditionMutant(
         "a question costs a slot",
         "read",
         "EC-1",
@@ -308,37 +310,39 @@ OF_ENCODER_CACHE = (
 )
 
 OF_ENCODER_DECODER_CACHE = (
-    Mutant("a new manager has a slot too few", "start", "ED-5", STARTS_SHORT),
-    Mutant(
+    ConditionMutant("a new manager has a slot too few", "start", "ED-5", STARTS_SHORT),
+    ConditionMutant(
         "an allocation forgets all debits", "allocate", "remembered", ending("allocate", FORGETS)
     ),
-    Mutant("a release credits again", "release", "ED-1", CREDITS_AGAIN),
-    Mutant("a release credits again", "release", "ED-2", CREDITS_AGAIN),
-    Mutant("notices are lost", "draw", "ED-3", NO_NOTICES),
-    Mutant(
+    ConditionMutant("a release credits again", "release", "ED-1", CREDITS_AGAIN),
+    ConditionMutant("a release credits again", "release", "ED-2", CREDITS_AGAIN),
+    ConditionMutant("notices are lost", "draw", "ED-3", NO_NOTICES),
+    ConditionMutant(
         "a release is an error",
         "release",
         "ED-4",
         beginning("free_encoder_input", "raise KeyError(input_id)"),
     ),
-    Mutant("a release credits again", "free", "ED-5", CREDITS_AGAIN),
-    Mutant(
+    ConditionMutant("a release credits again", "free", "ED-5", CREDITS_AGAIN),
+    ConditionMutant(
         "an allocation debits nothing",
         "allocate",
         "ED-5",
         without_update("num_free_slots", ast.Sub),
     ),
-    Mutant(
+    ConditionMutant(
         "an item as large as the budget is refused",
         "admit",
         "ED-6",
         at_the_limit("encoder_compute_budget"),
     ),
-    Mutant(
+    ConditionMutant(
         "no input that a request may release is told",
         "read",
         "ED-7",
         beginning("get_cached_input_ids", "return set()"),
     ),
-    Mutant("a reset costs a slot", "reset", "ED-5", ending("reset", "self.num_free_slots -= 1")),
+    ConditionMutant(
+        "a reset costs a slot", "reset", "ED-5", ending("reset", "self.num_free_slots -= 1")
+    ),
 )

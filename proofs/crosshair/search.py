@@ -21,12 +21,12 @@ from crosshair.core_and_libs import AnalysisKind, ResumedTracing
 from crosshair.options import DEFAULT_OPTIONS
 from crosshair.statespace import RootNode, StateSpace, VerificationStatus
 
-from cacheproof.proofs.crosshair.job import Answer, Word
+from cacheproof.proofs.crosshair.job import ConditionAnswer, Word
 
 NO_LIMIT = float("inf")
 
 
-def explore(condition: Callable[..., None], paths_max: int) -> Answer:
+def explore(condition: Callable[..., None], paths_max: int) -> ConditionAnswer:
     """What CrossHair says of a condition. No clock has a say in it."""
     signature = inspect.signature(condition)
     raised: list[tuple[BaseException, dict[str, Any]]] = []
@@ -57,13 +57,13 @@ def explore(condition: Callable[..., None], paths_max: int) -> Answer:
     if raised:
         error, values = raised[0]
         why = f"{type(error).__name__}: {error}"
-        return Answer(Word.REFUTED, paths, why, msgspec.to_builtins(values))
+        return ConditionAnswer(Word.REFUTED, paths, why, msgspec.to_builtins(values))
     analysis = result.top_analysis
     if not result.exhausted:
-        return Answer(Word.UNKNOWN, paths, "some paths were not explored")
+        return ConditionAnswer(Word.UNKNOWN, paths, "some paths were not explored")
     if analysis is None or analysis.verification_status is not VerificationStatus.CONFIRMED:
-        return Answer(Word.UNKNOWN, paths, "the solver gave up on a path")
-    return Answer(Word.CONFIRMED, paths)
+        return ConditionAnswer(Word.UNKNOWN, paths, "the solver gave up on a path")
+    return ConditionAnswer(Word.CONFIRMED, paths)
 
 
 def _is_precondition(error: BaseException, condition: Callable[..., None]) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cacheproof.proofs.crosshair.copies import frozen
-from cacheproof.proofs.crosshair.episode import Episode, Tables
+from cacheproof.proofs.crosshair.episode import ClaimTables, Episode
 from cacheproof.spec.ghost import Ghost
 from cacheproof.spec.records import EncoderCacheState
 
@@ -54,19 +54,19 @@ def refuse_unmodelled(manager: Any, attributes: Set[str]) -> None:
         )
 
 
-class Feature:
+class SymbolicFeature:
     """One item of a request."""
 
     def __init__(self, identifier: str) -> None:
         self.identifier = identifier
 
 
-class Request:
+class SymbolicRequest:
     """A request as far as a manager looks at it. Its input n ends at token n + 1."""
 
     def __init__(self, request_id: str, identifiers: list[str], sizes: list[int]) -> None:
         self.request_id = request_id
-        self.mm_features = [Feature(identifier) for identifier in identifiers]
+        self.mm_features = [SymbolicFeature(identifier) for identifier in identifiers]
         self.mm_hashes = identifiers
         self.ends = [input_id + 1 for input_id in range(len(identifiers))]
         self._sizes = sizes
@@ -82,7 +82,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Entry:
+class SymbolicEntry:
     """One identifier: the size of its item, whether it is resident though nobody holds it, and
     whether the other request holds it."""
 
@@ -100,8 +100,8 @@ class Shape:
     """
 
     free: int
-    a: Entry
-    b: Entry
+    a: SymbolicEntry
+    b: SymbolicEntry
     claims_first: bool
     claims_second: bool
     repeats: bool
@@ -120,8 +120,10 @@ class Situation:
         self.manager = manager
         self.ghost = Ghost()
         second = ("a", shape.a.size) if shape.repeats else ("b", shape.b.size)
-        self.caller = Request(CALLER, ["a", second[0], "c"], [shape.a.size, second[1], need])
-        self.other = Request(OTHER, ["a", "b"], [shape.a.size, shape.b.size])
+        self.caller = SymbolicRequest(
+            CALLER, ["a", second[0], "c"], [shape.a.size, second[1], need]
+        )
+        self.other = SymbolicRequest(OTHER, ["a", "b"], [shape.a.size, shape.b.size])
         self.claims = _claims(shape, second[0])
         holders = {h: _holders(self.claims, h) for h in ("a", "b")}
         resident = [
@@ -220,7 +222,7 @@ def _remember(manager: Any, request: str, claims: dict[int, str]) -> None:
         manager.request_hash_refs[request] = _counts(claims)
 
 
-def recall(episode: Episode) -> Tables:
+def recall(episode: Episode) -> ClaimTables:
     """The tables that this manager keeps, and what they should hold."""
     manager, claims = episode.manager, episode.claims
     kept: dict[str, Any] = {}
@@ -237,7 +239,7 @@ def recall(episode: Episode) -> Tables:
     if hasattr(manager, "request_hash_refs"):
         kept["counts"] = manager.request_hash_refs
         claimed["counts"] = {r: _counts(one) for r, one in claims.items()}
-    return Tables(kept, claimed)
+    return ClaimTables(kept, claimed)
 
 
 class Holders(dict[str, frozenset[str]]):

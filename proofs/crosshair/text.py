@@ -31,7 +31,7 @@ class Unloadable(Exception):
     """A text is not as expected; the message names the file, what was found and expected."""
 
 
-class Text(msgspec.Struct, frozen=True):
+class ManagerText(msgspec.Struct, frozen=True):
     """The text of one class of managers.
 
     Attributes:
@@ -86,22 +86,22 @@ class Text(msgspec.Struct, frozen=True):
             yield module, ast.get_source_segment(source, found) or ""
 
 
-def of_reference(subject: str) -> Text:
+def of_reference(subject: str) -> ManagerText:
     """The reference manager of that name."""
     classes = [(str(REFERENCE / "encoder_cache.py"), ENCODER_CACHE)]
     if subject == ENCODER_DECODER_CACHE:
         classes.append((str(REFERENCE / "encoder_decoder_cache.py"), subject))
-    return Text("reference", None, tuple(classes))
+    return ManagerText("reference", None, tuple(classes))
 
 
-def of_release(version: str, tree: Path, subject: str) -> Text | None:
+def of_release(version: str, tree: Path, subject: str) -> ManagerText | None:
     """The manager of that name in an unpacked release; None where it has none."""
     path = tree / MODULE_OF_RELEASES
     names = [one.name for one in ast.parse(path.read_text()).body if isinstance(one, ast.ClassDef)]
     if subject not in names:
         return None
     needed = (ENCODER_CACHE, subject) if subject == ENCODER_DECODER_CACHE else (subject,)
-    return Text(f"vllm@{version}", version, tuple((str(path), name) for name in needed))
+    return ManagerText(f"vllm@{version}", version, tuple((str(path), name) for name in needed))
 
 
 def _class_of(tree: ast.Module, path: str, name: str) -> ast.ClassDef:

@@ -15,11 +15,17 @@ from typing import IO
 
 import msgspec
 
-from cacheproof.proofs.crosshair.episode import REMEMBERED, Broken, Condition, rule_of, rules_of
-from cacheproof.proofs.crosshair.job import COMPONENTS, Answer, Job, Word
-from cacheproof.proofs.crosshair.mutants import Mutant
+from cacheproof.proofs.crosshair.episode import (
+    REMEMBERED,
+    BrokenRule,
+    SymbolicCondition,
+    rule_of,
+    rules_of,
+)
+from cacheproof.proofs.crosshair.job import COMPONENTS, ConditionAnswer, ConditionJob, Word
+from cacheproof.proofs.crosshair.mutants import ConditionMutant
 from cacheproof.proofs.crosshair.states import CLAIM_TABLES
-from cacheproof.proofs.crosshair.text import Text
+from cacheproof.proofs.crosshair.text import ManagerText
 from cacheproof.spec.evidence import Evidence, Outcome, RedTwin
 
 METHOD = "crosshair"
@@ -49,7 +55,7 @@ class CrossHair:
         self._process: subprocess.Popen[bytes] | None = None
         self._lines: queue.Queue[bytes] = queue.Queue()
 
-    def ask(self, job: Job) -> tuple[Answer, Broken | None]:
+    def ask(self, job: ConditionJob) -> tuple[ConditionAnswer, BrokenRule | None]:
         """The answer to one job, and what CPython shows to be broken; a counterexample that it does
         not show is none."""
         answer = self._ask(job)
@@ -58,7 +64,7 @@ class CrossHair:
         broken = job.run_again(answer.arguments or {})
         if broken is None:
             why = f"CPython breaks no contract there: {answer.why}"
-            return Answer(Word.UNKNOWN, answer.paths, why), None
+            return ConditionAnswer(Word.UNKNOWN, answer.paths, why), None
         return answer, broken
 
     def close(self) -> None:
@@ -71,20 +77,20 @@ class CrossHair:
                 if stream is not None:
                     stream.close()
 
-    def _ask(self, job: Job) -> Answer:
+    def _ask(self, job: ConditionJob) -> ConditionAnswer:
         process = self._process or self._start()
         assert process.stdin is not None
         try:
             process.stdin.write(msgspec.json.encode(job) + b"\n")
             process.stdin.flush()
             line = self._lines.get(timeout=self._budget.seconds_max)
-            return msgspec.json.decode(line, type=Answer)
+            return msgspec.json.decode(line, type=ConditionAnswer)
         except (OSError, msgspec.DecodeError):
             why = "CrossHair's process broke"
         except queue.Empty:
             why = f"no answer for {self._budget.seconds_max:g} s"
         self.close()
-        return Answer(Word.UNKNOWN, 0, why)
+        return ConditionAnswer(Word.UNKNOWN, 0, why)
 
     def _start(self) -> "subprocess.Popen[bytes]":
         environment = {
@@ -130,7 +136,7 @@ class _Row:
 
 @dataclass(frozen=True)
 class _Twin:
-    mutant: Mutant
+    mutant: ConditionMutant
     refuted: bool
     seconds: float
 
@@ -139,7 +145,7 @@ class _Twin:
         return RedTwin(f"{self.mutant.condition}: {self.mutant.name}", self.refuted)
 
 
-def run(text: Text, budget: Budget | None = None) -> list[Evidence]:
+def run(text: ManagerText, budget: Budget | None = None) -> list[Evidence]:
     """A row for every contract that a call of this class can break, in the order met.
 
     Raises:
@@ -155,7 +161,7 @@ def run(text: Text, budget: Budget | None = None) -> list[Evidence]:
 class _Witness:
     """One text under all conditions that are about it."""
 
-    def __init__(self, text: Text, budget: Budget) -> None:
+    def __init__(self, text: ManagerText, budget: Budget) -> None:
         self._text = text
         self._budget = budget
         self._component = COMPONENTS[text.subject]
@@ -181,7 +187,7 @@ class _Witness:
         ]
         return [self._evidence(row, twins) for row in self._rows.values()]
 
-    def _decide(self, condition: Condition) -> None:
+    def _decide(self, condition: SymbolicCondition) -> None:
         """Ask for all contracts at once, then again without each that is refuted."""
         started = time.monotonic()
         judged = [
@@ -211,13 +217,13 @@ class _Witness:
         for row in judged:
             row.seconds += (time.monotonic() - started) / len(judged)
 
-    def _twin(self, number: int, mutant: Mutant) -> _Twin:
+    def _twin(self, number: int, mutant: ConditionMutant) -> _Twin:
         started = time.monotonic()
         _, broken = self._crosshair.ask(self._job(mutant.condition, [mutant.contract], number))
         return _Twin(mutant, broken is not None, time.monotonic() - started)
 
-    def _job(self, condition: str, rules: list[str], mutant: int | None = None) -> Job:
-        return Job(self._text, condition, tuple(rules), mutant, self._budget.paths_max)
+    def _job(self, condition: str, rules: list[str], mutant: int | None = None) -> ConditionJob:
+        return ConditionJob(self._text, condition, tuple(rules), mutant, self._budget.paths_max)
 
     def _evidence(self, row: _Row, twins: list[_Twin]) -> Evidence:
         own = [twin for twin in twins if twin.mutant.contract == row.contract]

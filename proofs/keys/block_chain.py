@@ -15,10 +15,10 @@ import z3
 
 from cacheproof.proofs.keys import language, paths
 from cacheproof.proofs.keys.hashed_values import DIGEST, HASH, VALUE, Whole, hash_of, invertible
-from cacheproof.proofs.keys.loops import HELPER, Claims, Loops
+from cacheproof.proofs.keys.loops import HELPER, LoopClaims, Loops
 from cacheproof.proofs.keys.paths import Unread
 from cacheproof.proofs.keys.source import run_text
-from cacheproof.proofs.keys.symbolic import CONTENT, Number, Symbol, Text, Truth, number
+from cacheproof.proofs.keys.symbolic import CONTENT, Number, Symbol, SymbolicText, Truth, number
 from cacheproof.reference.semantics.block_keys import BlockKeySemantics
 
 INT = z3.IntSort()
@@ -41,7 +41,7 @@ class Tokens(Symbol):
     types = frozenset({"list"})
     count = LENGTH
 
-    def __init__(self, claims: Claims) -> None:
+    def __init__(self, claims: LoopClaims) -> None:
         self._claims = claims
 
     def __getitem__(self, part: slice) -> Whole:
@@ -57,7 +57,7 @@ class Keys(Symbol):
     types = frozenset({"list"})
     count = HASHED
 
-    def __init__(self, claims: Claims) -> None:
+    def __init__(self, claims: LoopClaims) -> None:
         self._claims = claims
 
     def __bool__(self) -> bool:
@@ -83,7 +83,7 @@ class Appended(Symbol):
 class _Blocks:
     """The loop over blocks: `parent` is that of the block, and the keys before it are added."""
 
-    def __init__(self, claims: Claims, definition: Any | None) -> None:
+    def __init__(self, claims: LoopClaims, definition: Any | None) -> None:
         self._claims, self._definition = claims, definition
         self.begun = False
         """Whether the loop was come to, on this path."""
@@ -97,7 +97,7 @@ class _Blocks:
         paths.assume(HASHED <= BLOCK)
         return Appended(BLOCK - HASHED), Whole(VALUE.digest(PARENT(BLOCK)))
 
-    def element(self, blocks: "Range") -> tuple[Truth, Number]:
+    def element(self, blocks: "BlockRange") -> tuple[Truth, Number]:
         step, first = blocks.step.term, blocks.first.term
         self._claims.claim("blocks are hashed one after the other", step == SIZE)
         self._claims.claim("hashing goes on where it ended", first == HASHED * SIZE)
@@ -125,7 +125,7 @@ class _Blocks:
 
 
 @dataclass(frozen=True)
-class Range:
+class BlockRange:
     first: Number
     stop: Number
     step: Number
@@ -149,7 +149,7 @@ def chain(text: str, seed: int = 0, semantics: BlockKeySemantics = _IDEAL) -> Ch
     Keys that the request has are those that hashing from nothing gives: with the claims below that
     is an invariant of hashing on.
     """
-    claims = Claims(seed)
+    claims = LoopClaims(seed)
     covered: dict[bool, Any] = {}
     taken: dict[tuple[bool, bool], list[paths.Path[Any]]] = {}
     for ahead in (False, True):
@@ -169,7 +169,7 @@ def chain(text: str, seed: int = 0, semantics: BlockKeySemantics = _IDEAL) -> Ch
 def _hash(
     text: str,
     semantics: BlockKeySemantics,
-    claims: Claims,
+    claims: LoopClaims,
     blocks: _Blocks,
     ahead: bool,
     *,
@@ -187,13 +187,13 @@ def _hash(
     names = run_text(
         text,
         language.BLOCK_HASH,
-        range=Range,
+        range=BlockRange,
         _ExtraKeys=extra_keys,
         **{HELPER: Loops({"hasher 1": blocks})},
     )
     paths.assume(SIZE >= 1, LENGTH >= 0, LOOKAHEAD > 0 if ahead else LOOKAHEAD == 0)
     paths.assume(HASHED > 0 if grown else HASHED == 0)
-    seed = Text(SEED)
+    seed = SymbolicText(SEED)
     paths.assume(PARENT(0) == _digest(hash_of(seed)))
     if grown:
         paths.assume(PARENT(HASHED) == KEY(HASHED - 1))

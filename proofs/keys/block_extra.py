@@ -22,15 +22,15 @@ from cacheproof.proofs.keys.source import run_text, text_of
 from cacheproof.proofs.keys.symbolic import (
     CONTENT,
     EMPTY,
+    BytesRun,
     Data,
     Laid,
     Many,
     Number,
     Repeated,
-    Run,
     Symbol,
+    SymbolicText,
     Term,
-    Text,
     content_of,
     data,
     fresh,
@@ -95,13 +95,13 @@ def _extra(
 
     names = run_text(hashing.text, language.BLOCK_HASH, hashlib=SimpleNamespace(sha256=sha256))
     adapter = SimpleNamespace(
-        lora_name=Text(content_of("adapter")),
-        lora_path=Text(content_of("path")),
+        lora_name=SymbolicText(content_of("adapter")),
+        lora_path=SymbolicText(content_of("path")),
         lora_int_id=Number(z3.Int(fresh("adapter"))),
     )
-    salt = Text(content_of("salt"))
+    salt = SymbolicText(content_of("salt"))
     paths.assume(salt.of != EMPTY)
-    name, offset = Text(content_of("item")), Number(z3.Int(fresh("offset")))
+    name, offset = SymbolicText(content_of("item")), Number(z3.Int(fresh("offset")))
     feature = SimpleNamespace(identifier=name, mm_position=SimpleNamespace(offset=offset))
     item = names["_item_key"](feature, start, semantics)
     items = Many(item, (name.of, offset.term - START), ("list",))
@@ -174,7 +174,7 @@ def _of_block(part: slice) -> None:
 
 
 def _data(of: Term) -> Data:
-    return Data(Run(of, "bytes", z3.IntVal(0)))
+    return Data(BytesRun(of, "bytes", z3.IntVal(0)))
 
 
 def _pieces(made: Any) -> Iterator[Any]:

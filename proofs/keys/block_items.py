@@ -11,9 +11,9 @@ from typing import Any
 import z3
 
 from cacheproof.proofs.keys import language, paths
-from cacheproof.proofs.keys.loops import HELPER, Claims, Loops
+from cacheproof.proofs.keys.loops import HELPER, LoopClaims, Loops
 from cacheproof.proofs.keys.source import run_text, text_of
-from cacheproof.proofs.keys.symbolic import CONTENT, Number, Symbol, Text
+from cacheproof.proofs.keys.symbolic import CONTENT, Number, Symbol, SymbolicText
 from cacheproof.proofs.keys.symbolic import number as term_of
 from cacheproof.reference import block_hash
 from cacheproof.reference.semantics.block_keys import BlockKeySemantics
@@ -32,7 +32,7 @@ class Items(Symbol):
     types = frozenset({"list"})
     count = COUNT
 
-    def __init__(self, claims: Claims) -> None:
+    def __init__(self, claims: LoopClaims) -> None:
         self._claims = claims
 
     def __bool__(self) -> bool:
@@ -50,13 +50,13 @@ class Items(Symbol):
         )
         offset, end = OFFSET(number), END(number)
         position = SimpleNamespace(offset=Number(offset), length=Number(end - offset))
-        return SimpleNamespace(identifier=Text(NAME(number)), mm_position=position)
+        return SimpleNamespace(identifier=SymbolicText(NAME(number)), mm_position=position)
 
 
-class Found(Symbol):
+class CollectedKeys(Symbol):
     """The keys collected so far: whether that of any item is among them, and the last one's."""
 
-    def __init__(self, claims: Claims, has: z3.BoolRef, last: z3.ArithRef) -> None:
+    def __init__(self, claims: LoopClaims, has: z3.BoolRef, last: z3.ArithRef) -> None:
         self._claims = claims
         self.has, self.last = has, last
 
@@ -68,13 +68,13 @@ class Found(Symbol):
 
 def _named_by(key: Any) -> list[Any]:
     parts = key if isinstance(key, tuple) else (key,)
-    return [part.of.arg(0) for part in parts if isinstance(part, Text)]
+    return [part.of.arg(0) for part in parts if isinstance(part, SymbolicText)]
 
 
 class _Passing:
     """The first loop: every item before `item` ends before the block."""
 
-    def __init__(self, claims: Claims, start: Any) -> None:
+    def __init__(self, claims: LoopClaims, start: Any) -> None:
         self._claims, self._start = claims, start
 
     def entered(self, item: Any) -> tuple[Any]:
@@ -94,22 +94,22 @@ class _Passing:
 class _Naming:
     """The second loop: of the items before `item` those that reach into the block are named."""
 
-    def __init__(self, claims: Claims, start: Any, end: Any) -> None:
+    def __init__(self, claims: LoopClaims, start: Any, end: Any) -> None:
         self._claims, self._start, self._end = claims, start, end
 
     def entered(self, item: Any, keys: Any) -> tuple[Any, Any]:
         if isinstance(keys, list):
-            keys = Found(self._claims, z3.BoolVal(False), z3.IntVal(-1))
+            keys = CollectedKeys(self._claims, z3.BoolVal(False), z3.IntVal(-1))
         self.repeated(item, keys)
         item = Number(z3.Int("naming"))
-        keys = Found(self._claims, z3.Bool("named"), z3.Int("last named"))
+        keys = CollectedKeys(self._claims, z3.Bool("named"), z3.Int("last named"))
         paths.assume(self._holds(item, keys))
         return item, keys
 
-    def repeated(self, item: Any, keys: Found) -> None:
+    def repeated(self, item: Any, keys: CollectedKeys) -> None:
         self._claims.claim("items of the block are named, and no others", self._holds(item, keys))
 
-    def _holds(self, item: Any, keys: Found) -> Any:
+    def _holds(self, item: Any, keys: CollectedKeys) -> Any:
         place = item.term if isinstance(item, Number) else item
         inside = reaches(self._start.term, self._end.term)
         return z3.And(place >= 0, keys.last < place, keys.has == z3.And(place > ANY, inside))
@@ -130,7 +130,7 @@ def failures(semantics: BlockKeySemantics, text: str | None = None, seed: int = 
 
     The first block that is hashed, of a request with keys or without, and any block after it.
     """
-    claims = Claims(seed)
+    claims = LoopClaims(seed)
     for later in (False, True):
         naming_paths(semantics, text, claims, later=later)
     shown = [] if claims.counterexample is None else [_shown(claims.counterexample)]
@@ -138,7 +138,7 @@ def failures(semantics: BlockKeySemantics, text: str | None = None, seed: int = 
 
 
 def naming_paths(
-    semantics: BlockKeySemantics, text: str | None, claims: Claims, *, later: bool
+    semantics: BlockKeySemantics, text: str | None, claims: LoopClaims, *, later: bool
 ) -> list[paths.Path[Any]]:
     """Every way to name the items of the first block that is hashed, or of a later one. The result
     is whether any one item is named."""
@@ -158,7 +158,7 @@ def _shown(model: z3.ModelRef) -> str:
 
 
 def _names_items(
-    semantics: BlockKeySemantics, text: str | None, claims: Claims, later: bool
+    semantics: BlockKeySemantics, text: str | None, claims: LoopClaims, later: bool
 ) -> Any:
     start, end = Number(BLOCK_START), Number(BLOCK_END)
     passing, naming = _Passing(claims, start), _Naming(claims, start, end)

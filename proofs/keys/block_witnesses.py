@@ -28,7 +28,7 @@ NAMES = "abcdefgh"
 
 
 @dataclass(frozen=True)
-class Block:
+class KeyedBlock:
     """What a request of one block has beside its tokens, all of which are 0."""
 
     adapter: tuple[str, str] | None = None
@@ -46,17 +46,17 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Pair:
+class KeyedPair:
     """Two blocks with one key."""
 
-    first: Block
-    second: Block
+    first: KeyedBlock
+    second: KeyedBlock
 
     def __str__(self) -> str:
         return f"{self.first} as {self.second}"
 
 
-def pairs(hashing: Hashing, seed: int = 0) -> Iterator[Pair]:
+def pairs(hashing: Hashing, seed: int = 0) -> Iterator[KeyedPair]:
     """First blocks with one thing or nothing beside their tokens that have one key."""
     found = layouts(hashing, first=True, parts_max=1)
     confused = items_confused(found, seed, WITNESS)
@@ -64,7 +64,7 @@ def pairs(hashing: Hashing, seed: int = 0) -> Iterator[Pair]:
         yield _pair(agreement)
 
 
-def keys(block: Block, semantics: BlockKeySemantics) -> list[bytes]:
+def keys(block: KeyedBlock, semantics: BlockKeySemantics) -> list[bytes]:
     """The keys that the reference makes of it."""
     embeds = block.given and PromptEmbeds((bytes(8),) * WITNESS, block.given)
     items = [block.item] if block.item else []
@@ -84,24 +84,24 @@ def keys(block: Block, semantics: BlockKeySemantics) -> list[bytes]:
     ).block_hashes
 
 
-def _pair(agreement: Agreement) -> Pair:
+def _pair(agreement: Agreement) -> KeyedPair:
     names: dict[str, str] = {}
     masks: dict[str, int] = {}
 
     def name(content: Any) -> str:
         return names.setdefault(content, NAMES[len(names)])
 
-    def block(content: Content) -> Block:
+    def block(content: Content) -> KeyedBlock:
         adapter, item, salt = (content.get(part) for part in ("adapter", "items", "salt"))
         given = None
         if "embeds" in content:
             which = masks.setdefault(content["embeds"][1], len(masks))
             given = tuple(place == which for place in range(WITNESS))
-        return Block(
+        return KeyedBlock(
             (name(adapter[0]), name(adapter[1])) if adapter else None,
             (name(item[0]), item[1]) if item else None,
             name(salt[0]) if salt else None,
             given,
         )
 
-    return Pair(block(agreement.first), block(agreement.second))
+    return KeyedPair(block(agreement.first), block(agreement.second))

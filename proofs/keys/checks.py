@@ -14,7 +14,7 @@ from cacheproof.proofs.keys import (
 )
 from cacheproof.proofs.keys.block_extra import Hashing
 from cacheproof.proofs.keys.media import Encoding, Texts
-from cacheproof.proofs.keys.readings import Reader
+from cacheproof.proofs.keys.readings import LayoutReader
 from cacheproof.proofs.keys.source import text_of
 from cacheproof.reference import block_hash, media_hash_of_vllm, media_identifier
 from cacheproof.reference.media_hash_of_vllm import ReleaseStream
@@ -34,7 +34,7 @@ def decoding_failure(seed: int, texts: Texts) -> str | None:
     return ", ".join(failed) or None
 
 
-def media_confusion(reader: Reader, texts: Texts) -> str | None:
+def media_confusion(reader: LayoutReader, texts: Texts) -> str | None:
     """What one stream of the media hash can be read as, two ways."""
     encoding = Encoding(texts)
     ambiguity = reader.ambiguity(encoding.layouts())
@@ -47,7 +47,9 @@ def media_confusion(reader: Reader, texts: Texts) -> str | None:
 
 def identifier_confusion(seed: int, text: str) -> str | None:
     """Kinds of items with one identifier."""
-    ambiguity = Reader(seed, whole=True).ambiguity(identifiers.layouts(MediaSemantics(), text))
+    ambiguity = LayoutReader(seed, whole=True).ambiguity(
+        identifiers.layouts(MediaSemantics(), text)
+    )
     return None if ambiguity is None else str(ambiguity)
 
 
@@ -127,7 +129,7 @@ def collisions(semantics: MediaSemantics, seed: int, text: str) -> str | None:
     return "; ".join(map(str, found)) or None
 
 
-def frames_confusion(semantics: MediaSemantics, reader: Reader, text: str) -> str | None:
+def frames_confusion(semantics: MediaSemantics, reader: LayoutReader, text: str) -> str | None:
     """What frames of a release can be read as, two ways."""
     ambiguity = reader.ambiguity(vllm_media.ReleaseEncoding(semantics, text).frames())
     return None if ambiguity is None else str(ambiguity)

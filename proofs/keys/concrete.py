@@ -16,7 +16,7 @@ from cacheproof.proofs.keys.hashed_values import LITERAL, VALUE
 from cacheproof.proofs.keys.identifiers import CHARACTERS
 from cacheproof.proofs.keys.paths import satisfiable
 from cacheproof.proofs.keys.readings import Layout
-from cacheproof.proofs.keys.symbolic import EMPTY, Decimal, Field, Nested, Repeated, Run
+from cacheproof.proofs.keys.symbolic import EMPTY, BytesRun, Decimal, Field, Nested, Repeated
 
 
 class NotConcrete(Exception):
@@ -24,7 +24,7 @@ class NotConcrete(Exception):
 
 
 @dataclass(frozen=True)
-class Values:
+class ConcreteValues:
     """What symbols stand for.
 
     Attributes:
@@ -39,11 +39,11 @@ class Values:
     rounds: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     nested: Callable[[Any], bytes] = bytes
 
-    def in_round(self, symbols: Mapping[str, Any]) -> "Values":
-        return Values({**self.of, **symbols}, self.functions, self.rounds, self.nested)
+    def in_round(self, symbols: Mapping[str, Any]) -> "ConcreteValues":
+        return ConcreteValues({**self.of, **symbols}, self.functions, self.rounds, self.nested)
 
 
-def admits(layout: Layout, values: Values) -> bool:
+def admits(layout: Layout, values: ConcreteValues) -> bool:
     """Whether all that is assumed on a path holds of the values, in every round of its loops, and
     can hold of what the values do not fix."""
     of = [values]
@@ -66,7 +66,7 @@ def _can_hold(conditions: tuple[Any, ...]) -> bool:
     return satisfiable(list(conditions)) is not None
 
 
-def written(pieces: Sequence[Any], values: Values) -> bytes:
+def written(pieces: Sequence[Any], values: ConcreteValues) -> bytes:
     """The bytes of pieces.
 
     Raises:
@@ -76,14 +76,14 @@ def written(pieces: Sequence[Any], values: Values) -> bytes:
     return b"".join(_piece(one, values) for one in pieces)
 
 
-def _piece(piece: Any, values: Values) -> bytes:
+def _piece(piece: Any, values: ConcreteValues) -> bytes:
     match piece:
         case bytes():
             return piece
         case Field(number=number, width=width, order=order):
             whole: int = evaluated(number, values)
             return whole.to_bytes(width, order)  # type: ignore[arg-type]
-        case Run(of=of, how=how, length=length):
+        case BytesRun(of=of, how=how, length=length):
             value, size = evaluated(of, values), evaluated(length, values)
             text = _encoded(value, how, size)
             if len(text) != size:
@@ -145,12 +145,12 @@ _MADE: dict[str, Callable[..., Any]] = {
 }
 
 
-Evaluated = Callable[[Values], Any]
+Evaluated = Callable[[ConcreteValues], Any]
 _EVALUATED: dict[int, tuple[Any, Evaluated]] = {}
 """What was made of a term, by its number; the term is kept with it, so that the number is its."""
 
 
-def evaluated(term: Any, values: Values) -> Any:
+def evaluated(term: Any, values: ConcreteValues) -> Any:
     """What a term comes to.
 
     Raises:
@@ -190,7 +190,7 @@ def _new_evaluation(term: Any) -> Evaluated:
     return lambda values: function(*(one(values) for one in given))
 
 
-def _symbol(name: str, values: Values) -> Any:
+def _symbol(name: str, values: ConcreteValues) -> Any:
     if name in values.of:
         return values.of[name]
     if name.startswith(LITERAL):
@@ -198,7 +198,7 @@ def _symbol(name: str, values: Values) -> Any:
     raise NotConcrete(name)
 
 
-def _function(name: str, values: Values) -> Callable[..., Any]:
+def _function(name: str, values: ConcreteValues) -> Callable[..., Any]:
     found = values.functions.get(name) or _KNOWN.get(name)
     if found is None:
         raise NotConcrete(name)

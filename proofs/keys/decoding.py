@@ -12,10 +12,10 @@ from typing import Any
 import z3
 
 from cacheproof.proofs.keys import language, paths
-from cacheproof.proofs.keys.loops import HELPER, Claims, Loops
+from cacheproof.proofs.keys.loops import HELPER, LoopClaims, Loops
 from cacheproof.proofs.keys.media import pieces
 from cacheproof.proofs.keys.media_values import Open
-from cacheproof.proofs.keys.readings import BYTE, INT, VALUE, VALUE_END, Layout, Reading
+from cacheproof.proofs.keys.readings import BYTE, INT, VALUE, VALUE_END, Layout, LayoutReading
 from cacheproof.proofs.keys.source import run_text
 from cacheproof.proofs.keys.symbolic import (
     Many,
@@ -45,19 +45,19 @@ class Stream(Symbol):
     def __getitem__(self, part: Any) -> Any:
         if isinstance(part, slice):
             assert part.step is None
-            return Part(number(part.start), number(part.stop))
+            return BytesPart(number(part.start), number(part.stop))
         return Number(BYTE(number(part)))
 
 
 @dataclass(frozen=True)
-class Part:
+class BytesPart:
     """Bytes of the stream from one place to another."""
 
     start: Any
     end: Any
 
 
-def _from_bytes(part: Part, order: str) -> Number:
+def _from_bytes(part: BytesPart, order: str) -> Number:
     """The number that they come to; of any number of bytes nothing is known."""
     width = z3.simplify(z3.IntVal(0) + part.end - part.start)
     if not z3.is_int_value(width):
@@ -75,7 +75,7 @@ class _Tags(frozenset[int]):
 class _Children(Symbol):
     """The children decoded so far."""
 
-    def __init__(self, claims: Claims, count: Any) -> None:
+    def __init__(self, claims: LoopClaims, count: Any) -> None:
         self._claims, self.count = claims, count
 
     def append(self, child: Open) -> None:
@@ -97,7 +97,7 @@ class _Decoded:
 class _Rounds:
     """As many children are decoded as there were rounds, up to where the next begins."""
 
-    def __init__(self, claims: Claims) -> None:
+    def __init__(self, claims: LoopClaims) -> None:
         self._claims = claims
 
     def entered(self, children: Any, end: Number) -> tuple[_Children, Number]:
@@ -122,19 +122,19 @@ class _Rounds:
 
 def failures(text: str, seed: int = 0) -> list[str]:
     """What fails of decoding leaves and lists."""
-    claims = Claims(seed)
+    claims = LoopClaims(seed)
     for is_list in (False, True):
         decoding_paths(text, claims, is_list=is_list)
     return list(dict.fromkeys(claims.failed))
 
 
-def decoding_paths(text: str, claims: Claims, *, is_list: bool) -> list[paths.Path[Any]]:
+def decoding_paths(text: str, claims: LoopClaims, *, is_list: bool) -> list[paths.Path[Any]]:
     """Every way to decode a leaf, or a list. The result is the tag, the end, and the body: of a
     leaf where it begins and ends, of a list how many children it has."""
     return paths.all_paths(partial(_decodes, text, claims, is_list))
 
 
-def _decodes(text: str, claims: Claims, is_list: bool) -> Any:
+def _decodes(text: str, claims: LoopClaims, is_list: bool) -> Any:
     names = run_text(
         text,
         language.MEDIA_STREAM,
@@ -152,11 +152,11 @@ def _decodes(text: str, claims: Claims, is_list: bool) -> Any:
         node, decoded_end = decode(Stream(), Number(START))
     except names["NotAStream"]:
         claims.claim("an encoding is not refused", z3.BoolVal(False))
-        raise paths.Ended from None
+        raise paths.PathEnded from None
     claims.claim("the tag is decoded", number(node.tag) == TAG)
     claims.claim("decoding ends where the encoding does", number(decoded_end) == end)
     match node.body:
-        case Part(start=first, end=last) if not is_list:
+        case BytesPart(start=first, end=last) if not is_list:
             claims.claim("the body is decoded", z3.And(first == end - size, last == end))
             body_found: tuple[Any, ...] = (first, last)
         case _Decoded(children) if is_list:
@@ -164,7 +164,7 @@ def _decodes(text: str, claims: Claims, is_list: bool) -> Any:
             body_found = (children.count,)
         case _:
             claims.claim("leaves and lists are told apart", z3.BoolVal(False))
-            raise paths.Ended
+            raise paths.PathEnded
     return number(node.tag), number(decoded_end), *body_found
 
 
@@ -184,7 +184,7 @@ def _lies_in_stream(names: dict[str, Any], body: Any, size: Any) -> Any:
     names["chunks"] = partial(_chunks, chunks)
     written = pieces(collect(chunks(names["Node"](Number(TAG), body))))
     reading, head = (
-        Reading(Layout("", "", (), tuple(read), ()), START, by_digits=True)
+        LayoutReading(Layout("", "", (), tuple(read), ()), START, by_digits=True)
         for read in (written, (piece for piece in written if not isinstance(piece, Repeated)))
     )
     paths.assume(reading.holds, reading.end <= LENGTH, head.end <= LENGTH)

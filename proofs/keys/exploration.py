@@ -28,30 +28,30 @@ Shown = TypeVar("Shown")
 
 
 @dataclass(frozen=True)
-class Explored:
+class ExploredKeys:
     """What came of it: how far it went, and what breaks the contract, in one line; or ""."""
 
     reach: str
     against: str
 
 
-Explore = Callable[[Any], Explored]
+Explore = Callable[[Any], ExploredKeys]
 
 
 def explored(check: Callable[[Any], Iterator[str | None]], what: str) -> Explore:
     """Goes through all that a check yields, up to the first that breaks the contract. What raises
     breaks it: every content of the scopes has a key."""
 
-    def explore(text: Any) -> Explored:
+    def explore(text: Any) -> ExploredKeys:
         count = 0
         try:
             for broken in check(text):
                 count += 1
                 if broken is not None:
-                    return Explored(f"{count:,} {what}", broken)
+                    return ExploredKeys(f"{count:,} {what}", broken)
         except Exception as raised:  # whatever a text that is wrong may raise
-            return Explored(f"{count:,} {what}", f"{type(raised).__name__}: {raised}")
-        return Explored(f"{count:,} {what}", "")
+            return ExploredKeys(f"{count:,} {what}", f"{type(raised).__name__}: {raised}")
+        return ExploredKeys(f"{count:,} {what}", "")
 
     return explore
 

@@ -9,14 +9,14 @@ from cacheproof.proofs.keys import paths
 from cacheproof.proofs.keys.paths import Unread
 from cacheproof.proofs.keys.symbolic import (
     CONTENT,
+    BytesRun,
     Data,
     Laid,
     Number,
     Rest,
-    Run,
     Symbol,
+    SymbolicText,
     Term,
-    Text,
 )
 
 DIGEST = z3.DeclareSort("Digest")
@@ -62,7 +62,7 @@ def value_of(one: Any) -> Any:
             return VALUE.none
         case Whole():
             return one.value
-        case Text():
+        case SymbolicText():
             return VALUE.text(one.of)
         case str():
             return VALUE.text(z3.Const(f"{LITERAL}{one}", CONTENT))
@@ -70,7 +70,7 @@ def value_of(one: Any) -> Any:
             return VALUE.number(one.term)
         case int():
             return VALUE.number(z3.IntVal(int(one)))
-        case Data(pieces=(Run(of=of),)):
+        case Data(pieces=(BytesRun(of=of),)):
             return VALUE.data(of)
         case tuple():
             return _row(one, VALUE.end)

@@ -20,11 +20,11 @@ from cacheproof.proofs.keys.readings import Layout
 from cacheproof.proofs.keys.source import run_text, text_of
 from cacheproof.proofs.keys.symbolic import (
     EMPTY,
+    BytesRun,
     Decimal,
     Number,
     Piece,
-    Run,
-    Text,
+    SymbolicText,
     content_of,
     size,
 )
@@ -66,16 +66,16 @@ class Formatted:
         elif after and not after[0].isdigit():
             yield Decimal(symbol.term)
         else:
-            yield Run(symbol.term, "digits that run on", size(CHARACTERS)(EMPTY), lossy=True)
+            yield BytesRun(symbol.term, "digits that run on", size(CHARACTERS)(EMPTY), lossy=True)
 
 
-class Characters(Text):
+class Characters(SymbolicText):
     """A text whose characters count. It is not empty."""
 
     def __init__(self, name: str, formatted: Formatted, alphabet: bytes = b"") -> None:
         super().__init__(content_of(name))
         self.count = size(CHARACTERS)(self.of)
-        self.run = Run(self.of, CHARACTERS, self.count, alphabet=alphabet)
+        self.run = BytesRun(self.of, CHARACTERS, self.count, alphabet=alphabet)
         self._formatted = formatted
         paths.assume(self.count >= 1, self.of != EMPTY)
 
@@ -125,7 +125,7 @@ def _identifier(
 
 
 @dataclass(frozen=True)
-class Pair:
+class ItemPair:
     """Two items with one identifier, each as its name and adapter."""
 
     first: tuple[ItemName, str | None]
@@ -135,13 +135,13 @@ class Pair:
         return f"{_shown(*self.first)} as {_shown(*self.second)}"
 
 
-def pairs(semantics: MediaSemantics, text: str | None = None, seed: int = 0) -> Iterator[Pair]:
+def pairs(semantics: MediaSemantics, text: str | None = None, seed: int = 0) -> Iterator[ItemPair]:
     """Two items that have one identifier, for each two kinds of which there are such."""
     found = layouts(semantics, text)
     for one, other in itertools.combinations_with_replacement(found, 2):
         both = witness(one, other, seed)
         if both is not None:
-            yield Pair(_item(one, both.first), _item(other, both.second))
+            yield ItemPair(_item(one, both.first), _item(other, both.second))
 
 
 def _item(layout: Layout, content: Sequence[bytes | int]) -> tuple[ItemName, str | None]:

@@ -24,7 +24,7 @@ them, `repeated` claims it after a round. For a for loop, `element` of an iterab
 there is another element, and which."""
 
 
-class Claims:
+class LoopClaims:
     """What must hold on the paths on which it is claimed; `failed` names what did not, and
     `counterexample` is a model of the first of these."""
 
@@ -63,7 +63,7 @@ class Loops:
 
     def repeated(self, name: str, *variables: Any) -> None:
         self._invariants[name].repeated(*variables)
-        raise paths.Ended
+        raise paths.PathEnded
 
 
 def cut(tree: ast.Module, functions: Collection[str]) -> ast.Module:

@@ -16,7 +16,7 @@ from cacheproof.proofs.keys import language, paths
 from cacheproof.proofs.keys.media_values import (
     TORCH,
     Constructed,
-    Encoded,
+    EncodedNode,
     Entries,
     Mapping,
     Open,
@@ -38,7 +38,7 @@ from cacheproof.proofs.keys.symbolic import (
     Piece,
     Repeated,
     Symbol,
-    Text,
+    SymbolicText,
     collect,
     content_of,
 )
@@ -67,7 +67,7 @@ class Encoding:
             language.MEDIA_CONTENT,
             Node=stream["Node"],
             Mapping=symbolic_type(abc.Mapping),
-            encode=Encoded,
+            encode=EncodedNode,
             sorted=in_order,
             is_numpys=is_numpys,
             is_of=is_of,
@@ -121,7 +121,7 @@ class Encoding:
             try:
                 self._content(make())
             except self._refused:
-                raise paths.Ended from None
+                raise paths.PathEnded from None
 
         return bool(paths.paths(run))
 
@@ -164,7 +164,7 @@ def pieces(written: tuple[Any, ...]) -> tuple[Piece, ...]:
 
 
 def _call() -> Constructed:
-    arguments = Mapping(Text(content_of("name")))
+    arguments = Mapping(SymbolicText(content_of("name")))
     return "call", arguments.content, arguments
 
 

@@ -11,14 +11,14 @@ from cacheproof.proofs.keys.paths import Unread
 from cacheproof.proofs.keys.symbolic import (
     CONTENT,
     EMPTY,
+    BytesRun,
     Data,
     Field,
     Many,
     Number,
     Repeated,
-    Run,
     Symbol,
-    Text,
+    SymbolicText,
     content_of,
     data,
     fresh,
@@ -39,9 +39,9 @@ class Open(Symbol):
         self.value = content_of(name)
         self.content = (self.value,)
 
-    def as_text(self) -> Text:
+    def as_text(self) -> SymbolicText:
         """Different values can read alike."""
-        return Text(z3.Function("str", CONTENT, CONTENT)(self.value))
+        return SymbolicText(z3.Function("str", CONTENT, CONTENT)(self.value))
 
 
 class Float(Symbol):
@@ -78,7 +78,7 @@ class Mapping(Symbol):
         return self._value
 
 
-class Encoded(Symbol):
+class EncodedNode(Symbol):
     """The encoding of a node; of two nodes it is the same only if they are."""
 
     def __init__(self, node: Any) -> None:
@@ -89,7 +89,7 @@ class Entries(Symbol):
     """What a text collects of a mapping, an entry a round, by the encoding of the round's key."""
 
     def __init__(self) -> None:
-        self._put: tuple[Any, Encoded, Any] | None = None
+        self._put: tuple[Any, EncodedNode, Any] | None = None
 
     @property
     def count(self) -> Any:  # type: ignore[override]
@@ -98,7 +98,7 @@ class Entries(Symbol):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         loops = paths.open_loops()
-        if self._put is not None or len(loops) != 1 or not isinstance(key, Encoded):
+        if self._put is not None or len(loops) != 1 or not isinstance(key, EncodedNode):
             raise Unread("an entry that is not put once a round under the encoding of a key")
         if not isinstance(key.node, Open) or key.node.value is not loops[0].each[0]:
             raise Unread("an entry under the encoding of something else than the round's key")
@@ -115,7 +115,7 @@ class Entries(Symbol):
         return spread((Repeated(loop, (key,)),))
 
     @property
-    def _entry(self) -> tuple[Any, Encoded, Any]:
+    def _entry(self) -> tuple[Any, EncodedNode, Any]:
         if self._put is None:
             raise Unread("entries of which none was put")
         return self._put
@@ -139,14 +139,14 @@ def pack(form: str, value: Any) -> Data:
     return Data(Field(value.bits, FLOAT_FORMATS[form[1:]], order))
 
 
-def dumps(value: Any) -> Text:
+def dumps(value: Any) -> SymbolicText:
     """JSON of what can be written in it tells what was written."""
-    if not isinstance(value, Text):
+    if not isinstance(value, SymbolicText):
         raise Unread("json.dumps of what may not be told by it")
     (of,) = value.content
     written = z3.Function("json", CONTENT, CONTENT)(of)
     paths.assume(z3.Function("what is json", CONTENT, CONTENT)(written) == of)
-    return Text(written)
+    return SymbolicText(written)
 
 
 def kinds() -> dict[str, Callable[[], Constructed]]:
@@ -157,7 +157,7 @@ def kinds() -> dict[str, Callable[[], Constructed]]:
         "True": lambda: ("bool", (z3.IntVal(1),), True),
         "int": lambda: _plain("int", Number(z3.Int(fresh("int")))),
         "float": lambda: _plain("float", Float()),
-        "str": lambda: _plain("str", Text(content_of("text"))),
+        "str": lambda: _plain("str", SymbolicText(content_of("text"))),
         "bytes": lambda: _plain("bytes", data("bytes")),
         "bytearray": lambda: _plain("bytes", data("bytes", "bytearray")),
         "memoryview": lambda: _plain("bytes", data("bytes", "memoryview")),
@@ -264,7 +264,7 @@ def _array(
         _asked("copy", order, "C")
         return array
 
-    described = {described_by: Text(dtype)}
+    described = {described_by: SymbolicText(dtype)}
     array = Library(
         *(classes or (NDARRAY,)),
         types=types,
@@ -290,15 +290,15 @@ class Dtype(Symbol):
     def __init__(self, of: z3.ExprRef) -> None:
         self.of = of
 
-    def as_text(self) -> Text:
+    def as_text(self) -> SymbolicText:
         return _Prefixed(self.of)
 
 
-class _Prefixed(Text):
-    def removeprefix(self, prefix: str) -> Text:
+class _Prefixed(SymbolicText):
+    def removeprefix(self, prefix: str) -> SymbolicText:
         """All have that of torch."""
         _asked("removeprefix", prefix, "torch.")
-        return Text(self.of)
+        return SymbolicText(self.of)
 
 
 TORCH = SimpleNamespace(strided="strided", uint8="uint8")
@@ -340,17 +340,21 @@ def _tensor(layout: str = TORCH.strided, *, is_quantized: bool = False) -> Const
 
 
 def _palette(raw_mode: str | None) -> Any:
-    mode = Text(content_of("palette mode"))
+    mode = SymbolicText(content_of("palette mode"))
     raw = None
     if raw_mode is not None:
-        raw = Text(content_of(raw_mode))
+        raw = SymbolicText(content_of(raw_mode))
         paths.assume(raw.of != EMPTY)
     shown = mode if raw is None else raw
     return SimpleNamespace(rawmode=raw, mode=mode, palette=data("colours"), shown=shown)
 
 
 def _image(palette: Any) -> Constructed:
-    mode, pixels, transparency = Text(content_of("mode")), data("pixels"), Open("transparency")
+    mode, pixels, transparency = (
+        SymbolicText(content_of("mode")),
+        data("pixels"),
+        Open("transparency"),
+    )
     width, height = (Number(z3.Int(fresh(name))) for name in ("width", "height"))
     image = Library(
         IMAGE,
@@ -371,6 +375,6 @@ def _image(palette: Any) -> Constructed:
 def _image_with_id() -> Constructed:
     identity = data("id")
     (run,) = identity.pieces
-    assert isinstance(run, Run)
+    assert isinstance(run, BytesRun)
     paths.assume(run.length == 16)
     return "image id", identity.content, Library(IMAGE, identity=identity)

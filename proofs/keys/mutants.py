@@ -41,14 +41,14 @@ HARMLESS = {
 
 
 @dataclass(frozen=True)
-class Mutant:
+class TextMutant:
     """A changed text; `name` says what was changed, and in which function."""
 
     name: str
     text: str
 
 
-def mutants(text: str, functions: Container[str], *edits: Edit) -> Iterator[Mutant]:
+def mutants(text: str, functions: Container[str], *edits: Edit) -> Iterator[TextMutant]:
     """Every text that one of the edits makes of it in one place of these functions' bodies."""
     tree = ast.parse(text)
     unpacked = {
@@ -64,10 +64,10 @@ def mutants(text: str, functions: Container[str], *edits: Edit) -> Iterator[Muta
                 continue
             for edit in edits:
                 for name, changed in edit(node):
-                    yield Mutant(f"{name} in {function.name}", _replaced(text, node, changed))
+                    yield TextMutant(f"{name} in {function.name}", _replaced(text, node, changed))
 
 
-def harmful(changed: Iterator[Mutant]) -> Iterator[Mutant]:
+def harmful(changed: Iterator[TextMutant]) -> Iterator[TextMutant]:
     """Those that are to be refuted."""
     return (one for one in changed if one.name not in HARMLESS)
 

@@ -27,7 +27,7 @@ class Unread(Exception):
     """A text leaves the language that is read; the message says with what."""
 
 
-class Ended(Exception):
+class PathEnded(Exception):
     """A path ends before its function does, such as after one round of a loop."""
 
 
@@ -96,7 +96,7 @@ def all_paths(function: Callable[[], T]) -> list[Path[Any]]:
         _runs.append(run)
         try:
             found.append(Path(function(), tuple(run.conditions)))
-        except Ended:
+        except PathEnded:
             found.append(Path(_ENDED, tuple(run.conditions)))
         finally:
             _runs.pop()

@@ -42,7 +42,7 @@ from cacheproof.proofs.keys.mutants import (
     without_an_element,
     without_an_operand,
 )
-from cacheproof.proofs.keys.readings import Reader, ambiguous_lists, impossible_lists
+from cacheproof.proofs.keys.readings import LayoutReader, ambiguous_lists, impossible_lists
 from cacheproof.proofs.keys.second_reading import SecondReading
 from cacheproof.proofs.keys.source import text_of
 from cacheproof.reference import block_hash, media_hash_of_vllm, media_identifier
@@ -146,7 +146,7 @@ def _decoder(seed: int) -> Claim:
 
 
 def _media(seed: int) -> Iterator[Claim]:
-    reader, texts = Reader(seed), Texts()
+    reader, texts = LayoutReader(seed), Texts()
     encodes = mutants(texts.content, ENCODES, merged_tags, without_an_element)
     streams = mutants(texts.stream, STREAMS, without_an_operand, without_a_yield)
     twins = [
@@ -242,7 +242,7 @@ def _media_of_release(release: str, seed: int, own: Own | None) -> Iterator[Clai
             "MultiModalHasher: None, texts, lists, and mappings from texts",
             UNBOUNDED,
             text,
-            partial(frames_confusion, semantics, Reader(seed)),
+            partial(frames_confusion, semantics, LayoutReader(seed)),
             [(one.name, one.text) for one in harmful(changed)],
             digest,
             of_frames,

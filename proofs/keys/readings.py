@@ -17,13 +17,13 @@ import z3
 from cacheproof.proofs.keys.paths import satisfiable
 from cacheproof.proofs.keys.symbolic import (
     CONTENT,
+    BytesRun,
     Decimal,
     Field,
-    Loop,
     Nested,
     Piece,
     Repeated,
-    Run,
+    SequenceLoop,
     Term,
 )
 
@@ -67,7 +67,7 @@ class Layout:
         return list(_loops(self.pieces))
 
 
-class Reading:
+class LayoutReading:
     """A layout read at a place of the stream: what must hold for that, and where it ends."""
 
     def __init__(self, layout: Layout, start: z3.ArithRef, *, by_digits: bool) -> None:
@@ -88,7 +88,7 @@ class Reading:
             case Field(width=width):
                 self._field(piece)
                 self.end += width
-            case Run(of=of, how=how, length=length):
+            case BytesRun(of=of, how=how, length=length):
                 if piece.alphabet:
                     first = [BYTE(self.end) == byte for byte in piece.alphabet]
                     self._constraints.append(z3.Or(first))
@@ -138,7 +138,7 @@ class Ambiguity:
         return f"two of kind {first}" if first == second else f"{first} and {second}"
 
 
-class Reader:
+class LayoutReader:
     """Looks for ambiguities. What was found of two layouts is kept, since changed texts have most
     of their layouts in common. What is read is the start of a stream, or the `whole` of it."""
 
@@ -147,7 +147,7 @@ class Reader:
         self._whole = whole
         self._numbers: dict[Layout, int] = {}
         self._known: dict[tuple[int, int], Ambiguity | None] = {}
-        self._readings: dict[tuple[int, str, bool], tuple[Layout, Reading]] = {}
+        self._readings: dict[tuple[int, str, bool], tuple[Layout, LayoutReading]] = {}
 
     def ambiguity(self, layouts: Sequence[Layout]) -> Ambiguity | None:
         """The first of two values, or of two elements of a loop; None when the encoding that these
@@ -197,12 +197,14 @@ class Reader:
             return self._between(one, other, by_digits=True)
         return Ambiguity((left.kind, right.kind), model)
 
-    def _reading(self, numbered: "_Numbered", side: str, by_digits: bool) -> tuple[Layout, Reading]:
+    def _reading(
+        self, numbered: "_Numbered", side: str, by_digits: bool
+    ) -> tuple[Layout, LayoutReading]:
         number, layout = numbered
         key = number, side, by_digits
         if key not in self._readings:
             named = layout.named(side)
-            self._readings[key] = named, Reading(named, z3.Int("start"), by_digits=by_digits)
+            self._readings[key] = named, LayoutReading(named, z3.Int("start"), by_digits=by_digits)
         return self._readings[key]
 
 
@@ -301,7 +303,7 @@ class _Renaming:
         match piece:
             case Field():
                 return replace(piece, number=self._term(piece.number))
-            case Run():
+            case BytesRun():
                 return replace(piece, of=self._term(piece.of), length=self._term(piece.length))
             case Decimal():
                 return Decimal(self._term(piece.number))
@@ -309,7 +311,7 @@ class _Renaming:
                 return Nested(self._term(piece.value))
             case Repeated(loop=loop):
                 count, elements = self._term(loop.count), self._term(loop.elements)
-                renamed = Loop(count, elements, tuple(map(self._term, loop.each)))
+                renamed = SequenceLoop(count, elements, tuple(map(self._term, loop.each)))
                 return Repeated(renamed, tuple(map(self._piece, piece.pieces)))
             case z3.ExprRef():
                 return self._term(piece)

@@ -27,7 +27,7 @@ SHOWN = 200
 
 
 @dataclass(frozen=True)
-class Made:
+class MadeValue:
     """A value, its kind as `media_values` calls it, and what tells it from any other."""
 
     kind: str
@@ -59,35 +59,35 @@ TEXTS = (
 DATA = (b"", b"\0", b"\1", b"a", b"b", b"ab", b"abc", bytes(8), b"N" + bytes(8), bytes(70_000))
 
 
-def atoms() -> Iterator[Made]:
+def atoms() -> Iterator[MadeValue]:
     """Values without others in them."""
-    yield Made("None", ("none",), None)
+    yield MadeValue("None", ("none",), None)
     for truth in (False, True):
-        yield Made(str(truth), ("bool", truth), truth)
+        yield MadeValue(str(truth), ("bool", truth), truth)
     for number in INTS:
-        yield Made("int", ("int", number), number)
+        yield MadeValue("int", ("int", number), number)
     for real in FLOATS:
-        yield Made("float", ("float", struct.pack(">d", real)), real)
+        yield MadeValue("float", ("float", struct.pack(">d", real)), real)
     for text in TEXTS:
-        yield Made("str", ("str", text), text)
+        yield MadeValue("str", ("str", text), text)
     for raw in DATA:
         of = ("bytes", raw)
         yield from (
-            Made("bytes", of, raw),
-            Made("bytearray", of, bytearray(raw)),
-            Made("memoryview", of, memoryview(raw)),
+            MadeValue("bytes", of, raw),
+            MadeValue("bytearray", of, bytearray(raw)),
+            MadeValue("memoryview", of, memoryview(raw)),
         )
     words = b"ab" + b"N" + bytes(8) + b"N" + bytes(8)
-    yield Made("memoryview", ("bytes", words), memoryview(words).cast("H"))
+    yield MadeValue("memoryview", ("bytes", words), memoryview(words).cast("H"))
     yield from _arrays()
     yield from _tensors()
     yield from _images()
     for media in ("a", b"a"):
         wrapped = MediaWithBytes(media, b"b")
-        yield Made("media with their bytes", (type(media).__name__, media), wrapped)
+        yield MadeValue("media with their bytes", (type(media).__name__, media), wrapped)
 
 
-def _arrays() -> Iterator[Made]:
+def _arrays() -> Iterator[MadeValue]:
     of: Identity
     for dtype in ("|u1", "|i1", "<u2", ">u2", "<f4"):
         width = np.dtype(dtype).itemsize
@@ -96,38 +96,38 @@ def _arrays() -> Iterator[Made]:
             for shape in ((count,), (1, count), (count, 1), (2, count // 2)):
                 if np.prod(shape) == count:
                     array = np.frombuffer(raw, dtype).reshape(shape)
-                    yield Made("array", ("array", dtype, shape, raw), array)
+                    yield MadeValue("array", ("array", dtype, shape, raw), array)
     for shape in ((0,), (0, 2), (2, 0)):
-        yield Made("array", ("array", "|u1", shape, b""), np.zeros(shape, "u1"))
+        yield MadeValue("array", ("array", "|u1", shape, b""), np.zeros(shape, "u1"))
     for raw in (b"abcd", b"acbd", b"abce"):
         array = np.frombuffer(raw, "u1").reshape(2, 2)
         turned = bytes((raw[0], raw[2], raw[1], raw[3]))
         of = ("array", "|u1", (2, 2), turned)
-        yield Made("array that lies otherwise", of, array.T)
+        yield MadeValue("array that lies otherwise", of, array.T)
         backwards = ("array", "|u1", (4,), raw[::-1])
-        yield Made("array that lies otherwise", backwards, np.frombuffer(raw, "u1")[::-1])
+        yield MadeValue("array that lies otherwise", backwards, np.frombuffer(raw, "u1")[::-1])
     for names in (("x", "y"), ("y", "x")):
         fields = [(name, "|u1") for name in names]
         for raw in (b"ab", b"ba", b""):
             of = ("array", tuple(fields), (len(raw) // 2,), raw)
-            yield Made("array of fields", of, np.frombuffer(raw, fields))
+            yield MadeValue("array of fields", of, np.frombuffer(raw, fields))
     scalars = np.uint8(1), np.uint8(2), np.float64(1.5), np.float32(1.5), np.bool_(True)
     for scalar in (*scalars, np.void(b"")):
         of = ("array", scalar.dtype.str, (), scalar.tobytes())
-        yield Made("scalar", of, scalar)
+        yield MadeValue("scalar", of, scalar)
 
 
-def _tensors() -> Iterator[Made]:
+def _tensors() -> Iterator[MadeValue]:
     for dtype in ("uint8", "int8", "float16", "int16"):
         for raw in (b"abcd", b"abce"):
             elements = np.frombuffer(raw, dtype)
             for shape in ((len(elements),), (1, len(elements))):
                 of = ("tensor", dtype, shape, raw)
-                yield Made("tensor", of, StandIn(elements.reshape(shape), dtype))
-    yield Made("tensor", ("tensor", "uint8", (0,), b""), StandIn(np.zeros(0, "u1"), "uint8"))
+                yield MadeValue("tensor", of, StandIn(elements.reshape(shape), dtype))
+    yield MadeValue("tensor", ("tensor", "uint8", (0,), b""), StandIn(np.zeros(0, "u1"), "uint8"))
 
 
-def _images() -> Iterator[Made]:
+def _images() -> Iterator[MadeValue]:
     for mode, width in (("L", 1), ("P", 1), ("RGB", 3)):
         for size in ((1, 2), (2, 1)):
             for raw in (b"ab", b"ba"):
@@ -139,23 +139,23 @@ def _images() -> Iterator[Made]:
                     shown = (type(transparency).__name__, transparency)
                     of = ("image", mode, size, pixels, shown)
                     if mode != "P":
-                        yield Made("image", of, made)
+                        yield MadeValue("image", of, made)
                         continue
                     yield from _with_palettes(made, of)
     for number in (1, 2):
         made = PIL.Image.new("L", (1, 1))
         made.getexif()[EXIF_IMAGE_ID] = uuid.UUID(int=number)
-        yield Made("image with an id", ("image id", number), made)
+        yield MadeValue("image with an id", ("image id", number), made)
 
 
-def _with_palettes(image: Any, of: Identity) -> Iterator[Made]:
+def _with_palettes(image: Any, of: Identity) -> Iterator[MadeValue]:
     for colours in (b"abc", b"abd"):
         for raw_mode in (None, "RGB", "BGR"):
             made = image.copy()
             made.palette = PIL.ImagePalette.ImagePalette("RGB", colours)
             made.palette.rawmode = raw_mode
             kind = "image with palette" if raw_mode is None else "image with a raw palette"
-            yield Made(kind, (*of, raw_mode or "RGB", colours), made)
+            yield MadeValue(kind, (*of, raw_mode or "RGB", colours), made)
 
 
 FEW = 14
@@ -163,23 +163,23 @@ FEW = 14
 
 
 @cache
-def media() -> tuple[Made, ...]:
+def media() -> tuple[MadeValue, ...]:
     """Every value of the scope: each atom, and lists and mappings of up to two of a few of them,
     within each other."""
     alone = tuple(atoms())
     few = tuple(_few(alone))
     lists = [made for count in range(3) for made in _lists(few, count)]
-    mappings = [*_mappings(few, 1), *_mappings(few[:6], 2), Made("mapping", ("mapping",), {})]
+    mappings = [*_mappings(few, 1), *_mappings(few[:6], 2), MadeValue("mapping", ("mapping",), {})]
     inner = (*lists[:8], *mappings[:4], *few[:3])
     deeper = [*_lists(inner, 1), *_lists(inner, 2), *_mappings(inner, 1, keys=few)]
     many = [
-        Made("list", ("sequence", *[("int", last)] * 70, ("int", last)), [last] * 71)
+        MadeValue("list", ("sequence", *[("int", last)] * 70, ("int", last)), [last] * 71)
         for last in (1, 2)
     ]
     return (*alone, *lists, *mappings, *deeper, *many)
 
 
-def _few(alone: Sequence[Made]) -> Iterator[Made]:
+def _few(alone: Sequence[MadeValue]) -> Iterator[MadeValue]:
     wanted = (None, False, True, 0, 1, 7, 0.0, -0.0, "", "a", "b", b"", b"a", b"b")
     for value in wanted[:FEW]:
         for made in alone:
@@ -189,16 +189,18 @@ def _few(alone: Sequence[Made]) -> Iterator[Made]:
                 break
 
 
-def _lists(of: Sequence[Made], count: int) -> Iterator[Made]:
+def _lists(of: Sequence[MadeValue], count: int) -> Iterator[MadeValue]:
     for parts in itertools.product(of, repeat=count):
         identity = ("sequence", *(part.identity for part in parts))
         elements = [part.value for part in parts]
-        yield Made("list", identity, elements)
+        yield MadeValue("list", identity, elements)
         if count == 1:
-            yield Made("tuple", identity, tuple(elements))
+            yield MadeValue("tuple", identity, tuple(elements))
 
 
-def _mappings(of: Sequence[Made], count: int, keys: Sequence[Made] | None = None) -> Iterator[Made]:
+def _mappings(
+    of: Sequence[MadeValue], count: int, keys: Sequence[MadeValue] | None = None
+) -> Iterator[MadeValue]:
     for names in itertools.combinations(keys or of, count):
         if len({one.value for one in names if _can_be_key(one)}) < count:
             continue
@@ -206,10 +208,10 @@ def _mappings(of: Sequence[Made], count: int, keys: Sequence[Made] | None = None
             entries = list(zip(names, parts, strict=True))
             held = frozenset((key.identity, part.identity) for key, part in entries)
             value = {key.value: part.value for key, part in entries}
-            yield Made("mapping", ("mapping", held), value)
+            yield MadeValue("mapping", ("mapping", held), value)
 
 
-def _can_be_key(made: Made) -> bool:
+def _can_be_key(made: MadeValue) -> bool:
     return not isinstance(made.value, list | dict | bytearray)
 
 
@@ -229,27 +231,27 @@ def refused() -> Iterator[Any]:
 
 
 @cache
-def framed() -> tuple[Made, ...]:
+def framed() -> tuple[MadeValue, ...]:
     """None, texts, and what is nested of them in lists and mappings from texts."""
     texts = ("", "a", "b", "\0", "\1", "\0" * 8, "\1\0\0\0\0\0\0\0a", "\3")
-    few = [Made("None", ("none",), None)]
-    few += [Made("str", ("str", text), text) for text in texts]
+    few = [MadeValue("None", ("none",), None)]
+    few += [MadeValue("str", ("str", text), text) for text in texts]
     keys = [made for made in few if made.kind == "str"]
     lists = [made for count in range(3) for made in _lists(few, count)]
-    empty = Made("mapping", ("mapping",), {})
+    empty = MadeValue("mapping", ("mapping",), {})
     mappings = [*_mappings(few, 1, keys), *_ordered(few[:4], keys[:4]), empty]
     inner = (*lists[:20], *mappings[:12], empty, *few[:4])
     deeper = [*_lists(inner, 1), *_lists(inner, 2), *_mappings(inner, 1, keys)]
     return (*few, *lists, *mappings, *deeper)
 
 
-def _ordered(of: Sequence[Made], keys: Sequence[Made]) -> Iterator[Made]:
+def _ordered(of: Sequence[MadeValue], keys: Sequence[MadeValue]) -> Iterator[MadeValue]:
     """Mappings of two entries: in frames their order tells them apart."""
     for names in itertools.permutations(keys, 2):
         for parts in itertools.product(of, repeat=2):
             entries = list(zip(names, parts, strict=True))
             held = tuple((key.identity, part.identity) for key, part in entries)
-            yield Made(
+            yield MadeValue(
                 "mapping",
                 ("mapping in order", held),
                 {key.value: part.value for key, part in entries},
@@ -269,7 +271,7 @@ def calls() -> Iterator[tuple[Identity, dict[str, Any]]]:
         yield _called({"image": first, "b": second})
 
 
-def _called(arguments: dict[str, Made]) -> tuple[Identity, dict[str, Any]]:
+def _called(arguments: dict[str, MadeValue]) -> tuple[Identity, dict[str, Any]]:
     held = frozenset((name, made.identity) for name, made in arguments.items())
     return ("call", held), {name: made.value for name, made in arguments.items()}
 

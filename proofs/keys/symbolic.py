@@ -34,7 +34,7 @@ class Field:
 
 
 @dataclass(frozen=True)
-class Run:
+class BytesRun:
     """`length` bytes that `of` is written in; `how` names the way. No two have one writing, given
     its length, unless the way is `lossy`. They are all in the `alphabet`, where one is given."""
 
@@ -60,7 +60,7 @@ class Nested:
 
 
 @dataclass(frozen=True)
-class Loop:
+class SequenceLoop:
     """`count` elements; `each` is what tells one from another, `elements` what tells all."""
 
     count: z3.ArithRef
@@ -72,7 +72,7 @@ class Loop:
 class Repeated:
     """The same pieces once for each element of a loop."""
 
-    loop: Loop
+    loop: SequenceLoop
     pieces: tuple[Any, ...]
 
 
@@ -83,13 +83,13 @@ class Rest:
     value: Any
 
 
-Piece: TypeAlias = "bytes | Field | Run | Decimal | Nested | Repeated"
+Piece: TypeAlias = "bytes | Field | BytesRun | Decimal | Nested | Repeated"
 
 
 def collect(parts: Iterable[Any]) -> tuple[Any, ...]:
     """All parts in their order; what is made within a loop is in a `Repeated`."""
     outside = len(paths.open_loops())
-    open_: list[tuple[Loop | None, list[Any]]] = [(None, [])]
+    open_: list[tuple[SequenceLoop | None, list[Any]]] = [(None, [])]
     for part in parts:
         loops = paths.open_loops()[outside:]
         shared = 0
@@ -102,7 +102,7 @@ def collect(parts: Iterable[Any]) -> tuple[Any, ...]:
     return tuple(open_[0][1])
 
 
-def _close(open_: list[tuple[Loop | None, list[Any]]], left: int) -> None:
+def _close(open_: list[tuple[SequenceLoop | None, list[Any]]], left: int) -> None:
     while len(open_) > left:
         loop, parts = open_.pop()
         assert loop is not None
@@ -135,7 +135,7 @@ class Symbol:
     content: tuple[Term, ...] = ()
     count: z3.ArithRef
 
-    def as_text(self) -> "Text":
+    def as_text(self) -> "SymbolicText":
         """What `str` makes of it."""
         raise self._unread("str of")
 
@@ -258,10 +258,10 @@ class Number(Symbol):
             paths.assume(self.term < (limit // 2 if signed else limit))
             written = self.term % limit if signed else self.term
             return Data(Field(z3.simplify(written), width, order))
-        return Data(Run(self.term, f"int, {order}, {signed}", width.term))
+        return Data(BytesRun(self.term, f"int, {order}, {signed}", width.term))
 
 
-class Text(Symbol):
+class SymbolicText(Symbol):
     """A str."""
 
     types = frozenset({"str"})
@@ -284,7 +284,7 @@ class Text(Symbol):
         lossy = errors not in ("strict", "surrogatepass")
         return Data(_run(self.of, f"{encoding}, {errors}", lossy))
 
-    def as_text(self) -> "Text":
+    def as_text(self) -> "SymbolicText":
         return self
 
 
@@ -293,10 +293,12 @@ class Data(Symbol):
 
     types = frozenset({"bytes"})
 
-    def __init__(self, *pieces: bytes | Field | Run, types: frozenset[str] | None = None) -> None:
+    def __init__(
+        self, *pieces: bytes | Field | BytesRun, types: frozenset[str] | None = None
+    ) -> None:
         self.pieces = pieces
         self.types = types or type(self).types
-        self.content = tuple(piece.of for piece in pieces if isinstance(piece, Run))
+        self.content = tuple(piece.of for piece in pieces if isinstance(piece, BytesRun))
 
     def __add__(self, other: "Data | bytes") -> "Data":
         return Data(*self.pieces, *pieces_of(other))
@@ -328,7 +330,7 @@ class Many(Symbol):
         paths.assume(self.count >= 0)
 
     def __iter__(self) -> Iterator[Any]:
-        with paths.within(Loop(self.count, self.elements, self.each)):
+        with paths.within(SequenceLoop(self.count, self.elements, self.each)):
             yield self.element
 
     def __bool__(self) -> bool:
@@ -421,23 +423,23 @@ def data(name: str, *types: str) -> Data:
     return Data(_run(content_of(name), "bytes", False), types=frozenset(types or ("bytes",)))
 
 
-def pieces_of(value: "Data | bytes") -> tuple[bytes | Field | Run, ...]:
+def pieces_of(value: "Data | bytes") -> tuple[bytes | Field | BytesRun, ...]:
     return value.pieces if isinstance(value, Data) else (value,)
 
 
-def _run(of: Term, how: str, lossy: bool) -> Run:
+def _run(of: Term, how: str, lossy: bool) -> BytesRun:
     length = size(how)(of)
     paths.assume(length >= 0)
     if not lossy:
         paths.assume((length == 0) == (of == EMPTY))
-    return Run(of, how, length, lossy)
+    return BytesRun(of, how, length, lossy)
 
 
-def _length(piece: bytes | Field | Run) -> Any:
+def _length(piece: bytes | Field | BytesRun) -> Any:
     match piece:
         case bytes():
             return len(piece)
         case Field():
             return piece.width
-        case Run():
+        case BytesRun():
             return piece.length

@@ -13,10 +13,10 @@ import z3
 
 from cacheproof.proofs.keys import block_extra, identifiers, scopes, vllm_media
 from cacheproof.proofs.keys.block_extra import END, PARTS, START, Hashing
-from cacheproof.proofs.keys.concrete import NotConcrete, Values, admits, evaluated, written
+from cacheproof.proofs.keys.concrete import ConcreteValues, NotConcrete, admits, evaluated, written
 from cacheproof.proofs.keys.media import Encoding, Texts
 from cacheproof.proofs.keys.paths import satisfiable
-from cacheproof.proofs.keys.readings import Layout, Reading, constants
+from cacheproof.proofs.keys.readings import Layout, LayoutReading, constants
 from cacheproof.proofs.keys.running import (
     BlockTexts,
     MediaTexts,
@@ -24,7 +24,7 @@ from cacheproof.proofs.keys.running import (
     StreamOfRelease,
     identifier_by,
 )
-from cacheproof.proofs.keys.scopes import Made
+from cacheproof.proofs.keys.scopes import MadeValue
 from cacheproof.proofs.keys.symbolic import Repeated
 from cacheproof.reference.semantics.block_keys import BlockKeySemantics
 from cacheproof.reference.semantics.media import MediaSemantics
@@ -41,7 +41,7 @@ class Validated:
 
 
 @dataclass(frozen=True)
-class Run:
+class PythonRun:
     """One run of Python.
 
     Attributes:
@@ -54,16 +54,16 @@ class Run:
     shown: str
     kind: str
     written: Any
-    values: Callable[[Layout], Values]
+    values: Callable[[Layout], ConcreteValues]
 
 
-Writes = Callable[[Layout, Values], Any]
+Writes = Callable[[Layout, ConcreteValues], Any]
 """What a layout comes to on values."""
 
 
 def validated(
     layouts: Sequence[Layout],
-    runs: Iterable[Run],
+    runs: Iterable[PythonRun],
     writes: Writes,
     what: str,
     can_be_read: Callable[[Layout], bool] | None = None,
@@ -102,7 +102,7 @@ def validated(
 
 def _can_be_read(layout: Layout) -> bool:
     """Whether there is a stream that can be read as the layout is."""
-    reading = Reading(layout.named("first"), z3.Int("start"), by_digits=True)
+    reading = LayoutReading(layout.named("first"), z3.Int("start"), by_digits=True)
     return satisfiable([reading.holds]) is not None
 
 
@@ -128,25 +128,27 @@ def of_media(texts: Texts, of_python: Texts | None = None) -> Validated:
     return validated(layouts, _media_runs(media), _bytes_of, "values and calls")
 
 
-def _bytes_of(layout: Layout, values: Values) -> bytes:
+def _bytes_of(layout: Layout, values: ConcreteValues) -> bytes:
     return written(layout.pieces, values)
 
 
-def _media_runs(media: MediaTexts) -> Iterator[Run]:
+def _media_runs(media: MediaTexts) -> Iterator[PythonRun]:
     def stream(value: Any) -> bytes:
         return media.stream(media.content(value))
 
     for made in scopes.media():
         if made.kind == "media with their bytes":
             continue  # they are their media
-        yield Run(str(made), made.kind, stream(made.value), _values_of(made, stream))
+        yield PythonRun(str(made), made.kind, stream(made.value), _values_of(made, stream))
     for _, arguments in scopes.calls():
         tree = media.tree(arguments)
         entries = [(name, arguments[name]) for name in sorted(arguments)]
-        yield Run(str(arguments), "call", media.stream(tree), _entries(entries, stream))
+        yield PythonRun(str(arguments), "call", media.stream(tree), _entries(entries, stream))
 
 
-def _values_of(made: Made, stream: Callable[[Any], bytes]) -> Callable[[Layout], Values]:
+def _values_of(
+    made: MadeValue, stream: Callable[[Any], bytes]
+) -> Callable[[Layout], ConcreteValues]:
     value, identity = made.value, made.identity
     match made.kind:
         case "list" | "tuple":
@@ -156,7 +158,7 @@ def _values_of(made: Made, stream: Callable[[Any], bytes]) -> Callable[[Layout],
             in_order = sorted(value.items(), key=lambda entry: stream(entry[0]))
             return _entries(in_order, stream)
         case "None" | "True" | "False":
-            return lambda layout: Values({})
+            return lambda layout: ConcreteValues({})
         case "float":
             bits = int.from_bytes(identity[1], "big")
             return lambda layout: _of_layout(layout, [bits], [], stream)
@@ -178,7 +180,7 @@ def _values_of(made: Made, stream: Callable[[Any], bytes]) -> Callable[[Layout],
 
 def _entries(
     entries: Sequence[tuple[Any, Any]], stream: Callable[[Any], bytes]
-) -> Callable[[Layout], Values]:
+) -> Callable[[Layout], ConcreteValues]:
     return lambda layout: _of_layout(layout, [len(entries), None], entries, stream)
 
 
@@ -187,7 +189,7 @@ def _of_layout(
     content: Sequence[Any],
     rounds: Sequence[Sequence[Any]],
     stream: Callable[[Any], bytes],
-) -> Values:
+) -> ConcreteValues:
     """The symbols of a layout, in the order of its content, and those of each round of its loop."""
     symbols = {_name(term): one for term, one in zip(layout.content, content, strict=True)}
     loops = {
@@ -197,7 +199,7 @@ def _of_layout(
         ]
         for one in layout.loops
     }
-    return Values(symbols, rounds=loops, nested=stream)
+    return ConcreteValues(symbols, rounds=loops, nested=stream)
 
 
 def of_frames(semantics: MediaSemantics, text: str, of_python: str | None = None) -> Validated:
@@ -205,16 +207,16 @@ def of_frames(semantics: MediaSemantics, text: str, of_python: str | None = None
     release = StreamOfRelease(of_python or text, semantics)
     layouts = vllm_media.ReleaseEncoding(semantics, text).frames()
 
-    def runs() -> Iterator[Run]:
+    def runs() -> Iterator[PythonRun]:
         for made in scopes.framed():
             values = _framed(made, release.stream)
             kind = "list" if made.kind == "tuple" else made.kind
-            yield Run(str(made), kind, release.stream(made.value), values)
+            yield PythonRun(str(made), kind, release.stream(made.value), values)
 
     return validated(layouts, runs(), _bytes_of, "values")
 
 
-def _framed(made: Made, stream: Callable[[Any], bytes]) -> Callable[[Layout], Values]:
+def _framed(made: MadeValue, stream: Callable[[Any], bytes]) -> Callable[[Layout], ConcreteValues]:
     if made.kind == "mapping":
         return _entries(list(made.value.items()), stream)
     return _values_of(made, stream)
@@ -228,17 +230,17 @@ def of_identifiers(text: str, of_python: str | None = None) -> Validated:
     ideal = MediaSemantics()
     identifier = identifier_by(of_python or text)
 
-    def runs() -> Iterator[Run]:
+    def runs() -> Iterator[PythonRun]:
         for item, adapter in scopes.names():
             kind = identifiers.ID if item.is_users else "digest"
             kind += "" if adapter is None else " with an adapter"
             held = [item.text] if adapter is None else [item.text, adapter]
 
-            def values(layout: Layout, held: Sequence[str] = tuple(held)) -> Values:
+            def values(layout: Layout, held: Sequence[str] = tuple(held)) -> ConcreteValues:
                 return _of_layout(layout, held, [], bytes)
 
             made = identifier(item, adapter, ideal)
-            yield Run(f"{item}, {adapter}", kind, made.encode("latin-1"), values)
+            yield PythonRun(f"{item}, {adapter}", kind, made.encode("latin-1"), values)
 
     return validated(identifiers.layouts(ideal, text), runs(), _bytes_of, "items")
 
@@ -262,7 +264,7 @@ def _named(layout: Layout, first: bool) -> Layout:
     return Layout(kind, layout.constructor, layout.content, layout.pieces, layout.conditions)
 
 
-def _row_of(layout: Layout, values: Values) -> Any:
+def _row_of(layout: Layout, values: ConcreteValues) -> Any:
     row: list[Any] = []
     for piece in layout.pieces:
         if isinstance(piece, Repeated):
@@ -274,7 +276,7 @@ def _row_of(layout: Layout, values: Values) -> Any:
     return tuple(row) or None
 
 
-def _extra_runs(blocks: BlockTexts, first: bool) -> Iterator[Run]:
+def _extra_runs(blocks: BlockTexts, first: bool) -> Iterator[PythonRun]:
     for requested in (*scopes.requests(), *scopes.laden()):
         start, end = (0, 2) if first else (2, 4)
         items = [
@@ -293,15 +295,15 @@ def _extra_runs(blocks: BlockTexts, first: bool) -> Iterator[Run]:
 
         def values(
             layout: Layout, of: Requested = requested, items: Any = tuple(items), start: int = start
-        ) -> Values:
+        ) -> ConcreteValues:
             return _extra_values(layout, of, items, start)
 
-        yield Run(str(requested), kind, blocks.extra(requested, start, end), values)
+        yield PythonRun(str(requested), kind, blocks.extra(requested, start, end), values)
 
 
 def _extra_values(
     layout: Layout, of: Requested, items: Sequence[tuple[str, int]], start: int
-) -> Values:
+) -> ConcreteValues:
     part = slice(start, start + 2)
     rows = tuple(row or bytes(2) for row in (of.rows or ())[part])
     given = bytes(row is not None for row in (of.rows or ())[part])
@@ -328,7 +330,7 @@ def _extra_values(
         "digest of rows": lambda _: digest,
         "rows of digest": {digest: rows}.__getitem__,
     }
-    return Values(symbols, digests, loops)
+    return ConcreteValues(symbols, digests, loops)
 
 
 def _unsaid(layout: Layout, symbols: dict[str, Any], of: Requested) -> dict[str, Any]:

@@ -15,22 +15,22 @@ import z3
 
 from cacheproof.proofs.keys import block_chain, block_items, decoding, language, scopes
 from cacheproof.proofs.keys.block_chain import HASHED, LENGTH, LOOKAHEAD, SIZE
-from cacheproof.proofs.keys.concrete import Values, evaluated
+from cacheproof.proofs.keys.concrete import ConcreteValues, evaluated
 from cacheproof.proofs.keys.hashed_values import value_of
-from cacheproof.proofs.keys.loops import Claims
+from cacheproof.proofs.keys.loops import LoopClaims
 from cacheproof.proofs.keys.media import Texts
 from cacheproof.proofs.keys.paths import Path, all_paths, ended, satisfiable
 from cacheproof.proofs.keys.readings import BYTE, VALUE_END, constants
 from cacheproof.proofs.keys.running import BlockTexts, MediaTexts, Requested, ideal_hash
 from cacheproof.proofs.keys.source import run_round_by_round
-from cacheproof.proofs.keys.symbolic import CONTENT, Number, Symbol, Text, size
+from cacheproof.proofs.keys.symbolic import CONTENT, Number, Symbol, SymbolicText, size
 from cacheproof.proofs.keys.symbolic import number as term_of
 from cacheproof.proofs.keys.validation import Validated, of_extra
 from cacheproof.reference.semantics.block_keys import BlockKeySemantics
 
 
 @dataclass(frozen=True)
-class Run:
+class LoopRun:
     """One run of Python.
 
     Attributes:
@@ -46,7 +46,7 @@ class Run:
     came: Callable[[Any], Any]
 
 
-def _validated(groups: dict[Any, list[Path[Any]]], runs: Iterable[Run], what: str) -> Validated:
+def _validated(groups: dict[Any, list[Path[Any]]], runs: Iterable[LoopRun], what: str) -> Validated:
     met: set[tuple[Any, int]] = set()
     count, against = 0, ""
     for run in runs:
@@ -73,7 +73,7 @@ def _validated(groups: dict[Any, list[Path[Any]]], runs: Iterable[Run], what: st
 def of_decoder(texts: Texts, of_python: Texts | None = None) -> Validated:
     """MH-1: leaves of every tag and lists of every tag, of up to two bytes and children."""
     media = MediaTexts(of_python or texts)
-    claims = Claims()
+    claims = LoopClaims()
     groups: dict[Any, list[Path[Any]]] = {
         "a list" if is_list else "a leaf": decoding.decoding_paths(
             texts.stream, claims, is_list=is_list
@@ -83,7 +83,7 @@ def of_decoder(texts: Texts, of_python: Texts | None = None) -> Validated:
     return _validated(groups, _decodings(media), "nodes")
 
 
-def _decodings(media: MediaTexts) -> Iterator[Run]:
+def _decodings(media: MediaTexts) -> Iterator[LoopRun]:
     leaves = [media.node(tag, raw) for tag in sorted(media.leaves) for raw in (b"", b"a", b"bc")]
     inner = leaves[:2]
     lists = [
@@ -103,7 +103,7 @@ def _decodings(media: MediaTexts) -> Iterator[Run]:
         for child in node.body if is_list else ():
             ends.append(ends[-1] + len(media.stream(child)))
         body = (len(found.body),) if is_list else (end - len(found.body), end)
-        yield Run(
+        yield LoopRun(
             str(node),
             "a list" if is_list else "a leaf",
             partial(_stream, stream, node, ends),
@@ -160,14 +160,14 @@ def of_chain(
     return found if found.against else _covering(found, chain, blocks)
 
 
-def _hashings(blocks: BlockTexts, names: dict[tuple[bool, bool], str]) -> Iterator[Run]:
+def _hashings(blocks: BlockTexts, names: dict[tuple[bool, bool], str]) -> Iterator[LoopRun]:
     for length, (block, ahead) in itertools.product(range(5), scopes.SIZES):
         requested = Requested((0,) * length)
         fresh = blocks.keys(requested, block, ahead)
         for known in range(len(fresh) + 1):
             added = blocks.keys(requested, block, ahead, fresh[:known])
             numbers = ((SIZE, block), (LOOKAHEAD, ahead), (LENGTH, length), (HASHED, known))
-            yield Run(
+            yield LoopRun(
                 f"{length} tokens in blocks of {block} behind {known} keys",
                 names[ahead > 0, known > 0],
                 partial(_numbers, numbers),
@@ -205,7 +205,7 @@ def _covering(found: Validated, chain: block_chain.Chain, blocks: BlockTexts) ->
                 "extra": lambda one, other, extras=extras: extras.get((one, other)),
             }
             symbols = {"size": block, "lookahead": ahead, "block": number}
-            says = evaluated(chain.covered[ahead > 0], Values(symbols, functions))
+            says = evaluated(chain.covered[ahead > 0], ConcreteValues(symbols, functions))
             count += 1
             if says != value:
                 against = f"{value}, which is hashed for block {number}; the proof has {says}"
@@ -220,7 +220,7 @@ def _covering(found: Validated, chain: block_chain.Chain, blocks: BlockTexts) ->
 def of_items(semantics: BlockKeySemantics, text: str, of_python: str | None = None) -> Validated:
     """BK-3: which items a block names."""
     blocks = BlockTexts(of_python or text, semantics)
-    claims = Claims()
+    claims = LoopClaims()
     groups: dict[Any, list[Path[Any]]] = {
         "items of a later block" if later else "items of the first block hashed": (
             block_items.naming_paths(semantics, text, claims, later=later)
@@ -286,7 +286,7 @@ def _named_by_reader(
         return [list(keys._of_items(*map(_whole, span))) for span in spans]
 
     (path,) = all_paths(run)
-    values = Values({f"item {number}": name for number, (name, _, _) in enumerate(items)})
+    values = ConcreteValues({f"item {number}": name for number, (name, _, _) in enumerate(items)})
     return [[evaluated(value_of(key), values) for key in found] for found in path.result]
 
 
@@ -309,12 +309,12 @@ class _Listed(Symbol):
     def __getitem__(self, place: Any) -> Any:
         at = int(str(z3.simplify(z3.IntVal(0) + term_of(place))))
         _, offset, length = self._items[at]
-        name = Text(z3.Const(f"item {at}", CONTENT))
+        name = SymbolicText(z3.Const(f"item {at}", CONTENT))
         position = SimpleNamespace(offset=_whole(offset), length=_whole(length))
         return SimpleNamespace(identifier=name, mm_position=position)
 
 
-def _namings(blocks: BlockTexts, first: str, later: str) -> Iterator[Run]:
+def _namings(blocks: BlockTexts, first: str, later: str) -> Iterator[LoopRun]:
     for items in (*scopes.ITEMS[1:9:3], *scopes.ITEMS[-6:]):
         requested = Requested((0,) * 4, items)
         for known, block in itertools.product((0, 1), (1, 2)):
@@ -330,7 +330,7 @@ def _namings(blocks: BlockTexts, first: str, later: str) -> Iterator[Run]:
                         (block_items.COUNT, len(items)),
                         (block_items.ANY, item),
                     )
-                    yield Run(
+                    yield LoopRun(
                         f"item {item} of {items} in tokens [{start}, {end})",
                         later if number else first,
                         partial(_places, items, numbers),

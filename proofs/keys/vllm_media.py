@@ -27,7 +27,7 @@ from cacheproof.proofs.keys.symbolic import (
     Nested,
     Number,
     Symbol,
-    Text,
+    SymbolicText,
     collect,
     content_of,
     data,
@@ -51,11 +51,11 @@ def framed_kinds() -> dict[str, Callable[[], tuple[str, tuple[Any, ...], Any]]]:
         return "sequence", made.content, made
 
     def mapping() -> tuple[str, tuple[Any, ...], Any]:
-        made = Mapping(Text(content_of("key")))
+        made = Mapping(SymbolicText(content_of("key")))
         return "mapping", made.content, made
 
     def text() -> tuple[str, tuple[Any, ...], Any]:
-        made = Text(content_of("text"))
+        made = SymbolicText(content_of("text"))
         return "str", made.content, made
 
     return {"None": lambda: ("none", (), None), "str": text, "list": sequence, "mapping": mapping}
@@ -82,7 +82,7 @@ class _Arguments(Symbol):
 
     types = frozenset({"dict"})
 
-    def __init__(self, named: Sequence[tuple[Text, Any]]) -> None:
+    def __init__(self, named: Sequence[tuple[SymbolicText, Any]]) -> None:
         self._named = named
 
     def __getitem__(self, name: Any) -> Any:
@@ -91,11 +91,11 @@ class _Arguments(Symbol):
                 return value
         raise Unread("an argument that is not that of a name")
 
-    def as_list(self) -> list[Text]:
+    def as_list(self) -> list[SymbolicText]:
         return [name for name, _ in self._named]
 
 
-def _names_in_order(arguments: Any) -> list[Text]:
+def _names_in_order(arguments: Any) -> list[SymbolicText]:
     if isinstance(arguments, _Arguments):
         return arguments.as_list()
     raise Unread("the order of what are no names")
@@ -105,7 +105,7 @@ MAKERS: dict[str, Maker] = {
     "True": lambda: True,
     "int": lambda: Number(z3.Int(fresh("int"))),
     "float": Float,
-    "str": lambda: Text(content_of("text")),
+    "str": lambda: SymbolicText(content_of("text")),
     "bytes": lambda: data("bytes"),
     "array": _array,
 }
@@ -170,13 +170,13 @@ class ReleaseEncoding:
         order is theirs."""
 
         def run() -> tuple[tuple[Any, ...], Any]:
-            named = [(Text(content_of("name")), MAKERS[kind]()) for kind in kinds]
+            named = [(SymbolicText(content_of("name")), MAKERS[kind]()) for kind in kinds]
             if len(named) > 1:
                 paths.assume(named[0][0].of == EMPTY, named[1][0].of != EMPTY)
             try:
                 written = pieces(collect(self._stream.arguments(_Arguments(named))))
             except self._refused:
-                raise paths.Ended from None
+                raise paths.PathEnded from None
             terms = [(name.of, *getattr(value, "content", ())) for name, value in named]
             return tuple(itertools.chain(*terms)), written
 
@@ -185,7 +185,7 @@ class ReleaseEncoding:
 
 
 @dataclass(frozen=True)
-class Pair:
+class StreamPair:
     """Two calls with one stream, as keyword arguments."""
 
     first: dict[str, Any]
@@ -206,7 +206,9 @@ SUSPECTS = (
 """Shapes of two calls for which a stream is looked for that is both."""
 
 
-def pairs(semantics: MediaSemantics, text: str | None = None, seed: int = 0) -> Iterator[Pair]:
+def pairs(
+    semantics: MediaSemantics, text: str | None = None, seed: int = 0
+) -> Iterator[StreamPair]:
     """Two calls that have one stream, of each two suspect shapes for which there are such.
 
     Raises:
@@ -229,7 +231,7 @@ def pairs(semantics: MediaSemantics, text: str | None = None, seed: int = 0) -> 
             if found is not None:
                 first, second = _arguments(one, found.first), _arguments(other, found.second)
                 is_found = True
-                yield Pair(first, second, found.stream)
+                yield StreamPair(first, second, found.stream)
                 break
     if unread and not is_found:
         raise unread[0]

@@ -12,7 +12,7 @@ import z3
 
 from cacheproof.proofs.keys.paths import satisfiable
 from cacheproof.proofs.keys.readings import BYTE, Layout, differing
-from cacheproof.proofs.keys.symbolic import Field, Piece, Run
+from cacheproof.proofs.keys.symbolic import BytesRun, Field, Piece
 
 LENGTHS = (40, 200, 2000)
 """The streams that are looked for, shorter ones first, in bytes."""
@@ -22,7 +22,7 @@ FILLER = ord("a")
 
 
 @dataclass(frozen=True)
-class Witness:
+class StreamWitness:
     """One stream, and the content of either layout in it: bytes, or a number."""
 
     stream: bytes
@@ -37,7 +37,7 @@ class _Bytewise:
         self.end: Any = z3.IntVal(0)
         self.fixed: list[Any] = []
         self.constraints: list[z3.BoolRef] = []
-        self.runs: list[tuple[Run, Any]] = []
+        self.runs: list[tuple[BytesRun, Any]] = []
         for piece in pieces:
             self._read(piece)
 
@@ -58,7 +58,7 @@ class _Bytewise:
                 value = z3.Sum([digit * 256**n for n, digit in enumerate(little)])
                 self.constraints.append(number == value)
                 self.end += width
-            case Run(length=length):
+            case BytesRun(length=length):
                 if piece.alphabet:
                     self._fix(1)
                 self.runs.append((piece, self.end))
@@ -70,7 +70,7 @@ class _Bytewise:
         self.fixed += [self.end + place for place in range(width)]
 
 
-def witness(one_layout: Layout, other_layout: Layout, seed: int = 0) -> Witness | None:
+def witness(one_layout: Layout, other_layout: Layout, seed: int = 0) -> StreamWitness | None:
     """A stream that is both, of different measures if of one kind; None up to the last of
     `LENGTHS`."""
     first, second = one_layout.named("first"), other_layout.named("second")
@@ -112,10 +112,10 @@ def _is_of(alphabet: bytes, place: Any) -> z3.BoolRef:
 def _measures(layout: Layout) -> list[Any]:
     """Its numbers, and how long everything else is."""
     numbers = [term for term in layout.content if z3.is_int(term)]
-    return numbers + [piece.length for piece in layout.pieces if isinstance(piece, Run)]
+    return numbers + [piece.length for piece in layout.pieces if isinstance(piece, BytesRun)]
 
 
-def _written(model: z3.ModelRef, *sides: tuple[Layout, _Bytewise]) -> Witness:
+def _written(model: z3.ModelRef, *sides: tuple[Layout, _Bytewise]) -> StreamWitness:
     def value(term: Any) -> int:
         return int(model.eval(term, model_completion=True).as_long())
 
@@ -134,4 +134,4 @@ def _written(model: z3.ModelRef, *sides: tuple[Layout, _Bytewise]) -> Witness:
                 yield bytes(stream[start : start + length])
 
     first, second = (tuple(content(*side)) for side in sides)
-    return Witness(bytes(stream), first, second)
+    return StreamWitness(bytes(stream), first, second)

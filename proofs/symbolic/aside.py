@@ -14,17 +14,17 @@ from multiprocessing.connection import Connection
 from queue import Queue
 from typing import Any, Generic, TypeVar
 
-from cacheproof.proofs.symbolic.checking.mutants import Mutant
-from cacheproof.proofs.symbolic.checking.validator import Shown, Validator
+from cacheproof.proofs.symbolic.checking.mutants import ClassMutant
+from cacheproof.proofs.symbolic.checking.validator import ShownCalls, Validator
 from cacheproof.proofs.symbolic.checking.witnesses import (
     Exploring,
     ManagerExploring,
     PoolExploring,
     TableExploring,
 )
-from cacheproof.proofs.symbolic.deciding.answers import Answers
+from cacheproof.proofs.symbolic.deciding.answers import OperationAnswers
 from cacheproof.proofs.symbolic.subjects import block_pool, entry_table
-from cacheproof.proofs.symbolic.texts import Text, promises_of
+from cacheproof.proofs.symbolic.texts import ClassText, promises_of
 from cacheproof.spec.evidence import Witness
 
 Answered = TypeVar("Answered")
@@ -36,7 +36,7 @@ _EXPLORING: Mapping[str, type[Exploring]] = {
 }
 
 
-class Asked(Generic[Answered]):
+class AskedAside(Generic[Answered]):
     """A question whose answer may not be there yet."""
 
     def __init__(self, receive: Callable[[], _Result]) -> None:
@@ -65,7 +65,7 @@ class Aside:
         answers: what other processes found, under each of the promises that callers make.
     """
 
-    def __init__(self, kind: str, answers: Sequence[Answers]) -> None:
+    def __init__(self, kind: str, answers: Sequence[OperationAnswers]) -> None:
         context = get_context("fork")
         self._here, there = context.Pipe()
         self._process = context.Process(
@@ -76,16 +76,16 @@ class Aside:
         self._asked = 0
         self._results: dict[int, _Result] = {}
 
-    def begin(self, text: Text) -> None:
+    def begin(self, text: ClassText) -> None:
         """From here on it is asked about this text, which the gates let pass."""
         self._ask("take_up", text)
 
-    def shown(self, promise: int, fallen: Collection[str]) -> Asked[dict[str, Shown]]:
+    def shown(self, promise: int, fallen: Collection[str]) -> AskedAside[dict[str, ShownCalls]]:
         """Operation -> what calls show of it, of callers who keep the promise of that number, where
         some rules have fallen; raises Unexplorable where the class's states cannot be saved."""
         return self._ask("shown", promise, fallen)
 
-    def witness(self, promise: int, contract: str, twin: Mutant | None) -> Asked[Witness]:
+    def witness(self, promise: int, contract: str, twin: ClassMutant | None) -> AskedAside[Witness]:
         """What the exploration says of a contract that is proved of callers who keep the promise of
         that number; `twin` is a change of which the proof refutes it."""
         return self._ask("witness", promise, contract, twin)
@@ -95,11 +95,11 @@ class Aside:
         self._here.close()
         self._process.join()
 
-    def _ask(self, what: str, *given: object) -> Asked[Any]:
+    def _ask(self, what: str, *given: object) -> AskedAside[Any]:
         number = self._asked
         self._asked += 1
         self._here.send((what, given))
-        return Asked(lambda: self._result(number))
+        return AskedAside(lambda: self._result(number))
 
     def _result(self, number: int) -> _Result:
         while number not in self._results:
@@ -116,19 +116,19 @@ class _There:
     promise, and the changes that were noticed; and how the text in hand is run."""
 
     kind: str
-    answers: Sequence[Answers]
+    answers: Sequence[OperationAnswers]
     _validators: Sequence[Validator] = ()
     _noticed: dict[str, tuple[str, str]] = field(default_factory=dict)
-    _in_hand: tuple[Text, Exploring] | None = None
+    _in_hand: tuple[ClassText, Exploring] | None = None
 
-    def take_up(self, text: Text) -> None:
+    def take_up(self, text: ClassText) -> None:
         self._in_hand = None
         exploring = _EXPLORING.get(self.kind, ManagerExploring)(text.subject(), self._noticed)
         if not self._validators:
             self._validators = [exploring.validator() for _ in self.answers]
         self._in_hand = text, exploring
 
-    def shown(self, promise: int, fallen: Collection[str]) -> dict[str, Shown]:
+    def shown(self, promise: int, fallen: Collection[str]) -> dict[str, ShownCalls]:
         assert self._in_hand is not None
         text, exploring = self._in_hand
         _, assumptions = promises_of(self.kind)[promise]
@@ -139,7 +139,7 @@ class _There:
             self.answers[promise],
         )
 
-    def witness(self, promise: int, contract: str, twin: Mutant | None) -> Witness:
+    def witness(self, promise: int, contract: str, twin: ClassMutant | None) -> Witness:
         assert self._in_hand is not None
         _, exploring = self._in_hand
         _, assumptions = promises_of(self.kind)[promise]

@@ -10,18 +10,18 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 
-from cacheproof.proofs.symbolic.aside import Aside, Asked
-from cacheproof.proofs.symbolic.checking.mutants import Mutant
+from cacheproof.proofs.symbolic.aside import Aside, AskedAside
+from cacheproof.proofs.symbolic.checking.mutants import ClassMutant
 from cacheproof.proofs.symbolic.checking.twins import red_twins, twins_of_operations
 from cacheproof.proofs.symbolic.checking.validated import Validation
-from cacheproof.proofs.symbolic.checking.validator import Shown
-from cacheproof.proofs.symbolic.deciding.answers import Answers, Store
-from cacheproof.proofs.symbolic.deciding.prove import Library, prove
-from cacheproof.proofs.symbolic.deciding.prove import Outcome as OfRule
+from cacheproof.proofs.symbolic.checking.validator import ShownCalls
+from cacheproof.proofs.symbolic.deciding.answers import AnswerStore, OperationAnswers
+from cacheproof.proofs.symbolic.deciding.prove import ProverLibrary, prove
+from cacheproof.proofs.symbolic.deciding.prove import RuleOutcome as OfRule
 from cacheproof.proofs.symbolic.deciding.prover import Unkept
 from cacheproof.proofs.symbolic.deciding.subject import Subject
 from cacheproof.proofs.symbolic.gate.gate import refuse_subject
-from cacheproof.proofs.symbolic.texts import RESTS_ON, Promise, Text, promises_of
+from cacheproof.proofs.symbolic.texts import RESTS_ON, ClassText, Promise, promises_of
 from cacheproof.proofs.symbolic.values.language import NotTranslated
 from cacheproof.proofs.witness.exploration import Unexplorable
 from cacheproof.spec.evidence import Evidence, Outcome, RedTwin, Witness, digest_of, witnessed
@@ -35,7 +35,7 @@ _FAILURES = (AssertionError, AttributeError, LookupError, RecursionError, TypeEr
 class _UnderPromise:
     """What proves texts of a family where callers keep a promise."""
 
-    def __init__(self, number: int, promise: Promise, library: Library, aside: Aside) -> None:
+    def __init__(self, number: int, promise: Promise, library: ProverLibrary, aside: Aside) -> None:
         self.words, self.assumptions = promise
         self.library = library
         self._number = number
@@ -43,7 +43,7 @@ class _UnderPromise:
         self._validation = Validation(library)
         self._expected: frozenset[str] | None = None  # what `_begun` takes to have fallen
         self._stood = True
-        self._begun: Asked[dict[str, Shown]] | None = None
+        self._begun: AskedAside[dict[str, ShownCalls]] | None = None
 
     def begin(self, subject: Subject) -> None:
         """Have calls made beside the proof, as they are to be looked at if as much falls as of the
@@ -59,7 +59,7 @@ class _UnderPromise:
         """So many rules have fallen, and new ones have stood."""
         self._stood, self._expected = bool(new), frozenset(fallen)
 
-    def explored(self, contract: str, change: Mutant | None) -> Asked[Witness]:
+    def explored(self, contract: str, change: ClassMutant | None) -> AskedAside[Witness]:
         """What an exploration says of a contract, of which a change is refuted."""
         return self._aside.witness(self._number, contract, change)
 
@@ -76,7 +76,9 @@ class _UnderPromise:
         return self._validation.witness(subject, shown, fallen)
 
 
-def prove_texts(texts: Sequence[Text], seed: int = 0, store: Store | None = None) -> list[Evidence]:
+def prove_texts(
+    texts: Sequence[ClassText], seed: int = 0, store: AnswerStore | None = None
+) -> list[Evidence]:
     """Every contract of managers, under the fewest promises that it is proved under; one row for
     each target that has a text. Refuted is what the class itself was seen to break; of a text that
     has a construct without a reading all is unknown.
@@ -89,11 +91,11 @@ def prove_texts(texts: Sequence[Text], seed: int = 0, store: Store | None = None
     """
     kind = texts[0].kind
     promises = promises_of(kind)
-    answers = [Answers(store, kind, words, str(seed)) for words, _ in promises]
+    answers = [OperationAnswers(store, kind, words, str(seed)) for words, _ in promises]
     rows: list[Evidence] = []
     with closing(Aside(kind, answers)) as aside:
         under = [
-            _UnderPromise(number, promise, Library(seed, answers[number]), aside)
+            _UnderPromise(number, promise, ProverLibrary(seed, answers[number]), aside)
             for number, promise in enumerate(promises)
         ]
         for text in texts:
@@ -110,7 +112,7 @@ def prove_texts(texts: Sequence[Text], seed: int = 0, store: Store | None = None
     return rows
 
 
-def _unread(text: Text, subject: Subject, why: str) -> Iterator[Evidence]:
+def _unread(text: ClassText, subject: Subject, why: str) -> Iterator[Evidence]:
     """Of a text that cannot be read nothing is known."""
     judged = {rule for one in subject.operations for rule in subject.judged_at(one)}
     for rule in all_contracts():
@@ -119,7 +121,7 @@ def _unread(text: Text, subject: Subject, why: str) -> Iterator[Evidence]:
             yield from _for_each_target(text, row)
 
 
-def _proved(text: Text, under: Sequence[_UnderPromise]) -> list[Evidence]:
+def _proved(text: ClassText, under: Sequence[_UnderPromise]) -> list[Evidence]:
     rows: dict[str, Evidence] = {}
     refuted: dict[str, OfRule] = {}
     settled: set[str] = set()
@@ -170,7 +172,9 @@ def _proved(text: Text, under: Sequence[_UnderPromise]) -> list[Evidence]:
     return [row for rule in in_order for row in _for_each_target(text, rows[rule])]
 
 
-def _operation_twins(subject: Subject, fallen: Sequence[str], library: Library) -> list[RedTwin]:
+def _operation_twins(
+    subject: Subject, fallen: Sequence[str], library: ProverLibrary
+) -> list[RedTwin]:
     """Of each operation a change of what it runs that shows there: what is proved of it is not
     proved of calls that cannot happen."""
     found = twins_of_operations(subject, fallen, library)
@@ -197,7 +201,7 @@ def _words(refuted: OfRule) -> str:
 
 
 def _row(
-    text: Text,
+    text: ClassText,
     subject: Subject,
     contract: str,
     outcome: Outcome,
@@ -217,6 +221,6 @@ def digest_of_texts(subject: Subject) -> str:
     return digest_of([source.text for source in subject.sources.values()])
 
 
-def _for_each_target(text: Text, row: Evidence) -> Iterator[Evidence]:
+def _for_each_target(text: ClassText, row: Evidence) -> Iterator[Evidence]:
     for target in text.targets:
         yield dataclasses.replace(row, target=target)

@@ -52,7 +52,7 @@ a list, no text is read; nor of their tables of entries, whose blocks have numbe
 
 
 @dataclass(frozen=True)
-class Text:
+class ClassText:
     """A manager's class as it stands in some targets; `release` is the first of theirs, None for
     the reference. The class of a plug-in has a name of its own: `kind` is that of the class whose
     place it takes."""
@@ -81,7 +81,7 @@ class Text:
 
 
 @dataclass(frozen=True)
-class Read:
+class ReadClass:
     """A class as it was read of a target that is no reference: the target's name, the release whose
     contracts it promises to keep, and the class."""
 
@@ -90,12 +90,12 @@ class Read:
     source: Source
 
 
-def texts_of(name: str, of_targets: Iterable[Read]) -> list[Text]:
+def texts_of(name: str, of_targets: Iterable[ReadClass]) -> list[ClassText]:
     """The reference's text of a class, and those of targets, each once: of classes that read alike,
     in modules that say nothing else of them, and promise the same contracts."""
-    found = [Text(name, (REFERENCE,), SUBJECTS[name].of_reference().sources["m"], None)]
+    found = [ClassText(name, (REFERENCE,), SUBJECTS[name].of_reference().sources["m"], None)]
     for one in of_targets:
-        new = Text(name, (one.target,), one.source, one.release)
+        new = ClassText(name, (one.target,), one.source, one.release)
         for number, text in enumerate(found):
             if text.release is not None and _reads_as(text, new):
                 found[number] = dataclasses.replace(text, targets=(*text.targets, one.target))
@@ -105,7 +105,7 @@ def texts_of(name: str, of_targets: Iterable[Read]) -> list[Text]:
     return found
 
 
-def _reads_as(text: Text, new: Text) -> bool:
+def _reads_as(text: ClassText, new: ClassText) -> bool:
     """Whether a class is one that was read before, and is asked the same: what it names in its
     module reads alike too."""
     return (
@@ -115,16 +115,16 @@ def _reads_as(text: Text, new: Text) -> bool:
     )
 
 
-def _promised(text: Text) -> list[str]:
+def _promised(text: ClassText) -> list[str]:
     """The contracts that its release promises to keep."""
     component = SUBJECTS[text.kind].COMPONENT
     return [rule.id for rule in all_contracts(component, text.release)]
 
 
-def families(texts: Iterable[Text]) -> list[list[Text]]:
+def families(texts: Iterable[ClassText]) -> list[list[ClassText]]:
     """Texts of a class, those with the same attributes together: they have most methods in common,
     and what is proved of such a method is proved once."""
-    found: dict[frozenset[str], list[Text]] = {}
+    found: dict[frozenset[str], list[ClassText]] = {}
     for one in texts:
         found.setdefault(one.source.attributes, []).append(one)
     return list(found.values())

@@ -14,7 +14,7 @@ SECONDS_OF_STATE = 3.0
 
 
 @dataclass(frozen=True)
-class Reached(Generic[StateT, CallT]):
+class BreadthReached(Generic[StateT, CallT]):
     """How far it went: how many states there are, and whether each was gone on from; or the state
     and the call at which it ended, since the call does not."""
 
@@ -29,7 +29,7 @@ def breadth_first(
     made: Callable[[StateT, CallT], StateT | None],
     key: Callable[[StateT], Hashable],
     goes_on: Callable[[], bool],
-) -> Reached[StateT, CallT]:
+) -> BreadthReached[StateT, CallT]:
     """Go through states, until none is new, or it goes on no more and the last state is done.
 
     Args:
@@ -56,5 +56,5 @@ def breadth_first(
                         met.add(of_after)
                         level.append(after)
                 except Endless:
-                    return Reached(endless=(state, call))
-        return Reached(len(met), not level)
+                    return BreadthReached(endless=(state, call))
+        return BreadthReached(len(met), not level)

@@ -9,7 +9,7 @@ from cacheproof.spec.ghost import Ghost
 
 
 @dataclass(frozen=True)
-class Made:
+class MadeCall:
     """One call: its operation, and what it is given."""
 
     operation: str
@@ -30,7 +30,7 @@ class Made:
         return f"{self.operation}({given})"
 
 
-def perform(episode: Episode, made: Made, request: Any, *, ledger: bool) -> Any:
+def perform(episode: Episode, made: MadeCall, request: Any, *, ledger: bool) -> Any:
     """Make a call, and let the episode judge it. Returns its answer.
 
     Args:

@@ -24,7 +24,7 @@ TELLS_GRANTED = {"begin": ("begin",), "pin": ("pin", "use")}
 
 
 @dataclass(frozen=True)
-class Setting:
+class TableSetting:
     """Room for entries of which there are so many."""
 
     name: str
@@ -33,15 +33,15 @@ class Setting:
 
 
 SETTINGS = (
-    Setting("two entries", 2, 2),
-    Setting("three entries", 3, 2),
-    Setting("more room", 3, 3),
+    TableSetting("two entries", 2, 2),
+    TableSetting("three entries", 3, 2),
+    TableSetting("more room", 3, 3),
 )
 """Entries are called by a letter and their number."""
 
 
 @dataclass(frozen=True)
-class Asked:
+class TableAsked:
     """One call: its operation, the entry, and the size that is asked for; 0 for none."""
 
     operation: str
@@ -53,7 +53,7 @@ class Asked:
         return f"{self.operation}({', '.join(filter(None, given))})"
 
 
-Exploration = recorded.Exploration[Setting, Asked]
+Exploration = recorded.SettingExploration[TableSetting, TableAsked]
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class _State:
 
     table: Any
     ghost: TableGhost
-    path: tuple[Asked, ...]
+    path: tuple[TableAsked, ...]
 
     @property
     def found(self) -> dict[tuple[str, str], Any]:
@@ -88,18 +88,18 @@ class _State:
 
 
 def explore(
-    table_class: type[Any], setting: Setting, rules: Collection[str], calls_max: int
+    table_class: type[Any], setting: TableSetting, rules: Collection[str], calls_max: int
 ) -> Exploration:
     """What comes of tables of a class in a setting, as `Exploration.go_through` says. `rules` are
     the ids of the contracts that are asserted, each until it is broken."""
     exploration = Exploration(setting)
     judged = [by_id(rule) for rule in rules]
 
-    def attempt(before: _State | None, asked: Asked) -> _State | None:
+    def attempt(before: _State | None, asked: TableAsked) -> _State | None:
         return _attempted(table_class, exploration, before, asked, judged)
 
     exploration.go_through(
-        Asked("init"),
+        TableAsked("init"),
         lambda state: _offered(state, setting),
         attempt,
         lambda state: _key(state.found, setting),
@@ -113,7 +113,7 @@ def _attempted(
     table_class: type[Any],
     exploration: Exploration,
     before: _State | None,
-    asked: Asked,
+    asked: TableAsked,
     judged: Collection[Contract],
 ) -> _State | None:
     """The state after a call, which is judged; None where it raises."""
@@ -159,26 +159,26 @@ def _why(rule: Contract, given: Mapping[str, Any]) -> str:
         return f"nothing is known of {error}"
 
 
-def _offered(state: _State, setting: Setting) -> Iterator[Asked]:
+def _offered(state: _State, setting: TableSetting) -> Iterator[TableAsked]:
     """The calls that a caller may make."""
     for number in range(setting.entries):
         entry = f"h{number}"
         if entry not in state.table.sizes:
-            yield from (Asked("begin", entry, size) for size in range(1, setting.capacity + 2))
+            yield from (TableAsked("begin", entry, size) for size in range(1, setting.capacity + 2))
         if entry in state.ghost.writing:
-            yield Asked("publish", entry)
-            yield Asked("abandon", entry)
+            yield TableAsked("publish", entry)
+            yield TableAsked("abandon", entry)
         if state.ghost.pins.get(entry, 0) < PINS_MAX:
-            yield Asked("pin", entry)
+            yield TableAsked("pin", entry)
         if entry in state.ghost.pins:
-            yield Asked("unpin", entry)
-        yield Asked("remove", entry)
-        yield Asked("contains", entry)
-    yield Asked("clear")
+            yield TableAsked("unpin", entry)
+        yield TableAsked("remove", entry)
+        yield TableAsked("contains", entry)
+    yield TableAsked("clear")
 
 
 def _called(
-    table_class: type[Any], setting: Setting, before: _State | None, asked: Asked
+    table_class: type[Any], setting: TableSetting, before: _State | None, asked: TableAsked
 ) -> tuple[_State, Any]:
     """The state after a call, and its answer."""
     if before is None:
@@ -202,7 +202,7 @@ def _without_history(ghost: TableGhost, table: TableState) -> TableGhost:
 # which states and calls are alike
 
 
-def _key(found: Found, setting: Setting) -> Hashable:
+def _key(found: Found, setting: TableSetting) -> Hashable:
     """Equal of states that differ in nothing but names."""
     names = [f"h{number}" for number in range(setting.entries)]
     return min(
@@ -221,7 +221,7 @@ def _renamed(found: Any, names: Mapping[str, str]) -> Any:
     return found
 
 
-def _kind(was: Found | None, asked: Asked, answer: Any, after: Found) -> Hashable:
+def _kind(was: Found | None, asked: TableAsked, answer: Any, after: Found) -> Hashable:
     """What makes a call of another kind than those before: where its entry stood, and who else was
     idle; what it answers, and by how much it changed what."""
     if was is None:

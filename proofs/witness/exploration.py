@@ -11,10 +11,10 @@ from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import Any
 
-from cacheproof.proofs.crosshair.episode import Broken, Episode, Tables
-from cacheproof.proofs.crosshair.states import Request
+from cacheproof.proofs.crosshair.episode import BrokenRule, ClaimTables, Episode
+from cacheproof.proofs.crosshair.states import SymbolicRequest
 from cacheproof.proofs.witness.breadth import breadth_first
-from cacheproof.proofs.witness.calls import Made, attributes_of, perform
+from cacheproof.proofs.witness.calls import MadeCall, attributes_of, perform
 from cacheproof.spec.ghost import Ghost
 from cacheproof.spec.manager_calls import COMPONENT as CALLERS
 from cacheproof.spec.records import Call, Making
@@ -31,7 +31,7 @@ UNREPORTED_MAX = 3
 
 
 @dataclass(frozen=True)
-class Scope:
+class WitnessScope:
     """The items of requests, each an identifier and a size, and what their scheduler may spend.
     `leaves_out` are operations that would make it too large to be gone through."""
 
@@ -53,14 +53,14 @@ class Scope:
         """Whether no request shows an item twice."""
         return all(len({h for h, _ in one}) == len(one) for one in self.requests.values())
 
-    def request(self, name: str) -> Request:
+    def request(self, name: str) -> SymbolicRequest:
         """A request as a manager sees it."""
         items = self.requests[name]
-        return Request(name, [h for h, _ in items], [size for _, size in items])
+        return SymbolicRequest(name, [h for h, _ in items], [size for _, size in items])
 
 
 SCOPES = (
-    Scope(
+    WitnessScope(
         "order of eviction",
         2,
         {"r0": [("h0", 1)], "r1": [("h1", 1)], "r2": [("h2", 1)]},
@@ -68,28 +68,34 @@ SCOPES = (
         pending=(0,),
         leaves_out=("inputs", "embeds", "reset", "withdraw", "free", "check"),
     ),
-    Scope(
+    WitnessScope(
         "two requests share an item", 3, {"r0": [("h0", 1), ("h1", 2)], "r1": [("h1", 2)]}, (1, 3)
     ),
-    Scope("room for two of three", 2, {"r0": [("h0", 1), ("h1", 1)], "r1": [("h2", 1)]}, (1, 2)),
-    Scope("an item twice in a request", 3, {"r0": [("h0", 1), ("h0", 1)], "r1": [("h1", 2)]}, (3,)),
-    Scope("an identifier of two sizes", 3, {"r0": [("h0", 1)], "r1": [("h0", 2), ("h1", 1)]}, (3,)),
+    WitnessScope(
+        "room for two of three", 2, {"r0": [("h0", 1), ("h1", 1)], "r1": [("h2", 1)]}, (1, 2)
+    ),
+    WitnessScope(
+        "an item twice in a request", 3, {"r0": [("h0", 1), ("h0", 1)], "r1": [("h1", 2)]}, (3,)
+    ),
+    WitnessScope(
+        "an identifier of two sizes", 3, {"r0": [("h0", 1)], "r1": [("h0", 2), ("h1", 1)]}, (3,)
+    ),
 )
 """Elements are called by a letter and their number."""
 
 
 @dataclass(frozen=True)
-class State:
+class WitnessState:
     """All that there is between two calls: attributes of the manager and of the ghost, and what the
     step in the making encodes. `parent` and `made` say how it came about."""
 
     saved: bytes
     encoded: Mapping[str, int]
     key: "_Key"
-    parent: "State | None" = None
-    made: Made | None = None
+    parent: "WitnessState | None" = None
+    made: MadeCall | None = None
 
-    def path(self) -> Iterator[Made]:
+    def path(self) -> Iterator[MadeCall]:
         if self.parent is not None and self.made is not None:
             yield from self.parent.path()
             yield self.made
@@ -101,22 +107,22 @@ class State:
 
 
 @dataclass(frozen=True)
-class Transition:
+class CallTransition:
     """A call that was made, what it answered, and the states before and after it; before the first,
     in which a manager is built, there is none."""
 
-    scope: Scope
-    made: Made
+    scope: WitnessScope
+    made: MadeCall
     answer: Any
-    before: State | None
-    after: State
+    before: WitnessState | None
+    after: WitnessState
 
 
 @dataclass(frozen=True)
-class Break:
+class WitnessBreak:
     """The calls that break a contract, and in words what does not hold."""
 
-    calls: tuple[Made, ...]
+    calls: tuple[MadeCall, ...]
     why: str
 
     def __str__(self) -> str:
@@ -124,7 +130,7 @@ class Break:
 
 
 @dataclass
-class Exploration:
+class ScopeExploration:
     """What came of a scope.
 
     Attributes:
@@ -134,15 +140,15 @@ class Exploration:
         unlike: one call of each kind, by what it met, answered and changed.
     """
 
-    scope: Scope
+    scope: WitnessScope
     states: int = 0
     closed: bool = False
     calls: Counter[str] = field(default_factory=Counter)
-    broken: dict[str, Break] = field(default_factory=dict)
-    unlike: dict[Hashable, Transition] = field(default_factory=dict)
+    broken: dict[str, WitnessBreak] = field(default_factory=dict)
+    unlike: dict[Hashable, CallTransition] = field(default_factory=dict)
 
 
-class Explorer:
+class WitnessExplorer:
     """Explores scopes with a class of managers.
 
     Args:
@@ -181,14 +187,14 @@ class Explorer:
             if rule.component == CALLERS and not rule.synchronous_only
         ]
 
-    def explore(self, scope: Scope, calls_max: int) -> Exploration:
+    def explore(self, scope: WitnessScope, calls_max: int) -> ScopeExploration:
         """The states that calls lead to, until `calls_max` are made and the last state is done;
         or to a call that does not end, which breaks the contract that nothing raises.
 
         Raises:
             Unexplorable: the class has states that cannot be saved.
         """
-        found = Exploration(scope)
+        found = ScopeExploration(scope)
         reached = breadth_first(
             lambda: self._begun(scope, found),
             lambda _: self._offered(scope),
@@ -198,24 +204,26 @@ class Explorer:
         )
         if reached.endless is not None:
             state, made = reached.endless
-            found.broken[self._safety] = Break((*state.path(), made), "it does not end")
+            found.broken[self._safety] = WitnessBreak((*state.path(), made), "it does not end")
         found.states, found.closed = reached.states, reached.closed
         return found
 
     # one call
 
-    def _begun(self, scope: Scope, found: Exploration) -> State | None:
+    def _begun(self, scope: WitnessScope, found: ScopeExploration) -> WitnessState | None:
         manager, ghost = object.__new__(self._manager), Ghost()
-        nothing = State(pickle.dumps(({}, ghost)), {}, ((), (), (), ()))
+        nothing = WitnessState(pickle.dumps(({}, ghost)), {}, ((), (), (), ()))
 
         def build(episode: Episode) -> None:
             given = scope.capacity, *self._constants.values()
             vars(episode.manager).update(vars(self._manager(*given)))
             episode.judge_state("init")
 
-        return self._judged(manager, ghost, build, scope, nothing, Made("init"), found)
+        return self._judged(manager, ghost, build, scope, nothing, MadeCall("init"), found)
 
-    def _made(self, scope: Scope, state: State, made: Made, found: Exploration) -> State | None:
+    def _made(
+        self, scope: WitnessScope, state: WitnessState, made: MadeCall, found: ScopeExploration
+    ) -> WitnessState | None:
         """The state after a call; None where the caller does not make it, or it ends all."""
         manager, ghost = self._restored(state)
         if not self._may(scope, manager, ghost, state, made):
@@ -234,29 +242,29 @@ class Explorer:
         manager: Any,
         ghost: Ghost,
         run: Callable[[Episode], object],
-        scope: Scope,
-        state: State,
-        made: Made,
-        found: Exploration,
-    ) -> State | None:
+        scope: WitnessScope,
+        state: WitnessState,
+        made: MadeCall,
+        found: ScopeExploration,
+    ) -> WitnessState | None:
         rules = [rule for rule in self._rules if rule.id not in found.broken]
         episode = Episode(
             manager,
             ghost,
             lambda one, told: self._seen(scope, one, told),
-            lambda _: Tables({}, {}),
+            lambda _: ClaimTables({}, {}),
             rules,
             encoded=dict(state.encoded),
         )
         try:
             answer = run(episode)
-        except Broken as broken:
-            found.broken[broken.rule.id] = Break((*state.path(), made), broken.why)
+        except BrokenRule as broken:
+            found.broken[broken.rule.id] = WitnessBreak((*state.path(), made), broken.why)
             again = self._restored(state)  # the others are asserted, and gone on with
             return self._judged(*again, run, scope, state, made, found)
         except Exception as error:  # in __init__, or an attribute is gone
             why = f"raises {type(error).__name__}: {error}"
-            found.broken.setdefault(self._safety, Break((*state.path(), made), why))
+            found.broken.setdefault(self._safety, WitnessBreak((*state.path(), made), why))
             return None
         if episode.has_lent:
             raise Unexplorable(f"{made} answers with what the manager goes on using")
@@ -269,27 +277,29 @@ class Explorer:
             saved = pickle.dumps((kept, ghost))
         except Exception as error:
             raise Unexplorable(f"after {made}: {error}") from error
-        after = State(saved, encoded, key, state, made)
+        after = WitnessState(saved, encoded, key, state, made)
         met = _met(scope, state.key, made, answer, key)
         if met not in found.unlike:
             before = None if made.operation == "init" else state
-            found.unlike[met] = Transition(scope, made, answer, before, after)
+            found.unlike[met] = CallTransition(scope, made, answer, before, after)
         return after
 
-    def _seen(self, scope: Scope, manager: Any, ghost: Ghost) -> Any:
+    def _seen(self, scope: WitnessScope, manager: Any, ghost: Ghost) -> Any:
         """What contracts look at; the capacity is what the manager was built with, whatever it says
         of it."""
         return self._state_of(manager, ghost)._replace(capacity=scope.capacity)
 
     # what a caller may ask
 
-    def _offered(self, scope: Scope) -> Iterator[Made]:
+    def _offered(self, scope: WitnessScope) -> Iterator[MadeCall]:
         """The calls of the operations that the class has."""
         for made in _all_calls(scope):
             if made.operation in self._operations and made.operation not in scope.leaves_out:
                 yield made
 
-    def _may(self, scope: Scope, manager: Any, ghost: Ghost, state: State, made: Made) -> bool:
+    def _may(
+        self, scope: WitnessScope, manager: Any, ghost: Ghost, state: WitnessState, made: MadeCall
+    ) -> bool:
         """Whether a caller that keeps its promises makes this call."""
         seen = self._seen(scope, manager, ghost)
         holders = getattr(seen, "holders", {})
@@ -310,29 +320,29 @@ class Explorer:
 
     # states
 
-    def _restored(self, state: State) -> tuple[Any, Ghost]:
+    def _restored(self, state: WitnessState) -> tuple[Any, Ghost]:
         kept, ghost = pickle.loads(state.saved)
         manager = object.__new__(self._manager)
         vars(manager).update(self._constants, **kept)
         return manager, ghost
 
 
-def _all_calls(scope: Scope) -> Iterator[Made]:
+def _all_calls(scope: WitnessScope) -> Iterator[MadeCall]:
     for operation in ("notices", "reset"):
-        yield Made(operation)
+        yield MadeCall(operation)
     for name, items in scope.requests.items():
         for operation in ("free", "inputs", "withdraw"):
-            yield Made(operation, name)
+            yield MadeCall(operation, name)
         for number in range(len(items)):
-            yield Made("consume", name, progress=number + 1)
+            yield MadeCall("consume", name, progress=number + 1)
             for operation in ("check", "allocate", "release", "embeds"):
-                yield Made(operation, name, number)
+                yield MadeCall(operation, name, number)
             for budget in scope.budgets:
                 for pending in scope.pending:
-                    yield Made("can", name, number, budget, pending)
+                    yield MadeCall("can", name, number, budget, pending)
 
 
-def _call(scope: Scope, ghost: Ghost, made: Made) -> Call:
+def _call(scope: WitnessScope, ghost: Ghost, made: MadeCall) -> Call:
     if made.input_id < 0:
         identifier, size = "", 0
     else:
@@ -382,7 +392,7 @@ def _of_ghost(ghost: Ghost) -> Any:
 _Key = tuple[Any, Any, Any, Any]
 
 
-def _met(scope: Scope, before: _Key, made: Made, answer: Any, after: _Key) -> Hashable:
+def _met(scope: WitnessScope, before: _Key, made: MadeCall, answer: Any, after: _Key) -> Hashable:
     """What makes a call of another kind than those before: its operation and answer, what it was
     given of budgets; where its request, input and identifier stand in the manager's containers; and
     which attributes it changed, how; of the ghost which of its fields."""

@@ -16,7 +16,7 @@ from cacheproof.reference.kv_events import BlockRemoved, BlockStored, KVCacheEve
 from cacheproof.reference.scheduled_request import ScheduledRequest
 from cacheproof.reference.semantics import Semantics
 from cacheproof.spec import block_pool
-from cacheproof.spec.kv_cache import Outcome
+from cacheproof.spec.kv_cache import EventOutcome
 from cacheproof.spec.registry import by_id
 
 BLOCKS = 3
@@ -30,7 +30,7 @@ SAFETY = "KV-3"
 
 
 @dataclass(frozen=True)
-class Setting:
+class PoolSetting:
     """What a pool is built with; whether its calls are given few things, and so go further."""
 
     name: str
@@ -40,15 +40,15 @@ class Setting:
 
 
 SETTINGS = (
-    Setting("few arguments", caches=True, tells=False, is_narrow=True),
-    Setting("few arguments, events told", caches=True, tells=True, is_narrow=True),
-    Setting("caching, events told", caches=True, tells=True),
-    Setting("no caching, events told", caches=False, tells=True),
+    PoolSetting("few arguments", caches=True, tells=False, is_narrow=True),
+    PoolSetting("few arguments, events told", caches=True, tells=True, is_narrow=True),
+    PoolSetting("caching, events told", caches=True, tells=True),
+    PoolSetting("no caching, events told", caches=False, tells=True),
 )
 
 
 @dataclass(frozen=True)
-class Asked:
+class PoolAsked:
     """One call: its operation, and what it is given, by name."""
 
     operation: str
@@ -58,7 +58,7 @@ class Asked:
         return f"{self.operation}({', '.join(f'{name}={one}' for name, one in self.given)})"
 
 
-Exploration = recorded.Exploration[Setting, Asked]
+Exploration = recorded.SettingExploration[PoolSetting, PoolAsked]
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class _State:
     pool: Any
     held: Counter[str]
     replayed: Counter[tuple[str, str]]
-    path: tuple[Asked, ...]
+    path: tuple[PoolAsked, ...]
 
     @cached_property
     def found(self) -> Found:
@@ -117,17 +117,17 @@ class _State:
 
 
 def explore(
-    pool_class: type[Any], setting: Setting, rules: Collection[str], calls_max: int
+    pool_class: type[Any], setting: PoolSetting, rules: Collection[str], calls_max: int
 ) -> Exploration:
     """What comes of pools of a class in a setting, as `Exploration.go_through` says. `rules` are
     the ids of the contracts that are asserted, each until it is broken."""
     exploration = Exploration(setting)
 
-    def attempt(before: _State | None, asked: Asked) -> _State | None:
+    def attempt(before: _State | None, asked: PoolAsked) -> _State | None:
         return _attempted(pool_class, exploration, before, asked, rules)
 
     exploration.go_through(
-        Asked("init"),
+        PoolAsked("init"),
         lambda state: _offered(state, setting),
         attempt,
         lambda state: _canonical(state.found),
@@ -141,7 +141,7 @@ def _attempted(
     pool_class: type[Any],
     exploration: Exploration,
     before: _State | None,
-    asked: Asked,
+    asked: PoolAsked,
     rules: Collection[str],
 ) -> _State | None:
     """The state after a call, which is judged; None where it raises."""
@@ -149,9 +149,9 @@ def _attempted(
     try:
         after, answer = _called(pool_class, exploration.setting, before, asked)
         found = after.found
-        judged = [(SAFETY, Outcome("")), *_judged(before, after, asked, answer)]
+        judged = [(SAFETY, EventOutcome("")), *_judged(before, after, asked, answer)]
     except Exception as error:
-        judged = [(SAFETY, Outcome(type(error).__name__))]
+        judged = [(SAFETY, EventOutcome(type(error).__name__))]
         words += f": raises {type(error).__name__}: {error}"
         found = None
     for rule, values in judged:
@@ -169,30 +169,30 @@ def _attempted(
 # what a manager may ask
 
 
-def _offered(state: _State, setting: Setting) -> Iterator[Asked]:
+def _offered(state: _State, setting: PoolSetting) -> Iterator[PoolAsked]:
     pool = state.pool
     names = [_name(one) for one in pool.blocks]
     held = [one for one in names if one == NULL or state.held[one]]
-    yield Asked("take events")
+    yield PoolAsked("take events")
     if len(pool.kv_event_queue) >= EVENTS_MAX:
         return
     if setting.caches:
         yield from _cached(state, names, setting)
-    yield Asked("count")
-    yield Asked("reset")
+    yield PoolAsked("count")
+    yield PoolAsked("reset")
     for number in range(len(pool.free_block_queue._blocks) + 1):
-        yield Asked("new", (("num_blocks", number),))
+        yield PoolAsked("new", (("num_blocks", number),))
     for given in _orders(names, setting):
-        yield Asked("touch", (("blocks", given),))
+        yield PoolAsked("touch", (("blocks", given),))
     for given in _orders(held, setting):
-        yield Asked("free", (("blocks", given),))
+        yield PoolAsked("free", (("blocks", given),))
     for given in ((), (names[1],), (names[2], NULL), (names[2], names[1], names[2])):
-        yield Asked("evict", (("block_ids", given),))
+        yield PoolAsked("evict", (("block_ids", given),))
     for block_hash in HASHES:
-        yield Asked("find", (("hash", block_hash), ("groups", (GROUP,))))
+        yield PoolAsked("find", (("hash", block_hash), ("groups", (GROUP,))))
 
 
-def _orders(names: Sequence[str], setting: Setting) -> Iterator[tuple[str, ...]]:
+def _orders(names: Sequence[str], setting: PoolSetting) -> Iterator[tuple[str, ...]]:
     """Some of these blocks, in any order; the null block twice in one of them."""
     if setting.is_narrow:
         others = [one for one in names if one != NULL]
@@ -204,7 +204,7 @@ def _orders(names: Sequence[str], setting: Setting) -> Iterator[tuple[str, ...]]
     yield (NULL, *names[1:2], NULL)
 
 
-def _cached(state: _State, names: Sequence[str], setting: Setting) -> Iterator[Asked]:
+def _cached(state: _State, names: Sequence[str], setting: PoolSetting) -> Iterator[PoolAsked]:
     """No block but the null block is given a key that it has."""
     keys = {_name(one): {key.block_hash for key in one.keys} for one in state.pool.blocks}
     tables = [(names[1], names[2]), (names[2], names[1])]
@@ -232,12 +232,12 @@ def _cached(state: _State, names: Sequence[str], setting: Setting) -> Iterator[A
                 ("hashes", hashes),
             )
             if mask is None:
-                yield Asked("cache", given)
+                yield PoolAsked("cache", given)
             else:
-                yield Asked("cache masked", (*given, ("mask", mask)))
+                yield PoolAsked("cache masked", (*given, ("mask", mask)))
         for block in names[:2]:
             for tokens in (1, 2):
-                yield Asked(
+                yield PoolAsked(
                     "cache partial",
                     (
                         ("block", block),
@@ -252,7 +252,7 @@ def _cached(state: _State, names: Sequence[str], setting: Setting) -> Iterator[A
 
 
 def _called(
-    pool_class: type[Any], setting: Setting, before: _State | None, asked: Asked
+    pool_class: type[Any], setting: PoolSetting, before: _State | None, asked: PoolAsked
 ) -> tuple[_State, Any]:
     """The state after a call, and its answer."""
     if before is None:
@@ -346,7 +346,7 @@ def _after(
 
 
 def _judged(
-    before: _State | None, after: _State, asked: Asked, answer: Any
+    before: _State | None, after: _State, asked: PoolAsked, answer: Any
 ) -> Iterator[tuple[str, Any]]:
     """Contracts and the records that they judge: of a state, and of the call that led to it."""
     state = after.seen
@@ -408,7 +408,7 @@ def _canonical(found: Any) -> Hashable:
     return tuple(map(_canonical, found)) if isinstance(found, list | tuple) else found
 
 
-def _kind(was: Found | None, asked: Asked, answer: Any, after: Found) -> Hashable:
+def _kind(was: Found | None, asked: PoolAsked, answer: Any, after: Found) -> Hashable:
     """What makes a call of another kind than those before: what it is given; of the blocks that it
     names, or that are free, who is held or found, beside how many others; whether it answers
     anything; and what it changes, how much."""

@@ -83,7 +83,7 @@ def _in_order(one: object) -> object:
 
 
 @dataclass
-class Exploration(Generic[SettingT, CallT]):
+class SettingExploration(Generic[SettingT, CallT]):
     """What came of a setting: of each operation, how many calls were made; contract -> the calls
     that break it first; and one call of each kind."""
 

@@ -34,7 +34,7 @@ _OPERATIONS: Mapping[int, Callable[..., Any]] = {
 
 
 @dataclass(frozen=True)
-class Entries:
+class SumEntries:
     """A finite map: its keys in order, what each key adds to each sum, and the key `spoken_of` by a
     lemma, which may be none of them. An order that has a key twice is no map: lemmas for which that
     matters say that they rest on there being none."""
@@ -44,7 +44,7 @@ class Entries:
     spoken_of: int
 
 
-Meaning = Callable[[Entries, int], Any]
+Meaning = Callable[[SumEntries, int], Any]
 """What a term is of the first n entries."""
 
 
@@ -102,15 +102,15 @@ def exploration(claimed: z3.BoolRef, rests: Mapping[str, z3.BoolRef]) -> Witness
     )
 
 
-def _keeps(entries: Entries, claim: Meaning) -> bool:
+def _keeps(entries: SumEntries, claim: Meaning) -> bool:
     return bool(claim(entries, len(entries.keys)))
 
 
-def _always(entries: Entries, rest: Meaning) -> bool:
+def _always(entries: SumEntries, rest: Meaning) -> bool:
     return all(rest(entries, n) for n in range(len(entries.keys)))
 
 
-def _scope(terms: Sequence[z3.ExprRef]) -> Iterator[Entries]:
+def _scope(terms: Sequence[z3.ExprRef]) -> Iterator[SumEntries]:
     """Every order of up to three of two keys, with every share of those sums that terms name."""
     names = sorted(set().union(*map(_shares_in, terms)))
     tables = list(itertools.product(SHARES, repeat=len(KEYS)))
@@ -118,7 +118,7 @@ def _scope(terms: Sequence[z3.ExprRef]) -> Iterator[Entries]:
         for keys in itertools.product(KEYS, repeat=count):
             for chosen in itertools.product(tables, repeat=len(names)):
                 for spoken_of in KEYS:
-                    yield Entries(keys, dict(zip(names, chosen, strict=True)), spoken_of)
+                    yield SumEntries(keys, dict(zip(names, chosen, strict=True)), spoken_of)
 
 
 def _shares_in(term: z3.ExprRef) -> set[str]:

@@ -32,7 +32,7 @@ class Codec(Protocol):
 
 
 @dataclass
-class Step:
+class ConnectorMetadata:
     """What the scheduler's side tells the worker's: where the pinned bytes of each identifier are
     found that it is to load, and how often the engine was reset."""
 
@@ -103,7 +103,7 @@ class StoreConnector:
         if identifier in self._promised:
             self._to_load[identifier] = self._promised.pop(identifier)
 
-    def take_step(self) -> Step:
+    def take_step(self) -> ConnectorMetadata:
         """What the worker has to know of the step. Promises that nobody took are given back."""
         for promise in self._promised.values():
             self._store.give_back(promise)
@@ -112,7 +112,7 @@ class StoreConnector:
         for name, promise in self._to_load.items():
             self._in_flight.setdefault(name, []).append(promise)
         self._to_load.clear()
-        return Step(files, self._resets)
+        return ConnectorMetadata(files, self._resets)
 
     def update_connector_output(self, connector_output: Any) -> None:
         """The workers have loaded: the oldest pin of each item is given back."""
@@ -132,7 +132,7 @@ class StoreConnector:
 
     # the worker's side
 
-    def load(self, step: Step, encoder_cache: dict[str, Any]) -> None:
+    def load(self, step: ConnectorMetadata, encoder_cache: dict[str, Any]) -> None:
         """Begin a step: load what its scheduler has promised.
 
         Raises:

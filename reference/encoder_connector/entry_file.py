@@ -36,7 +36,7 @@ class Torn(ValueError):
     """A file is not the whole entry of a key; a few words say why."""
 
 
-class Rows(NamedTuple):
+class EntryRows(NamedTuple):
     """The rows of an encoder output: their dtype as torch names it, [rows, width], and bytes. The
     width is the hidden size, or a multiple of it where the model adds the output to several of its
     layers (Qwen3-VL's deepstack)."""
@@ -46,7 +46,7 @@ class Rows(NamedTuple):
     data: bytes | memoryview
 
 
-def parts_of(rows: Rows, key: EntryKey) -> list[Part]:
+def parts_of(rows: EntryRows, key: EntryKey) -> list[Part]:
     """The file of an encoder output: its header, which has the digest of the rows and is late, and
     its rows.
 
@@ -121,7 +121,7 @@ def load_into(
     return rows.height, rows.width
 
 
-def load(file: BinaryIO, key: EntryKey) -> Rows:
+def load(file: BinaryIO, key: EntryKey) -> EntryRows:
     """The rows of an entry. Raises as `load_into`."""
     data = bytearray()
 
@@ -130,7 +130,7 @@ def load(file: BinaryIO, key: EntryKey) -> Rows:
         return memoryview(data)
 
     shape = load_into(file, key, room_for)
-    return Rows(key.dtype, shape, bytes(data))
+    return EntryRows(key.dtype, shape, bytes(data))
 
 
 class _Described(NamedTuple):

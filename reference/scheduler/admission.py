@@ -9,12 +9,12 @@ from cacheproof.reference.scheduler.encoder_inputs import (
     walk_encoder_inputs,
 )
 from cacheproof.reference.scheduler.state import SchedulerState
-from cacheproof.reference.scheduler.step import Step
+from cacheproof.reference.scheduler.step import ScheduleStep
 
 
 def walk(
     state: SchedulerState,
-    step: Step,
+    step: ScheduleStep,
     request: ScheduledRequest,
     num_computed_tokens: int,
     num_new_tokens: int,
@@ -57,7 +57,7 @@ def walk(
 
 
 def take_encoder_inputs(
-    state: SchedulerState, step: Step, request: ScheduledRequest, found: EncoderWalk
+    state: SchedulerState, step: ScheduleStep, request: ScheduledRequest, found: EncoderWalk
 ) -> None:
     """Take from the encoder cache what the walk found: the request's tokens have KV blocks."""
     manager = state.encoder_cache_manager
@@ -80,7 +80,7 @@ def take_encoder_inputs(
 
 
 def _take_as_planned(
-    state: SchedulerState, step: Step, request: ScheduledRequest, found: EncoderWalk
+    state: SchedulerState, step: ScheduleStep, request: ScheduledRequest, found: EncoderWalk
 ) -> None:
     """What a walk with the manager itself does on its way, and what follows from it. What the walk
     had hit, and a preemption has evicted since, is encoded."""

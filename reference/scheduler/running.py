@@ -12,12 +12,12 @@ from cacheproof.reference.encoder_cache import EncoderCacheManager
 from cacheproof.reference.scheduled_request import RequestStatus, ScheduledRequest
 from cacheproof.reference.scheduler.admission import take_encoder_inputs, walk
 from cacheproof.reference.scheduler.state import SchedulerState
-from cacheproof.reference.scheduler.step import Step
+from cacheproof.reference.scheduler.step import ScheduleStep
 
 _URGENCY = attrgetter("urgency")
 
 
-def schedule_running(state: SchedulerState, step: Step) -> None:
+def schedule_running(state: SchedulerState, step: ScheduleStep) -> None:
     """Schedule what the running requests compute."""
     if state.config.policy == "priority" and state.semantics.scheduler.runs_urgent_first:
         state.running.sort(key=_URGENCY)  # so that no victim has been scheduled already
@@ -64,7 +64,7 @@ def schedule_running(state: SchedulerState, step: Step) -> None:
             break
 
 
-def release_victims(state: SchedulerState, step: Step) -> None:
+def release_victims(state: SchedulerState, step: ScheduleStep) -> None:
     """The step is decided: what is loaded for victims of preemption may be evicted from now on."""
     for victim in step.loading_victims:
         state.encoder_cache_manager.free(victim)
@@ -74,7 +74,7 @@ def _is_preempted(request: ScheduledRequest) -> bool:
     return request.status is RequestStatus.PREEMPTED
 
 
-def _num_new_tokens(state: SchedulerState, step: Step, request: ScheduledRequest) -> int:
+def _num_new_tokens(state: SchedulerState, step: ScheduleStep, request: ScheduledRequest) -> int:
     """How many tokens the request may compute, as far as its items let it."""
     if state.semantics.scheduler.spares_sure_ends and _is_sure_to_end(request):
         return 0
@@ -107,7 +107,7 @@ def _awaits_transfer(state: SchedulerState, request: ScheduledRequest) -> bool:
     )
 
 
-def _take_drafts(step: Step, request: ScheduledRequest, num_new_tokens: int) -> None:
+def _take_drafts(step: ScheduleStep, request: ScheduledRequest, num_new_tokens: int) -> None:
     """The drafts that the step verifies; the others are forgotten."""
     known = request.num_tokens + request.num_output_placeholders
     count = request.num_computed_tokens + num_new_tokens - known
@@ -116,7 +116,9 @@ def _take_drafts(step: Step, request: ScheduledRequest, num_new_tokens: int) -> 
     request.spec_token_ids = ()
 
 
-def _preempt(state: SchedulerState, step: Step, victim: ScheduledRequest, position: int) -> int:
+def _preempt(
+    state: SchedulerState, step: ScheduleStep, victim: ScheduledRequest, position: int
+) -> int:
     """Preempt the victim; by how much requests behind it move up before `position`."""
     moves_up = state.running.index(victim) < position
     counts = state.semantics.scheduler.omits_nobody
@@ -171,7 +173,7 @@ def _inherited(
             yield identifier, heir, min(held)
 
 
-def _victim(state: SchedulerState, step: Step) -> ScheduledRequest:
+def _victim(state: SchedulerState, step: ScheduleStep) -> ScheduledRequest:
     if state.config.policy != "priority":
         return state.running[-1]
     spared = step.running if state.semantics.scheduler.spares_scheduled else ()

@@ -20,7 +20,7 @@ from cacheproof.reference.scheduler.output import (
 from cacheproof.reference.scheduler.running import release_victims, schedule_running
 from cacheproof.reference.scheduler.sessions import add_chunk
 from cacheproof.reference.scheduler.state import PauseState, SchedulerState
-from cacheproof.reference.scheduler.step import Step
+from cacheproof.reference.scheduler.step import ScheduleStep
 from cacheproof.reference.scheduler.telling import (
     cached_requests,
     encoder_input_updates,
@@ -121,7 +121,7 @@ class Scheduler:
         """Decide on a step."""
         state = self.state
         is_paused = state.pause_state is PauseState.PAUSED_ALL
-        step = Step(
+        step = ScheduleStep(
             token_budget=0 if is_paused else state.config.max_num_batched_tokens,
             encoder_compute_budget=state.config.encoder_compute_budget,
             long_prefill_token_threshold=_long_prefill_token_threshold(state),
@@ -221,7 +221,7 @@ def _holds_prefills(state: SchedulerState) -> bool:
     return decodes and passed < state.config.prefill_schedule_interval
 
 
-def _count(state: SchedulerState, step: Step) -> None:
+def _count(state: SchedulerState, step: ScheduleStep) -> None:
     """Count the step, and remember whether it had tokens of a prompt."""
     if step.num_scheduled_tokens:
         state.num_executed_steps += 1
@@ -230,7 +230,7 @@ def _count(state: SchedulerState, step: Step) -> None:
         state.last_prefill_step = state.num_executed_steps
 
 
-def _output(state: SchedulerState, step: Step) -> SchedulerOutput:
+def _output(state: SchedulerState, step: ScheduleStep) -> SchedulerOutput:
     new, cached = new_requests(state, step), cached_requests(state, step)
     state.scheduled_before = set(step.num_scheduled_tokens)
     return SchedulerOutput(

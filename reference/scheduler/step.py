@@ -9,7 +9,7 @@ from cacheproof.reference.scheduler.output import BlockIds
 
 
 @dataclass(slots=True)
-class Step:
+class ScheduleStep:
     """A step in the making.
 
     Attributes:

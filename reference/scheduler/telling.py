@@ -11,10 +11,10 @@ from cacheproof.reference.request import MultiModalFeature
 from cacheproof.reference.scheduled_request import ScheduledRequest
 from cacheproof.reference.scheduler.output import CachedRequestData, NewRequestData
 from cacheproof.reference.scheduler.state import SchedulerState
-from cacheproof.reference.scheduler.step import Step
+from cacheproof.reference.scheduler.step import ScheduleStep
 
 
-def new_requests(state: SchedulerState, step: Step) -> list[NewRequestData]:
+def new_requests(state: SchedulerState, step: ScheduleStep) -> list[NewRequestData]:
     """Requests that the workers see for the first time, or again from their start."""
     is_second = state.config.v2_model_runner
     return [
@@ -31,7 +31,7 @@ def new_requests(state: SchedulerState, step: Step) -> list[NewRequestData]:
     ]
 
 
-def cached_requests(state: SchedulerState, step: Step) -> CachedRequestData:
+def cached_requests(state: SchedulerState, step: ScheduleStep) -> CachedRequestData:
     """Requests that the workers know."""
     resumed = [] if state.config.v2_model_runner else step.resumed
     cached = [*step.running, *resumed]
@@ -48,7 +48,7 @@ def cached_requests(state: SchedulerState, step: Step) -> CachedRequestData:
     )
 
 
-def preempted_requests(state: SchedulerState, step: Step) -> Set[str] | None:
+def preempted_requests(state: SchedulerState, step: ScheduleStep) -> Set[str] | None:
     """Who lost its blocks: in this step, or since the last one; None where workers are not told."""
     since_last, state.preempted_req_ids = state.preempted_req_ids, set()
     if not state.semantics.scheduler.has_second_runner:
@@ -59,7 +59,7 @@ def preempted_requests(state: SchedulerState, step: Step) -> Set[str] | None:
 
 
 def encoder_input_updates(
-    state: SchedulerState, step: Step, new: Sequence[NewRequestData]
+    state: SchedulerState, step: ScheduleStep, new: Sequence[NewRequestData]
 ) -> dict[str, dict[int, MultiModalFeature | None]]:
     """Item data that the second model runner drops (None), and gets again, by request."""
     if not (state.config.v2_model_runner and state.semantics.scheduler.sends_items_again):
@@ -76,7 +76,7 @@ def encoder_input_updates(
     return updates
 
 
-def skips_drafts(state: SchedulerState, step: Step) -> bool:
+def skips_drafts(state: SchedulerState, step: ScheduleStep) -> bool:
     """Whether the second model runner's drafter has nothing to propose for."""
     return (
         state.semantics.scheduler.skips_unused_drafts

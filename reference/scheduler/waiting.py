@@ -14,7 +14,7 @@ from cacheproof.reference.scheduler.admission import take_encoder_inputs, walk
 from cacheproof.reference.scheduler.encoder_inputs import EncoderWalk
 from cacheproof.reference.scheduler.kv_loads import External, ask, begin_load, end_load, tell
 from cacheproof.reference.scheduler.state import PauseState, SchedulerState
-from cacheproof.reference.scheduler.step import Step
+from cacheproof.reference.scheduler.step import ScheduleStep
 
 
 class _Outcome(Enum):
@@ -48,7 +48,7 @@ class _Candidate:
         return self.request.num_computed_tokens + self.num_hit_tokens + self.num_external_tokens
 
 
-def schedule_waiting(state: SchedulerState, step: Step) -> None:
+def schedule_waiting(state: SchedulerState, step: ScheduleStep) -> None:
     """Admit waiting requests; nobody is, in a step that preempted somebody."""
     if step.preempted or state.pause_state is PauseState.PAUSED_ALL:
         return
@@ -79,7 +79,7 @@ def schedule_waiting(state: SchedulerState, step: Step) -> None:
         state.prefill_is_bound = state.num_waiting > len(state.deferred)
 
 
-def _consider(state: SchedulerState, step: Step, request: ScheduledRequest) -> _Outcome:
+def _consider(state: SchedulerState, step: ScheduleStep, request: ScheduledRequest) -> _Outcome:
     """Admit the request, if there is all that it needs."""
     semantics = state.semantics
     if _waits(state, request) or not _has_adapter_slot(state, step, request):
@@ -114,7 +114,7 @@ def _consider(state: SchedulerState, step: Step, request: ScheduledRequest) -> _
     return _Outcome.ADMITTED
 
 
-def _adapters(state: SchedulerState, step: Step) -> set[int]:
+def _adapters(state: SchedulerState, step: ScheduleStep) -> set[int]:
     """Adapters that the step has already. Raises AssertionError when there are too many."""
     if state.config.max_loras == 0:
         return set()
@@ -142,7 +142,7 @@ def _waits(state: SchedulerState, request: ScheduledRequest) -> bool:
     return request.num_stale_output_tokens > 0 and not request.drop_stale_output
 
 
-def _has_adapter_slot(state: SchedulerState, step: Step, request: ScheduledRequest) -> bool:
+def _has_adapter_slot(state: SchedulerState, step: ScheduleStep, request: ScheduledRequest) -> bool:
     """Whether the step may have the request's adapter among its own."""
     if request.lora_request is None or state.config.max_loras == 0:
         return True
@@ -164,7 +164,7 @@ def _awaits_transfer(state: SchedulerState, request: ScheduledRequest, num_new_t
 
 def _candidate(
     state: SchedulerState,
-    step: Step,
+    step: ScheduleStep,
     request: ScheduledRequest,
     hit: KVCacheBlocks,
     num_hit_tokens: int,
@@ -192,7 +192,7 @@ def _candidate(
 
 
 def _num_padded_tokens(
-    state: SchedulerState, step: Step, wanted: int, num_computed_tokens: int
+    state: SchedulerState, step: ScheduleStep, wanted: int, num_computed_tokens: int
 ) -> int:
     """Tokens of a request that joins others in decoding, padded; 0 where it is not, more than the
     step has where it shall wait."""
@@ -262,7 +262,9 @@ def _give_back(state: SchedulerState, request: ScheduledRequest) -> None:
         state.encoder_cache_manager.free(request)
 
 
-def _admit(state: SchedulerState, step: Step, candidate: _Candidate, num_new_tokens: int) -> None:
+def _admit(
+    state: SchedulerState, step: ScheduleStep, candidate: _Candidate, num_new_tokens: int
+) -> None:
     request = candidate.request
     num_computed_tokens = candidate.num_computed_tokens
     tell(state, request, candidate.num_external_tokens)
@@ -285,7 +287,9 @@ def _admit(state: SchedulerState, step: Step, candidate: _Candidate, num_new_tok
     step.admits_prefill |= num_computed_tokens < request.num_tokens - 1
 
 
-def _pad(state: SchedulerState, step: Step, request: ScheduledRequest, num_new_tokens: int) -> None:
+def _pad(
+    state: SchedulerState, step: ScheduleStep, request: ScheduledRequest, num_new_tokens: int
+) -> None:
     """Stand-ins for drafts. Raises AssertionError when they were cut short."""
     count = state.config.num_speculative_tokens
     assert num_new_tokens == 1 + count or not state.semantics.scheduler.pads_wholly

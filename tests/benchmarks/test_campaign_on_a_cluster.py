@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from cacheproof.differential.search.campaigns.plan_file import CampaignPlan
-from cacheproof.differential.search.campaigns.store import MadeBy, Store
+from cacheproof.differential.search.campaigns.store import CampaignStore, MadeBy
 
 DONE = {"search reference lane 0:5": "a1", "search reference lane 5:10": "b2"}
 
@@ -42,5 +42,5 @@ def test_memory_is_told_at_the_beginning_at_the_end_and_at_most(script) -> None:
 def test_a_place_without_a_store_has_nothing_done(script, tmp_path) -> None:
     assert script.done_in(str(tmp_path / "nothing")) == {}
     plan = CampaignPlan(targets=("reference",), seeds="0:5")
-    Store.create(str(tmp_path), plan, "", MadeBy("1", "code"), [], 1.0).close()
+    CampaignStore.create(str(tmp_path), plan, "", MadeBy("1", "code"), [], 1.0).close()
     assert script.done_in(str(tmp_path)) == {}

@@ -5,7 +5,12 @@ import pytest
 
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.provision import checkouts, releases
-from cacheproof.differential.targets.changed import ChangingHost, Ended, Reading, write_tree
+from cacheproof.differential.targets.changed import (
+    ChangedEnded,
+    ChangedText,
+    ChangingHost,
+    write_tree,
+)
 from cacheproof.differential.targets.resolve import host_of, reference_for
 
 SEEDS = 8
@@ -17,12 +22,12 @@ LEAVES = '__import__("os")._exit(7)\n        0  #'
 RELEASE = releases.install("0.33.0", report=print)
 
 
-def reading(path: str, name: str, old: str, new: str) -> Reading:
+def reading(path: str, name: str, old: str, new: str) -> ChangedText:
     """A text in which one line of a function reads otherwise; the function has it once."""
     text = (RELEASE.tree / path).read_text()
     head, signature, rest = text.partition(f"    def {name.partition('.')[2]}(")
     assert rest.count(old) >= 1
-    return Reading(path, name, head + signature + rest.replace(old, new, 1))
+    return ChangedText(path, name, head + signature + rest.replace(old, new, 1))
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +41,7 @@ def search(script):
     reference.close()
 
 
-def outcome(script, search, changed: Reading):
+def outcome(script, search, changed: ChangedText):
     return search.outcome(script.Statement("key", "kind", "words", changed))
 
 
@@ -151,7 +156,7 @@ def test_a_child_that_ends_says_so_and_leaves_its_host(script):
         for trace in [LANES["encoder cache"].trace(seed, "0.33.0")]
         if any(type(event).__name__ == "Reset" for event in trace.events)
     )
-    with pytest.raises(Ended, match="ended with 7"):
+    with pytest.raises(ChangedEnded, match="ended with 7"):
         host.written([resets])
     assert len(host.written([resets])) == 1
     host.close()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cacheproof.differential.provision import releases
-from cacheproof.proofs.symbolic.deciding.prove import Library
+from cacheproof.proofs.symbolic.deciding.prove import ProverLibrary
 from cacheproof.proofs.symbolic.gate.gate import refuse_subject
 from cacheproof.proofs.symbolic.reading.source import source_in
 from cacheproof.proofs.symbolic.subjects import encoder_cache
@@ -49,7 +49,7 @@ def test_all_but_those_that_are_named_are_read(script, module: str) -> None:
     for one in script.refactorings():
         source = source_in(one.of(module), script.CLASS, "text")
         subject = encoder_cache.of_release(NEWEST, source)
-        library = Library()
+        library = ProverLibrary()
         try:
             refuse_subject(subject)
             for operation in subject.operations:

@@ -3,12 +3,12 @@
 import pytest
 
 from cacheproof.differential.errors import HarnessError
-from cacheproof.differential.serving.refusals import Refusal
+from cacheproof.differential.serving.refusals import RefusedRequest
 
 TOLD = [
-    Refusal("no tokens", 400, (500, 200)),
-    Refusal("too long", 400, (500, 500)),
-    Refusal("unknown", 200, (200, 200)),
+    RefusedRequest("no tokens", 400, (500, 200)),
+    RefusedRequest("too long", 400, (500, 500)),
+    RefusedRequest("unknown", 200, (200, 200)),
 ]
 
 

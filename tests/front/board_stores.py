@@ -10,7 +10,7 @@ import msgspec
 from cacheproof.board.model import Board, BoardReader
 from cacheproof.differential.search.campaign import Work
 from cacheproof.differential.search.campaigns import outcomes
-from cacheproof.differential.search.campaigns.outcomes import Planted, Searched
+from cacheproof.differential.search.campaigns.outcomes import PlantedOutcome, SearchedShard
 from cacheproof.differential.search.campaigns.plan_file import CampaignPlan
 from cacheproof.differential.search.campaigns.runners import Who
 from cacheproof.differential.search.campaigns.running import search_of
@@ -19,11 +19,11 @@ from cacheproof.differential.search.campaigns.store import (
     DONE,
     FAILED,
     PLANT,
-    About,
-    Ended,
-    Job,
+    CampaignStore,
+    CampaignTarget,
+    EndedJob,
     MadeBy,
-    Store,
+    ShardJob,
     key_of,
 )
 from cacheproof.differential.search.canary import Canary
@@ -56,22 +56,23 @@ def made(
     *,
     seeds: str = "0:40",
     known: str = KNOWN,
-) -> Store:
+) -> CampaignStore:
     """A store of a campaign that has just begun."""
     plan = CampaignPlan(targets=tuple(targets), seeds=seeds, shard_seeds=SHARD_TRACES)
     abouts = [
-        About(name, name.partition("@")[2] or None, "", False, False, LANES) for name in targets
+        CampaignTarget(name, name.partition("@")[2] or None, "", False, False, LANES)
+        for name in targets
     ]
-    return Store.create(str(place), plan, known, MadeBy("1", "code"), abouts, BEGUN)
+    return CampaignStore.create(str(place), plan, known, MadeBy("1", "code"), abouts, BEGUN)
 
 
-def enlist(store: Store, at: float, host: str = "host-1", pid: int = 11) -> str:
+def enlist(store: CampaignStore, at: float, host: str = "host-1", pid: int = 11) -> str:
     """A process that runs it from so many seconds after the beginning."""
     return store.enlist(Who(host, "there", pid, "1"), 2, BEGUN + at)
 
 
 def search(
-    store: Store,
+    store: CampaignStore,
     runner: str,
     number: int,
     at: float,
@@ -92,7 +93,7 @@ def search(
         together.update(combinations_with_replacement(sorted(set(trace)), 2))
     counts = Counter(state for trace in met for state in trace)
     place = {state: which for which, state in enumerate(sorted(counts))}
-    outcome = Searched(
+    outcome = SearchedShard(
         work=Work(len(met), events, 0, events),
         compared=None,
         resident_sum=0,
@@ -109,21 +110,21 @@ def search(
 
 
 def plant(
-    store: Store, runner: str, at: float, found: Sequence[tuple[str, bool]], target: int = 0
+    store: CampaignStore, runner: str, at: float, found: Sequence[tuple[str, bool]], target: int = 0
 ) -> None:
     """Faults planted against contracts in the first lane, each found or not."""
     key = key_of(PLANT, store.targets[target].name, LANES[0], 0, len(found))
-    job = Job(key, target, PLANT, 0, LANES[0], 0, len(found))
-    outcome = Planted(
+    job = ShardJob(key, target, PLANT, 0, LANES[0], 0, len(found))
+    outcome = PlantedOutcome(
         [(Canary(contract, "leaks_a_slot"), is_found) for contract, is_found in found]
     )
     _finish(store, runner, job, outcome, at, 1.0, 0)
 
 
 def _finish(
-    store: Store,
+    store: CampaignStore,
     runner: str,
-    job: Job,
+    job: ShardJob,
     outcome: outcomes.Outcome,
     at: float,
     seconds: float,
@@ -134,8 +135,8 @@ def _finish(
         pass
     text = outcomes.written(outcome)
     digest = outcomes.digest_of(outcome)
-    failed = isinstance(outcome, Searched) and outcome.errors
-    ended = Ended(job, FAILED if failed else DONE, events, events, seconds, digest, text)
+    failed = isinstance(outcome, SearchedShard) and outcome.errors
+    ended = EndedJob(job, FAILED if failed else DONE, events, events, seconds, digest, text)
     store.finish(runner, [ended], BEGUN + at)
 
 
@@ -145,7 +146,7 @@ def early_release(traces: int) -> tuple[list[tuple[str, str, int]], Listed]:
     return [("EC-6", "", traces)], [("EC-6", "", "early-release", traces)]
 
 
-def small(place: Path | str, targets: Sequence[str] = ("vllm@0.33.0",)) -> Store:
+def small(place: Path | str, targets: Sequence[str] = ("vllm@0.33.0",)) -> CampaignStore:
     """Two processes, one of which dies; a pause; a listed fault and one that is not listed; a
     planted fault that is missed."""
     store = made(place, targets)
@@ -158,7 +159,7 @@ def small(place: Path | str, targets: Sequence[str] = ("vllm@0.33.0",)) -> Store
         met = [common, ("full", *rare)] * 2
         search(store, first, number, 10.0 + 5 * number, met, kinds=kinds, listed=listed)
     store.beat(first, 2, BEGUN + 40.0)
-    late = Job("search of nobody", 0, "search", 10_000, LANES[0], 0, 4)
+    late = ShardJob("search of nobody", 0, "search", 10_000, LANES[0], 0, 4)
     store.add([late])
     store.claim(first, 0, None, 1, BEGUN + 41.0)
     second = enlist(store, 1000.0, pid=12)
@@ -169,12 +170,12 @@ def small(place: Path | str, targets: Sequence[str] = ("vllm@0.33.0",)) -> Store
     return store
 
 
-def board(store: Store, place: Path | str = "findings", now: float = 2000.0) -> Board:
+def board(store: CampaignStore, place: Path | str = "findings", now: float = 2000.0) -> Board:
     """What there is to see of it so many seconds after the beginning."""
     return BoardReader(Path(place), lambda: BEGUN + now).read(store)
 
 
-def as_older(store: Store) -> None:
+def as_older(store: CampaignStore) -> None:
     """Make of a store what an earlier cacheproof would have written."""
     from cacheproof.differential.search.campaigns.schema import JOBS, LOSSES
 

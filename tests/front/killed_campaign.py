@@ -12,15 +12,17 @@ from collections.abc import Sequence
 from itertools import count
 
 from cacheproof import cli
-from cacheproof.differential.search.campaigns.store import Ended, Store
+from cacheproof.differential.search.campaigns.store import CampaignStore, EndedJob
 
 
 def main() -> None:
     _, when, number, *arguments = sys.argv
-    finish = Store.finish
+    finish = CampaignStore.finish
     numbers = count(1)
 
-    def finish_and_die(store: Store, runner: str, some: Sequence[Ended], now: float) -> None:
+    def finish_and_die(
+        store: CampaignStore, runner: str, some: Sequence[EndedJob], now: float
+    ) -> None:
         for one in some:
             is_last = next(numbers) == int(number)
             if is_last and when == "before":
@@ -29,7 +31,7 @@ def main() -> None:
             if is_last:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    Store.finish = finish_and_die  # type: ignore[method-assign]
+    CampaignStore.finish = finish_and_die  # type: ignore[method-assign]
     sys.argv = ["cacheproof", *arguments]
     cli.main()
 

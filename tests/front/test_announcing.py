@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cacheproof.differential.provision import releases
-from cacheproof.differential.provision.releases import Release
+from cacheproof.differential.provision.releases import InstalledRelease
 from cacheproof.differential.targets import resolve as resolving
 from cacheproof.differential.targets.resolve import reading_of, resolve
 from cacheproof.differential.texts import known_texts
@@ -34,12 +34,12 @@ Change = Callable[[str, str, str], None]
 
 
 @pytest.fixture(scope="session")
-def newest() -> Release:
+def newest() -> InstalledRelease:
     return releases.install(NEWEST, report=print)
 
 
 @pytest.fixture
-def fork(tmp_path: Path, newest: Release) -> Path:
+def fork(tmp_path: Path, newest: InstalledRelease) -> Path:
     """A checkout of the newest release, of links to its files."""
     folder = tmp_path / "fork"
     without = shutil.ignore_patterns("__pycache__")
@@ -103,13 +103,13 @@ def test_a_changed_function_and_a_new_field_are_named_before_the_search(
         return search(*arguments, **further)
 
     said: list[str] = []
-    line = searching.Output.line
+    line = searching.CommandOutput.line
 
     def heard(output: Any, text: str, **style: Any) -> None:
         said.append(text)
         line(output, text, **style)
 
-    monkeypatch.setattr(searching.Output, "line", heard)
+    monkeypatch.setattr(searching.CommandOutput, "line", heard)
     monkeypatch.setattr(searching, "run_campaign", watched)
     ran, model = fuzz()
     assert began == [True]
@@ -164,7 +164,7 @@ def test_the_same_differences_of_a_release_that_reads_as_modelled_are_findings(
     run: Any,
     fork: Path,
     change: Change,
-    newest: Release,
+    newest: InstalledRelease,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -177,7 +177,7 @@ def test_the_same_differences_of_a_release_that_reads_as_modelled_are_findings(
 
 @pytest.mark.full
 def test_the_main_job_tells_an_installed_release_whose_text_was_changed(
-    run: Any, fork: Path, change: Change, newest: Release, monkeypatch: pytest.MonkeyPatch
+    run: Any, fork: Path, change: Change, newest: InstalledRelease, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     change(HASHER, *OTHER_SEQUENCES)
     changed = replace(newest, tree=fork)
@@ -191,7 +191,9 @@ def test_the_main_job_tells_an_installed_release_whose_text_was_changed(
 
 
 @pytest.mark.full
-def test_a_release_that_is_not_modelled_is_told_by_its_number(newest: Release, fork: Path) -> None:
+def test_a_release_that_is_not_modelled_is_told_by_its_number(
+    newest: InstalledRelease, fork: Path
+) -> None:
     reading = reading_of(replace(newest, version="0.99.0", tree=fork))
     assert reading is not None
     assert reading.announcement("it")[0] == "it: vLLM 0.99.0 is not a release that is modelled"
@@ -213,7 +215,7 @@ def test_the_listed_faults_of_a_fork_go_by_its_number_else_by_the_nearest_releas
     assert (target.release, target.model) == ("0.28.0+ours", NEWEST)
 
 
-def test_a_release_before_all_that_are_modelled_is_not_read(newest: Release) -> None:
+def test_a_release_before_all_that_are_modelled_is_not_read(newest: InstalledRelease) -> None:
     assert reading_of(replace(newest, version="0.10.1.1")) is None
 
 
@@ -242,7 +244,7 @@ def test_the_reference_of_a_release_that_is_not_modelled_says_whose_semantics_it
 
 @pytest.mark.full
 def test_families_and_what_reads_otherwise_are_printed(
-    run: Any, newest: Release, fork: Path, change: Change, monkeypatch: pytest.MonkeyPatch
+    run: Any, newest: InstalledRelease, fork: Path, change: Change, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ran = run("vllm", "texts")
     assert ran.code == 0
@@ -258,7 +260,7 @@ def test_families_and_what_reads_otherwise_are_printed(
 
 
 def test_a_table_that_would_lack_releases_is_not_written(
-    run: Any, newest: Release, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    run: Any, newest: InstalledRelease, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(text_table.releases, "list_installed", lambda: [newest])
     refusal = run("vllm", "texts", "--toml", tmp_path / "texts.toml").refusal
@@ -269,7 +271,7 @@ def test_a_table_that_would_lack_releases_is_not_written(
 
 @pytest.mark.full
 def test_the_table_is_written_anew_from_the_releases_that_are_installed(
-    run: Any, newest: Release, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    run: Any, newest: InstalledRelease, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     file = tmp_path / "texts.toml"
     installed = {one.version for one in releases.list_installed()}

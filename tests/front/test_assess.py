@@ -14,8 +14,8 @@ from msgspec import structs
 
 from cacheproof import cli
 from cacheproof.assessing import page, report
-from cacheproof.assessing.answer import Answer, Kind, Status, Verdict, shown
-from cacheproof.assessing.questions import QUESTIONS, Question
+from cacheproof.assessing.answer import AuditAnswer, AuditVerdict, EvidenceKind, Status, shown
+from cacheproof.assessing.questions import QUESTIONS, AuditQuestion
 from cacheproof.differential.depths import DEPTHS
 from cacheproof.differential.search.fault_folders import load
 from cacheproof.differential.search.known import KnownFault
@@ -30,13 +30,13 @@ MEDIA = QUESTIONS[0]
 MOST_WITHOUT_A_CAUSE = 8
 
 
-def given(release: str, *faults: KnownFault, question: Question = MEDIA) -> Answer:
-    return Answer(question, release, faults)
+def given(release: str, *faults: KnownFault, question: AuditQuestion = MEDIA) -> AuditAnswer:
+    return AuditAnswer(question, release, faults)
 
 
-def answers() -> Iterator[Answer]:
+def answers() -> Iterator[AuditAnswer]:
     """Every question about every modelled release."""
-    yield from (Answer(one, release, FAULTS) for release in MODELLED for one in QUESTIONS)
+    yield from (AuditAnswer(one, release, FAULTS) for release in MODELLED for one in QUESTIONS)
 
 
 def test_the_page_is_made_from_the_list_of_faults() -> None:
@@ -54,20 +54,20 @@ def test_no_more_faults_are_told_by_what_they_break_alone_than_were() -> None:
 @pytest.mark.parametrize(
     ("facts", "release", "verdict"),
     [
-        ({"seen": "0.20.0 to 0.33.0"}, "0.33.0", Verdict.YES),
-        ({"seen": "0.20.0 to 0.33.0"}, "0.19.1", Verdict.NO),
-        ({"seen": "0.20.0 to 0.32.0", "mended_in": "0.33.0"}, "0.33.0", Verdict.NO),
-        ({"seen": "0.20.0 to 0.32.0"}, "0.33.0", Verdict.NOT_KNOWN),
-        ({"seen": "0.20.0 to 0.32.0", "as_read": "0.33.0"}, "0.33.0", Verdict.AS_READ),
-        ({"seen": "0.33.0", "not_run": "0.10.2 to 0.32.0"}, "0.20.0", Verdict.NOT_KNOWN),
-        ({"seen": "0.15.0, 0.17.0", "mended_in": "0.17.1"}, "0.16.0", Verdict.NO),
-        ({"seen": "0.15.0 to 0.17.0", "only": {"media": "0.17.0"}}, "0.16.0", Verdict.NO),
-        ({"seen": "0.15.0 to 0.17.0", "only": {"stop": "0.17.0"}}, "0.16.0", Verdict.YES),
-        ({"mended_in": "0.9.0"}, "0.10.2", Verdict.NO),
+        ({"seen": "0.20.0 to 0.33.0"}, "0.33.0", AuditVerdict.YES),
+        ({"seen": "0.20.0 to 0.33.0"}, "0.19.1", AuditVerdict.NO),
+        ({"seen": "0.20.0 to 0.32.0", "mended_in": "0.33.0"}, "0.33.0", AuditVerdict.NO),
+        ({"seen": "0.20.0 to 0.32.0"}, "0.33.0", AuditVerdict.NOT_KNOWN),
+        ({"seen": "0.20.0 to 0.32.0", "as_read": "0.33.0"}, "0.33.0", AuditVerdict.AS_READ),
+        ({"seen": "0.33.0", "not_run": "0.10.2 to 0.32.0"}, "0.20.0", AuditVerdict.NOT_KNOWN),
+        ({"seen": "0.15.0, 0.17.0", "mended_in": "0.17.1"}, "0.16.0", AuditVerdict.NO),
+        ({"seen": "0.15.0 to 0.17.0", "only": {"media": "0.17.0"}}, "0.16.0", AuditVerdict.NO),
+        ({"seen": "0.15.0 to 0.17.0", "only": {"stop": "0.17.0"}}, "0.16.0", AuditVerdict.YES),
+        ({"mended_in": "0.9.0"}, "0.10.2", AuditVerdict.NO),
     ],
 )
 def test_a_fault_that_was_last_run_is_not_taken_for_one_that_is_mended(
-    facts: dict[str, Any], release: str, verdict: Verdict
+    facts: dict[str, Any], release: str, verdict: AuditVerdict
 ) -> None:
     fault = structs.replace(KnownFault("it", "a title", "safety", questions=("media",)), **facts)
     assert given(release, fault).verdict is verdict
@@ -80,22 +80,22 @@ def test_no_question_is_answered_with_no_while_a_fault_of_it_is_listed_and_not_m
             for fault in one.faults
             if one.release in within(fault.only.get(one.question.id, fault.seen))
         ]
-        assert (one.verdict is Verdict.YES) == bool(bearing), (one.release, one.question.id)
+        assert (one.verdict is AuditVerdict.YES) == bool(bearing), (one.release, one.question.id)
         unmended = [fault for fault in one.faults if not fault.mended_in and not fault.only]
         later = [fault for fault in unmended if one.release > NEWEST or one.release == NEWEST]
-        assert not later or one.verdict is not Verdict.NO
+        assert not later or one.verdict is not AuditVerdict.NO
 
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda one: one.id)
-def test_a_fault_that_is_taken_out_of_the_list_changes_the_answer(question: Question) -> None:
-    before = Answer(question, NEWEST, FAULTS)
+def test_a_fault_that_is_taken_out_of_the_list_changes_the_answer(question: AuditQuestion) -> None:
+    before = AuditAnswer(question, NEWEST, FAULTS)
     there = before.of(Status.SEEN, Status.AS_READ)
     assert there
     for fault in there:
         rest = tuple(one for one in FAULTS if one is not fault)
-        assert Answer(question, NEWEST, rest).words != before.words
+        assert AuditAnswer(question, NEWEST, rest).words != before.words
     unlisted = tuple(one for one in FAULTS if one not in before.faults)
-    assert Answer(question, NEWEST, unlisted).verdict is Verdict.NO
+    assert AuditAnswer(question, NEWEST, unlisted).verdict is AuditVerdict.NO
 
 
 def test_each_fault_bears_on_a_question_or_says_that_it_bears_on_none() -> None:
@@ -188,7 +188,9 @@ def test_a_release_that_no_run_showed_or_that_is_not_listed_is_seen(
 
 
 def test_what_a_page_of_runs_says_is_read() -> None:
-    assert kept.searches("0.33.0")[0] == kept.Search("scheduler", "scheduler steps", 25_826, 0, 0)
+    assert kept.searches("0.33.0")[0] == kept.KeptSearch(
+        "scheduler", "scheduler steps", 25_826, 0, 0
+    )
     assert kept.searches("0.10.2")[1].compared == 0
     assert "SC-15" in kept.met("0.32.0")
     assert (replay := kept.replays()["no-progress"][0]).contract == "LV-1"
@@ -210,7 +212,7 @@ def test_every_contract_of_a_question_is_proved_or_refuted_of_the_newest_release
 
 def test_evidence_stands_in_the_order_of_its_strength() -> None:
     for one in answers():
-        kinds = [list(Kind).index(line.kind) for line in one.evidence()]
+        kinds = [list(EvidenceKind).index(line.kind) for line in one.evidence()]
         assert kinds == sorted(kinds)
         assert kinds
 
@@ -228,9 +230,13 @@ def test_a_proof_says_what_it_assumes_and_whether_that_was_seen_to_break(
     release: str, said: str
 ) -> None:
     memory = next(one for one in QUESTIONS if one.id == "memory")
-    proved = [one for one in Answer(memory, release, FAULTS).evidence() if one.kind is Kind.PROVED]
+    proved = [
+        one
+        for one in AuditAnswer(memory, release, FAULTS).evidence()
+        if one.kind is EvidenceKind.PROVED
+    ]
     assert said in proved[-1].text
-    keys = [one for one in given(NEWEST).evidence() if one.kind is Kind.PROVED]
+    keys = [one for one in given(NEWEST).evidence() if one.kind is EvidenceKind.PROVED]
     assert keys[-1].text.startswith("of keys this reads the reference's text")
 
 
@@ -264,7 +270,7 @@ def test_each_trace_that_is_named_breaks_a_contract_that_those_before_it_keep(
 ) -> None:
     there = frozenset({NEWEST})
     runs = {
-        name: [kept.Replay(rule, there, there) for rule in rules]
+        name: [kept.KeptReplay(rule, there, there) for rule in rules]
         for name, rules in {
             "null-block": ("X-1",),
             "overtaken": ("X-1",),
@@ -372,7 +378,7 @@ def test_the_answer_stands_in_the_first_line_and_the_last(run) -> None:
 
 def test_a_report_fits_80_columns_and_breaks_no_command(run) -> None:
     _, *lines = run("assess", "0.28.0").out.splitlines()
-    of_release = [Answer(one, "0.28.0", FAULTS) for one in QUESTIONS]
+    of_release = [AuditAnswer(one, "0.28.0", FAULTS) for one in QUESTIONS]
     commands = {line.command for one in of_release for line in one.evidence()}
     commands.add(report.verdict(of_release).command)
     long = [one for one in lines if len(one) > 80]
@@ -396,12 +402,12 @@ def test_the_json_has_what_the_report_says(run) -> None:
 
 def test_a_release_of_which_nothing_is_known_is_not_called_safe() -> None:
     question = next(one for one in QUESTIONS if one.id == "prompt")
-    one = Answer(question, "0.12.0", FAULTS)
-    assert one.verdict is Verdict.NOT_KNOWN
+    one = AuditAnswer(question, "0.12.0", FAULTS)
+    assert one.verdict is AuditVerdict.NOT_KNOWN
     assert report.verdict([one]).sentence == (
         "Of vLLM 0.12.0 it is not known whether what one user asks can reach another's answer."
     )
-    safe = Answer(question, "0.12.0", ())
+    safe = AuditAnswer(question, "0.12.0", ())
     assert report.verdict([safe]).sentence == (
         "Of vLLM 0.12.0 no way is known in which what one user asks can reach another's answer."
     )

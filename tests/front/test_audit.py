@@ -22,7 +22,7 @@ from cacheproof.differential.audit.auditor import Auditor
 from cacheproof.differential.findings import leading
 from cacheproof.differential.provision import releases
 from cacheproof.differential.recording.messages import Stored, Text
-from cacheproof.differential.targets.changed import Reading, write_tree
+from cacheproof.differential.targets.changed import ChangedText, write_tree
 from cacheproof.differential.traces.base import Item
 from cacheproof.differential.traces.manager import Add, Update
 from cacheproof.differential.traces.records import CallRecord
@@ -403,7 +403,7 @@ def test_a_record_of_a_changed_scheduler_shows_no_listed_fault(run: Run, tmp_pat
     statement = "scheduled_encoder_inputs[request_id] = encoder_inputs_to_schedule"
     before, found, after = (release.tree / path).read_text().rpartition(statement)
     assert found
-    changed = Reading(path, "Scheduler.schedule", f"{before}{statement}[:2]{after}")
+    changed = ChangedText(path, "Scheduler.schedule", f"{before}{statement}[:2]{after}")
     write_tree(release, changed, tmp_path / "tree")
     items = tuple(Item(f"h{number}", 8 * number, 4) for number in range(3))
     trace = scheduler_traces.trace(

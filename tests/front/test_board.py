@@ -12,8 +12,8 @@ from cacheproof.board.model import Board, BoardReader
 from cacheproof.board.page import live_page, page
 from cacheproof.differential.errors import SetupError
 from cacheproof.differential.search.campaigns.merging import merge_stores
-from cacheproof.differential.search.campaigns.series import Reader
-from cacheproof.differential.search.campaigns.store import Store
+from cacheproof.differential.search.campaigns.series import CampaignReader
+from cacheproof.differential.search.campaigns.store import CampaignStore
 from cacheproof.differential.search.verdict import UNLISTED
 from tests.differential.findings.timeline.pages import (
     LEAST_CONTRAST,
@@ -187,7 +187,7 @@ def test_what_a_merged_store_does_not_know_is_said(tmp_path: Path) -> None:
             search(store, runner, number % 2, 10.0 + number)
             store.leave(runner, BEGUN + 20.0)
     merge_stores(*places, None, BEGUN + 100.0)
-    with closing(Store(places[0])) as store:
+    with closing(CampaignStore(places[0])) as store:
         seen = board(store)
     assert sum(one.searches for one in seen.runners) == 1
     assert seen.targets[0].traces == 2 * SHARD_TRACES
@@ -196,7 +196,7 @@ def test_what_a_merged_store_does_not_know_is_said(tmp_path: Path) -> None:
 
 
 def test_a_reader_sees_what_has_come_and_another_campaign_at_the_place(tmp_path: Path) -> None:
-    reader = Reader()
+    reader = CampaignReader()
     with closing(made(tmp_path / "one")) as store:
         runner = enlist(store, 0.0)
         search(store, runner, 0, 10.0)
@@ -253,7 +253,7 @@ def test_marks_and_searches_that_are_close_are_drawn_as_one(tmp_path: Path) -> N
 
 def test_a_store_that_is_read_alone_cannot_be_changed(tmp_path: Path) -> None:
     made(tmp_path / "store").close()
-    with closing(Store(str(tmp_path / "store"), reads_only=True)) as store:
+    with closing(CampaignStore(str(tmp_path / "store"), reads_only=True)) as store:
         assert board(store).targets
         with pytest.raises(SetupError, match="readonly"):
             enlist(store, 1.0)

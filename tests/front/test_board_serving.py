@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from cacheproof.board.model import BoardReader
-from cacheproof.board.serving import FRESH_SECONDS, SHARE_OF_TIME, Boards, Listen, Server
+from cacheproof.board.serving import FRESH_SECONDS, SHARE_OF_TIME, Boards, BoardServer, Listen
 from cacheproof.differential.errors import InputError
-from cacheproof.differential.search.campaigns.store import Store
+from cacheproof.differential.search.campaigns.store import CampaignStore
 from tests.differential.findings.timeline import browser as browsers
 from tests.front import board_stores
 from tests.front.board_stores import BEGUN, early_release, enlist, made, search
@@ -43,7 +43,7 @@ class SteppingClock:
 class Served:
     """A server in a thread of this process."""
 
-    server: Server
+    server: BoardServer
     clock: SteppingClock
 
     def ask(
@@ -73,7 +73,7 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Served]]:
         def served(where: Path) -> Served:
             reader, clock = BoardReader(tmp_path, lambda: BEGUN + 2000.0), SteppingClock()
             boards = Boards(str(where), reader, clock)
-            server = stack.enter_context(Server(Listen(LOOPBACK, 0), boards))
+            server = stack.enter_context(BoardServer(Listen(LOOPBACK, 0), boards))
             thread = threading.Thread(target=server.serve_forever, args=(0.01,))
             thread.start()
             stack.callback(thread.join)
@@ -186,7 +186,7 @@ def test_a_board_that_is_costly_is_read_seldom(where: Path, tmp_path: Path) -> N
     reads = []
 
     class Counting(BoardReader):
-        def read(self, store: Store):
+        def read(self, store: CampaignStore):
             reads.append(store)
             return super().read(store)
 

@@ -14,7 +14,7 @@ from cacheproof.campaign import report as campaign_report
 from cacheproof.campaign import run as campaign_run
 from cacheproof.commands import campaign as campaign_commands
 from cacheproof.differential.search.campaigns.schema import FILE
-from cacheproof.differential.search.campaigns.store import About, MadeBy
+from cacheproof.differential.search.campaigns.store import CampaignTarget, MadeBy
 from cacheproof.formats.writing import ACTIONS
 from cacheproof.work.code_digest import code_digest
 from tests.front.formats_read import complaints_about_junit, complaints_about_sarif
@@ -220,7 +220,7 @@ def test_an_interrupted_campaign_says_so_and_can_be_gone_on_with(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(campaign_run.Running, "run", stopped)
+        patched.setattr(campaign_run.RunningTarget, "run", stopped)
         ran = run("campaign", "start", plan, "--store", store, "--json", file, *ONE_WORKER)
     assert ran.code == 130
     sentence, *_ = ran.out.splitlines()
@@ -344,7 +344,9 @@ def test_places_are_named_where_the_text_is_the_one_that_was_searched(tmp_path: 
     file = tmp_path / "vllm" / "a.py"
     file.parent.mkdir()
     file.write_text("a = 1\n")
-    about = About(f"path:{tmp_path}", None, code_digest(["vllm"], tmp_path), True, False, ())
+    about = CampaignTarget(
+        f"path:{tmp_path}", None, code_digest(["vllm"], tmp_path), True, False, ()
+    )
     assert campaign_report._subject(about).tree == tmp_path
     file.write_text("a = 2\n")
     assert campaign_report._subject(about).tree is None

@@ -15,7 +15,7 @@ from cacheproof.differential.errors import HarnessError
 from cacheproof.differential.search.explore.scopes import SCOPES
 from cacheproof.differential.search.explore.tables import TableScope
 from cacheproof.differential.search.gallery import kill_matrix
-from cacheproof.differential.search.work import Search
+from cacheproof.differential.search.work import SearchTask
 from cacheproof.explore import exploring
 from cacheproof.proving import jobs as proof_jobs
 from cacheproof.proving import proving
@@ -148,7 +148,7 @@ def test_a_job_that_is_lost_on_the_cluster_changes_the_digest(
 
     def losing(self: ClusterCrew, work: Any, task: Any) -> Any:
         """A shard comes back with the last of its seeds missing."""
-        if isinstance(task, Search) and 30 in task.seeds:
+        if isinstance(task, SearchTask) and 30 in task.seeds:
             task = replace(task, seeds=task.seeds[:-1])
         return submit(self, work, task)
 
@@ -217,9 +217,9 @@ def test_an_exploration_is_the_same_on_a_cluster(
 def test_proofs_are_the_same_on_a_cluster(
     run: Run, cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def lemmas(wanted: object, seed: int, *, fresh: bool) -> Iterator[proof_jobs.Job]:
+    def lemmas(wanted: object, seed: int, *, fresh: bool) -> Iterator[proof_jobs.ProofJob]:
         pieces = (proof_jobs.Piece(digest_of("lemmas", str(seed))),)
-        yield proof_jobs.Job("lemmas", 1, partial(proof_jobs._prove_lemmas, seed), pieces)
+        yield proof_jobs.ProofJob("lemmas", 1, partial(proof_jobs._prove_lemmas, seed), pieces)
 
     monkeypatch.setattr(proving, "jobs_for", lemmas)
     told = same_here_and_on(cluster, run, "prove", "--target", "reference", "--fresh")

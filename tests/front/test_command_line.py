@@ -13,7 +13,7 @@ import pytest
 import typer
 
 from cacheproof.cli import APPS, COMMANDS, app
-from cacheproof.commands.helping import Group, add, example
+from cacheproof.commands.helping import CommandGroup, add, example
 from tests.front.conftest import Run
 
 ROOT: Any = typer.main.get_command(app)
@@ -100,7 +100,7 @@ def test_help_says_of_everything_what_it_does_and_cuts_nothing(
 
 
 def test_help_that_is_cut_or_silent_is_noticed() -> None:
-    toy = typer.Typer(cls=Group, rich_markup_mode=None, add_completion=False)
+    toy = typer.Typer(cls=CommandGroup, rich_markup_mode=None, add_completion=False)
 
     @example("cacheproof toy --a-very-long-option 1")
     def silent(

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cacheproof.differential.search.known import Cause, KnownFault
-from cacheproof.output.console import Output
+from cacheproof.output.console import CommandOutput
 from cacheproof.search.fault_table import ShownFault, print_faults
 
 
@@ -25,14 +25,16 @@ def met(name: str, page: str | None, *cause: str) -> ShownFault:
 def test_it_is_said_how_to_read_of_a_fault_that_has_a_page(
     capsys: pytest.CaptureFixture[str], page: str | None, line: str
 ) -> None:
-    print_faults(Output(None), [met("a-fault", page, "a.flag")], ["vllm@0.28.0"])
+    print_faults(CommandOutput(None), [met("a-fault", page, "a.flag")], ["vllm@0.28.0"])
     _, _, row, last = capsys.readouterr().out.splitlines()
     assert row.split() == ["a-fault", "2", "EC-6"]
     assert last == f"numbers are events of a trace{line}"
 
 
 def test_a_fault_without_a_cause_is_marked(capsys: pytest.CaptureFixture[str]) -> None:
-    print_faults(Output(None), [met("with", None, "a.flag"), met("without", None)], ["vllm@0.28.0"])
+    print_faults(
+        CommandOutput(None), [met("with", None, "a.flag"), met("without", None)], ["vllm@0.28.0"]
+    )
     out = capsys.readouterr().out
     assert [name in out for name in ("with ", "with*", "without*")] == [True, False, True]
     assert "* no cause of it is known: told by what it breaks alone" in out

@@ -20,11 +20,11 @@ from cacheproof.differential.findings.finding import MODEL_DIFFERENCE
 from cacheproof.differential.search.campaign import Campaign
 from cacheproof.differential.search.verdict import Verdict
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.texts.places import Function, Place
+from cacheproof.differential.texts.places import SourceFunction, SourcePlace
 from cacheproof.formats import github, junit, sarif, writing
 from cacheproof.formats.result import Case, Excuse, Problem, Report, Result, Suite, rule_of
 from cacheproof.formats.writing import Formats
-from cacheproof.output.console import Output
+from cacheproof.output.console import CommandOutput
 from cacheproof.output.verdict_line import VerdictLine
 from cacheproof.proving import proving
 from cacheproof.search import main_job, searching
@@ -32,8 +32,8 @@ from tests.front.formats_read import complaints_about_junit, complaints_about_sa
 
 SEARCH = "fuzz", "--depth", "manager", "--workers", "1", "--seeds"
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-CAN = Function("encoder_cache_manager", "EncoderCacheManager", ("can_allocate",))
-FREE = Function("encoder_cache_manager", "EncoderCacheManager", ("free",))
+CAN = SourceFunction("encoder_cache_manager", "EncoderCacheManager", ("can_allocate",))
+FREE = SourceFunction("encoder_cache_manager", "EncoderCacheManager", ("free",))
 EC_6 = rule_of("EC-6")
 BROKEN = Problem(
     "safety",
@@ -41,7 +41,7 @@ BROKEN = Problem(
     "both sides\n  left\n  right",
     shape="encoder_cache; add a[x]",
     way=(CAN,),
-    place=Place("vllm/v1/core/encoder_cache_manager.py", 131),
+    place=SourcePlace("vllm/v1/core/encoder_cache_manager.py", 131),
 )
 LISTED = replace(
     BROKEN,
@@ -245,7 +245,9 @@ def test_another_contract_has_another_identity() -> None:
 
 
 def test_a_fault_keeps_its_identity_wherever_it_stands_and_whatever_shows_it() -> None:
-    again = replace(BROKEN, sentence="EC-6 at event 9", detail="seed 7", place=Place("a.py", 1))
+    again = replace(
+        BROKEN, sentence="EC-6 at event 9", detail="seed 7", place=SourcePlace("a.py", 1)
+    )
     assert again.identity("EC-6") == BROKEN.identity("EC-6")
     larger = replace(LISTED, shape="a larger trace", way=(FREE,))
     assert larger.identity("EC-6") == LISTED.identity("EC-6")
@@ -317,7 +319,7 @@ def test_hostile_text_that_is_not_made_visible_breaks_a_file(
 
 
 def test_an_annotation_is_escaped_as_github_asks() -> None:
-    odd = replace(BROKEN, sentence="50% of a:b,c\nnext", place=Place("a,b:c.py", 3))
+    odd = replace(BROKEN, sentence="50% of a:b,c\nnext", place=SourcePlace("a,b:c.py", 3))
     title = "title=EC-6%3A No entry that a request still needs is evicted"
     assert github.annotations(report_with(odd)) == [
         f"::error file=a%2Cb%3Ac.py,line=3,{title}::path:fork: 50%25 of a:b,c%0Anext"
@@ -357,7 +359,7 @@ def test_a_summary_has_a_row_for_each_target_and_tells_what_is_not_listed() -> N
     assert text.endswith("- and 10 more\n\n")
 
 
-def written_by(output: Output, *results: Result, by: BaseException | None = None) -> str:
+def written_by(output: CommandOutput, *results: Result, by: BaseException | None = None) -> str:
     """What is printed when a command hands over results and then ends."""
     with redirect_stdout(io.StringIO()) as printed, output:
         for one in results:
@@ -371,7 +373,7 @@ def test_annotations_are_printed_in_github_actions_alone(tmp_path: Path) -> None
     there = {writing.ACTIONS: "true", writing.SUMMARY: str(tmp_path / "summary.md")}
     printed = [
         written_by(
-            Output(to, formats=Formats(environment=where), is_page=page), result_with(BROKEN)
+            CommandOutput(to, formats=Formats(environment=where), is_page=page), result_with(BROKEN)
         )
         for to, where, page in (
             (None, there, False),
@@ -389,7 +391,7 @@ def test_a_summary_that_cannot_be_written_is_no_reason_to_fail(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     there = {writing.SUMMARY: str(tmp_path / "no" / "summary.md")}
-    written_by(Output(None, formats=Formats(environment=there)), result_with())
+    written_by(CommandOutput(None, formats=Formats(environment=there)), result_with())
     assert "GITHUB_STEP_SUMMARY: " in capsys.readouterr().err
 
 
@@ -419,7 +421,9 @@ def test_what_was_found_is_written_however_a_command_ends(
     files: Formats, ending: BaseException | None, code: int
 ) -> None:
     with nullcontext() if ending is None else pytest.raises(type(ending)):
-        written_by(Output(None, command="fuzz", formats=files), result_with(BROKEN), by=ending)
+        written_by(
+            CommandOutput(None, command="fuzz", formats=files), result_with(BROKEN), by=ending
+        )
     names, invocation = read_back(files)
     assert names[:2] == ["path:fork manager", "path:fork whole"]
     assert invocation["exitCode"] == code
@@ -428,7 +432,9 @@ def test_what_was_found_is_written_however_a_command_ends(
 
 def test_a_host_that_does_not_start_is_an_error_in_every_format(files: Formats) -> None:
     with pytest.raises(HarnessError):
-        written_by(Output(None, command="fuzz", formats=files), by=HarnessError("it crashed"))
+        written_by(
+            CommandOutput(None, command="fuzz", formats=files), by=HarnessError("it crashed")
+        )
     names, invocation = read_back(files)
     assert names == ["cacheproof fuzz"]
     assert (invocation["exitCode"], invocation["executionSuccessful"]) == (3, False)
@@ -436,7 +442,7 @@ def test_a_host_that_does_not_start_is_an_error_in_every_format(files: Formats) 
 
 def test_every_format_has_the_verdict(files: Formats, tmp_path: Path) -> None:
     said = "path:fork shows nothing new: 4 traces; no rule broke."
-    with Output(None, command="fuzz", formats=files) as output:
+    with CommandOutput(None, command="fuzz", formats=files) as output:
         output.found(result_with())
         output.verdict(VerdictLine(said))
     _, invocation = read_back(files)
@@ -452,7 +458,7 @@ def test_every_format_has_the_verdict(files: Formats, tmp_path: Path) -> None:
 
 def test_a_command_that_is_refused_writes_nothing(files: Formats) -> None:
     with pytest.raises(InputError):
-        written_by(Output(None, formats=files), by=InputError("no such target"))
+        written_by(CommandOutput(None, formats=files), by=InputError("no such target"))
     assert files.junit is not None
     assert list(files.junit.parent.iterdir()) == []
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cacheproof.output.console import Output
+from cacheproof.output.console import CommandOutput
 from cacheproof.proving import jobs as proof_jobs
 from cacheproof.proving import kept as kept_proofs
 from cacheproof.proving import proving
@@ -162,13 +162,13 @@ def test_a_second_run_tells_what_the_first_one_proved(
 ) -> None:
     monkeypatch.setenv("CACHEPROOF_HOME", str(tmp_path / "home"))
     pieces = (proof_jobs.Piece(digest_of("lemmas", "0")),)
-    work = proof_jobs.Job("lemmas", 1, partial(proof_jobs._prove_lemmas, 0), pieces)
+    work = proof_jobs.ProofJob("lemmas", 1, partial(proof_jobs._prove_lemmas, 0), pieces)
     monkeypatch.setattr(proving, "jobs_for", lambda wanted, seed, *, fresh: iter([work]))
 
     def run(name: str, *, fresh: bool = False) -> dict[str, object]:
         path = tmp_path / f"{name}.json"
         code = proving.prove(
-            Output(str(path)),
+            CommandOutput(str(path)),
             ["reference"],
             [],
             seed=0,

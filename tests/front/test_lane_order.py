@@ -8,7 +8,7 @@ from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.texts.known_texts import Reading
 from cacheproof.differential.traces.trace import Trace
-from cacheproof.output.console import Output
+from cacheproof.output.console import CommandOutput
 from cacheproof.reference.releases import NEWEST
 from cacheproof.search.lane_order import FEW, in_order
 
@@ -41,12 +41,12 @@ def changed(*differing: str, kind: type[HostTarget] = Calls) -> HostTarget:
 @pytest.fixture
 def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     lines: list[str] = []
-    monkeypatch.setattr(Output, "say", lambda self, text: lines.append(text))
+    monkeypatch.setattr(CommandOutput, "say", lambda self, text: lines.append(text))
     return lines
 
 
 def names(target: Target) -> list[str]:
-    return [lane.name for lane in in_order(Output(None), target, ALL)]
+    return [lane.name for lane in in_order(CommandOutput(None), target, ALL)]
 
 
 def test_the_lanes_that_run_what_differs_come_first_and_a_line_says_so(said: list[str]) -> None:

@@ -10,7 +10,7 @@ from cacheproof.differential.errors import HarnessError
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.traces.records import TraceResult
 from cacheproof.differential.traces.trace import Trace
-from cacheproof.proofs.keys.exploration import Explored
+from cacheproof.proofs.keys.exploration import ExploredKeys
 from cacheproof.proofs.keys.prove import prove_keys_of
 from cacheproof.proofs.keys.source import text_of
 from cacheproof.proving.own_run import OwnRun
@@ -57,8 +57,8 @@ def held(rows: Sequence[Evidence]) -> dict[tuple[str, str], Outcome]:
 
 
 def test_the_release_writes_what_the_text_writes(own: OwnRun) -> None:
-    assert own.of_frames(text_of(media_hash_of_vllm)) == Explored("2,113 digests", "")
-    assert own.of_growth(text_of(block_hash)) == Explored("8,904 requests", "")
+    assert own.of_frames(text_of(media_hash_of_vllm)) == ExploredKeys("2,113 digests", "")
+    assert own.of_growth(text_of(block_hash)) == ExploredKeys("8,904 requests", "")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from cacheproof.differential.provision import releases
 from cacheproof.listed.pages import FOLDER
 from cacheproof.reference.releases import NEWEST
 from cacheproof.replay import page_code
-from cacheproof.replay.page_code import Block, Ran, blocks_of, run
+from cacheproof.replay.page_code import CodeBlock, RanBlock, blocks_of, run
 
 PAGES = {page.parent.name: page.read_text() for page in sorted(FOLDER.glob("*/page.md"))}
 BLOCKS = [block for name, text in PAGES.items() for block in blocks_of(name, text)]
@@ -41,7 +41,7 @@ assert x
     ],
 )
 def test_what_pages_say_of_a_release_is_so(release: str, page: str) -> None:
-    wrong = Block("wrong.md", 1, release, "x = 1\nassert x == 2, 'one is not two'")
+    wrong = CodeBlock("wrong.md", 1, release, "x = 1\nassert x == 2, 'one is not two'")
     blocks = [block for block in BLOCKS if block.release == release and page in ("", block.page)]
     *ran, last = run([*blocks, wrong], releases.install(release, report=print))
     assert [(one.block.where, one.error) for one in ran if one.error] == []
@@ -58,8 +58,8 @@ def test_pages_of_keys_hashes_and_blocks_have_python() -> None:
 
 def test_a_block_is_run_where_it_says_unless_another_release_is_asked_for() -> None:
     assert blocks_of("page.md", PAGE) == [
-        Block("page.md", 4, NEWEST, "x = 1\n"),
-        Block("page.md", 12, "0.28.0", "assert x\n"),
+        CodeBlock("page.md", 4, NEWEST, "x = 1\n"),
+        CodeBlock("page.md", 12, "0.28.0", "assert x\n"),
     ]
     assert {block.release for block in blocks_of("page.md", PAGE, "0.31.0")} == {"0.31.0"}
 
@@ -76,8 +76,8 @@ def raising(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What blocks raise in turn, in the place of a release that runs them."""
     errors: list[str] = []
 
-    def ran(blocks: list[Block], _: object) -> list[Ran]:
-        return [Ran(block, "two\n", errors.pop(0) if errors else "") for block in blocks]
+    def ran(blocks: list[CodeBlock], _: object) -> list[RanBlock]:
+        return [RanBlock(block, "two\n", errors.pop(0) if errors else "") for block in blocks]
 
     monkeypatch.setattr(page_code, "run", ran)
     monkeypatch.setattr(releases, "install", lambda version, **_: version)

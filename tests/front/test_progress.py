@@ -7,7 +7,7 @@ import pytest
 
 from cacheproof.differential.errors import InputError
 from cacheproof.output import progress
-from cacheproof.output.console import Output, VisibleConsole
+from cacheproof.output.console import CommandOutput, VisibleConsole
 from cacheproof.output.progress import (
     DATA_SECONDS,
     LINE_SECONDS,
@@ -122,7 +122,7 @@ def test_a_line_of_progress_is_one_line_however_narrow_the_place(piped: Piped) -
 
 
 def test_a_command_has_one_line_of_progress_at_a_time(capsys: pytest.CaptureFixture[str]) -> None:
-    output = Output(None)
+    output = CommandOutput(None)
     with output.live("reviewing") as outer, output.live("proving") as inner:
         assert inner is outer
     with output.live("another") as later:

@@ -16,7 +16,7 @@ from cacheproof.differential.provision import releases
 from cacheproof.differential.search import fault_folders
 from cacheproof.differential.search.verdict import HOLDS, UNLISTED, VOID
 from cacheproof.differential.texts.modelled import COMPONENTS
-from cacheproof.output.console import Output
+from cacheproof.output.console import CommandOutput
 from cacheproof.proving import proving
 from cacheproof.proving.jobs import _digest_of_keys
 from cacheproof.proving.proving import exit_code, listing
@@ -134,7 +134,9 @@ def plug_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_plug_in_is_read_where_it_lies_in_the_place_of_a_manager(plug_ins: Path) -> None:
-    wanted = wanted_trees(["company.plug_in:Mine", "company.plug_in:Mine@0.28.0"], Output(None))
+    wanted = wanted_trees(
+        ["company.plug_in:Mine", "company.plug_in:Mine@0.28.0"], CommandOutput(None)
+    )
     assert [one.promises for one in wanted if one is not None] == ["0.33.0", "0.28.0"]
     (newest, older) = (read for read in sources("EncoderCacheManager", wanted))
     assert (newest.target, older.target) == ("company.plug_in:Mine@0.28.0", "company.plug_in:Mine")
@@ -160,7 +162,7 @@ def test_a_plug_in_is_read_where_it_lies_in_the_place_of_a_manager(plug_ins: Pat
 )
 def test_a_plug_in_that_is_not_there_costs_a_line(plug_ins: Path, target: str, line: str) -> None:
     with pytest.raises(InputError, match=line):
-        list(sources("EncoderCacheManager", wanted_trees([target], Output(None))))
+        list(sources("EncoderCacheManager", wanted_trees([target], CommandOutput(None))))
 
 
 def test_what_is_kept_of_a_releases_keys_hangs_on_its_text_and_on_what_runs_it(

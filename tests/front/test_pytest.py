@@ -52,10 +52,10 @@ FAULT = """
 """Another request's release takes the reference of request a."""
 TESTS = """
 import pytest
-from cacheproof.differential.targets.host.managers.manager import Request
+from cacheproof.differential.targets.host.managers.manager import ManagerRequest
 
 def both(manager):
-    one, other = Request("a", ["x"], [4]), Request("b", ["x"], [4])
+    one, other = ManagerRequest("a", ["x"], [4]), ManagerRequest("b", ["x"], [4])
     manager.allocate(one, 0)
     assert manager.check_and_update_cache(other, 0)
     manager.free_encoder_input(other, 0)
@@ -71,7 +71,7 @@ def test_shared():
 MISUSED = f"""{TESTS}
 def test_too_large():
     with pytest.raises(AssertionError):
-        make().allocate(Request("a", ["x"], [11]), 0)
+        make().allocate(ManagerRequest("a", ["x"], [11]), 0)
 """
 ON = ("-p", "cacheproof.pytest", "--cacheproof")
 XDIST = "xdist"
@@ -217,7 +217,7 @@ def test_derived():
 def test_a_manager_of_encoder_decoders_is_held_to_its_own(suite) -> None:
     tests = f"""{TESTS}
 def test_decoder():
-    manager, request = make("EncoderDecoderCacheManager"), Request("a", ["x"], [4])
+    manager, request = make("EncoderDecoderCacheManager"), ManagerRequest("a", ["x"], [4])
     manager.allocate(request, 0)
     manager.num_free_slots += 0
     manager.free(request)

@@ -12,7 +12,7 @@ from cacheproof.campaign import run as campaign_run
 from cacheproof.cli import app
 from cacheproof.differential.provision.cache import Cache
 from cacheproof.differential.search.campaigns.plan_file import CampaignPlan
-from cacheproof.differential.search.campaigns.store import About, Store
+from cacheproof.differential.search.campaigns.store import CampaignStore, CampaignTarget
 from cacheproof.listed.pages import kept_traces
 from tests.front.conftest import Run
 
@@ -164,9 +164,9 @@ def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CACHEPROOF_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
     plan = CampaignPlan(targets=("vllm@0.33.0",), seeds="0:5")
-    about = About("vllm@0.33.0", "0.33.0", "", False, False, ("encoder cache",))
+    about = CampaignTarget("vllm@0.33.0", "0.33.0", "", False, False, ("encoder cache",))
     for store in ("begun", "another"):
-        Store.create(store, plan, "", campaign_run.made_by(), [about], 0.0).close()
+        CampaignStore.create(store, plan, "", campaign_run.made_by(), [about], 0.0).close()
     Path("plan.toml").write_text('targets = ["vllm@0.33.0"]\nseeds = "0:5"\n')
 
     def fetch(cache: Cache) -> Any:

@@ -16,7 +16,7 @@ from cacheproof.differential.findings import finding as findings_of
 from cacheproof.differential.findings.finding_file import load
 from cacheproof.differential.search import fault_folders
 from cacheproof.differential.search.known import KnownFault
-from cacheproof.differential.targets.named import Kind, named, semantics_of
+from cacheproof.differential.targets.named import TargetKind, named, semantics_of
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
 from cacheproof.differential.traces.manager import Update
@@ -25,7 +25,7 @@ from cacheproof.differential.traces.trace import Trace
 from cacheproof.differential.traces.trace_file import dump
 from cacheproof.listed.facts import listed_by_name, newest_having, newest_showing, trace_showing
 from cacheproof.listed.pages import is_brought, kept_traces
-from cacheproof.output.console import Output
+from cacheproof.output.console import CommandOutput
 from cacheproof.replay.story import Story, print_story, story_of
 
 KNOWN = fault_folders.load()
@@ -51,7 +51,7 @@ def story(name: str, on: str, known: list[KnownFault] = KNOWN, trace: Trace | No
 def screen(told: Story, capsys: pytest.CaptureFixture[str]) -> str:
     """What is printed of it."""
     capsys.readouterr()
-    print_story(Output(None), told)
+    print_story(CommandOutput(None), told)
     return capsys.readouterr().out
 
 
@@ -173,7 +173,7 @@ def tellable() -> Iterator[tuple[str, str]]:
         newest = newest_having([*listed_by_name().values()], name)
         assert newest is not None
         on, trace = f"reference@{named(newest).version}", trace_of(name)
-        if named(newest).kind is Kind.RELEASE and trace.depth not in TOLD_BY_A_HOST:
+        if named(newest).kind is TargetKind.RELEASE and trace.depth not in TOLD_BY_A_HOST:
             with closing(resolve(on, report=print)) as target:
                 assert isinstance(target, ReferenceTarget)
                 if target.runs(trace):

@@ -10,9 +10,9 @@ import pytest
 
 from cacheproof.differential.findings.finding import of_run, replay
 from cacheproof.differential.findings.finding_file import load
-from cacheproof.differential.findings.standalone.running import Outcome
+from cacheproof.differential.findings.standalone.running import TestOutcome
 from cacheproof.differential.provision.releases import find
-from cacheproof.differential.targets.named import Kind, named
+from cacheproof.differential.targets.named import TargetKind, named
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.texts import mends
 from cacheproof.differential.traces.records import Raised, StepRecord, TraceResult
@@ -25,8 +25,8 @@ from cacheproof.reporting import command, page, showing
 from cacheproof.reporting.disclosure import wants_disclosure
 from cacheproof.reporting.page import NO_RECIPE, Reported, markdown
 from cacheproof.reporting.patch import patch_of
-from cacheproof.reporting.showing import Seen, Shown
-from cacheproof.reporting.subject import Subject, subject_called
+from cacheproof.reporting.showing import FaultShown, Seen
+from cacheproof.reporting.subject import ReportSubject, subject_called
 from cacheproof.review.page import code
 
 TARGET = f"vllm@{NEWEST}"
@@ -46,8 +46,10 @@ SECTIONS = [
 
 def reported(name: str = "phantom-entry", **changed: Any) -> Reported:
     """A report as if it had been run."""
-    shown = Shown("cacheproof replay x", script="def test_it():\n    pass\n", runs=(FAILS, PASSES))
-    subject = Subject(fault_called(name), TARGET, name)
+    shown = FaultShown(
+        "cacheproof replay x", script="def test_it():\n    pass\n", runs=(FAILS, PASSES)
+    )
+    subject = ReportSubject(fault_called(name), TARGET, name)
     return replace(Reported(subject, shown, PATCH, None), **changed)
 
 
@@ -77,7 +79,7 @@ def test_a_report_has_all_that_upstream_is_to_know() -> None:
 
 
 def test_a_fault_without_a_mend_is_reported_without_a_change() -> None:
-    shown = Shown("cacheproof replay x", script="pass", runs=(FAILS,))
+    shown = FaultShown("cacheproof replay x", script="pass", runs=(FAILS,))
     text = markdown(reported(shown=shown, patch=None))
     assert f"None is known here for vLLM {NEWEST}." in text
     assert "With the fault mended: not run" in text
@@ -86,7 +88,7 @@ def test_a_fault_without_a_mend_is_reported_without_a_change() -> None:
 
 
 def test_where_no_script_shows_it_a_command_does() -> None:
-    shown = Shown("cacheproof replay x", why_none="an engine is more", runs=(FAILS, PASSES))
+    shown = FaultShown("cacheproof replay x", why_none="an engine is more", runs=(FAILS, PASSES))
     text = markdown(reported(shown=shown))
     assert "No script that needs vLLM alone shows it: an engine is more." in text
     assert "```\ncacheproof replay x\n```" in text
@@ -96,7 +98,7 @@ def test_where_no_script_shows_it_a_command_does() -> None:
 
 def test_a_change_that_refuses_the_request_says_so() -> None:
     refuses = replace(PASSES, refuses="The prompt contains an item of 10 tokens.")
-    shown = Shown("cacheproof replay x", why_none="it is refused", runs=(FAILS, refuses))
+    shown = FaultShown("cacheproof replay x", why_none="it is refused", runs=(FAILS, refuses))
     text = markdown(reported(shown=shown))
     assert "refuses the request: <code>The prompt contains an item of 10 tokens.</code>" in text
 
@@ -116,7 +118,7 @@ def test_a_refusal_is_told_from_a_crash(raised: Raised | None, why: str) -> None
 
 
 def test_a_report_of_what_nothing_can_run_says_so() -> None:
-    text = markdown(reported(shown=Shown("", why_none="no")))
+    text = markdown(reported(shown=FaultShown("", why_none="no")))
     assert "Nothing was run for this report: neither the fault nor what a change does" in text
 
 
@@ -139,7 +141,7 @@ def test_what_a_client_would_send_is_in_no_report_of_an_open_fault(
     found = of_run(target, trace, replay(trace, target, 1))[0]
     script = "a script with keys"
     words = replace(FAILS, broke=found.sentence, line="assert one == other")
-    shown = Shown("cacheproof fuzz", finding=found, script=script, runs=(words, PASSES))
+    shown = FaultShown("cacheproof fuzz", finding=found, script=script, runs=(words, PASSES))
     monkeypatch.setattr(page, "wants_disclosure", lambda fault: not is_mended)
     text = markdown(reported(shown=shown))
     assert (script in text) == is_mended
@@ -159,8 +161,8 @@ def test_what_a_search_has_made_for_a_border_is_in_no_report(
     assert isinstance(trace, Trace)
     found = of_run(target, trace, replay(trace, target, 1))[0]
     monkeypatch.setattr(page, "wants_disclosure", lambda fault: True)
-    shown = Shown("cacheproof fuzz", finding=found, script="a script", runs=(FAILS, PASSES))
-    subject = Subject(fault_called("phantom-entry"), TARGET, kept)
+    shown = FaultShown("cacheproof fuzz", finding=found, script="a script", runs=(FAILS, PASSES))
+    subject = ReportSubject(fault_called("phantom-entry"), TARGET, kept)
     text = markdown(reported(shown=shown, subject=subject))
     assert ("a script" in text, code(found.why) in text) == (is_told, is_told)
     assert (NO_RECIPE in text) != is_told
@@ -188,20 +190,20 @@ def played(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The reference in the place of the release, and of the release's interpreter what scripts come
     to in it."""
 
-    def play(*told: Outcome) -> None:
+    def play(*told: TestOutcome) -> None:
         target = ReferenceTarget(Semantics.of_vllm(NEWEST), name=TARGET, release=NEWEST)
         left = iter(told)
         monkeypatch.setattr(showing, "resolve", lambda text, report: target)
         monkeypatch.setattr(showing, "outcomes", lambda files, release: [next(left)])
-        monkeypatch.setattr(Subject, "installed", lambda self, report: None)
-        monkeypatch.setattr(Subject, "installed_mended", lambda self, report: None)
-        monkeypatch.setattr(Subject, "patch", lambda self, report: PATCH)
+        monkeypatch.setattr(ReportSubject, "installed", lambda self, report: None)
+        monkeypatch.setattr(ReportSubject, "installed_mended", lambda self, report: None)
+        monkeypatch.setattr(ReportSubject, "patch", lambda self, report: PATCH)
 
     return play
 
 
-PASSED = Outcome("", "", 1.0)
-FAILED = Outcome("AssertionError", "assert set(store) == set(manager.cached)", 1.0)
+PASSED = TestOutcome("", "", 1.0)
+FAILED = TestOutcome("AssertionError", "assert set(store) == set(manager.cached)", 1.0)
 
 
 def test_a_report_is_printed_and_written(run: Any, played: Any, tmp_path: Path) -> None:
@@ -226,7 +228,7 @@ def test_a_report_is_printed_and_written(run: Any, played: Any, tmp_path: Path) 
     ],
 )
 def test_what_was_not_seen_is_not_reported(
-    run: Any, played: Any, told: list[Outcome], why: str
+    run: Any, played: Any, told: list[TestOutcome], why: str
 ) -> None:
     played(*told)
     ran = run("report", "phantom-entry", "--no-review")
@@ -301,7 +303,7 @@ RUN_BY_HAND = {"embedded-lookup", "kv-event-end", "media-hash-identifiers"}
 @pytest.mark.parametrize("name", mends.mended_in(NEWEST))
 def test_every_fault_with_a_mend_shows_on_the_release_and_not_with_it(run: Any, name: str) -> None:
     target = named(subject_called(name, None).target)
-    if target.kind is Kind.ENGINE and find(target.version, kind="engine") is None:
+    if target.kind is TargetKind.ENGINE and find(target.version, kind="engine") is None:
         pytest.skip(f"engine@{target.version} is not installed")
     ran = run("report", name, "--no-review", "--json", "-")
     assert ran.code == 0, ran.err

@@ -9,8 +9,8 @@ import pytest
 from cacheproof.differential.texts import mends
 from cacheproof.listed.facts import fault_called
 from cacheproof.reference.releases import NEWEST
-from cacheproof.reporting.patch import Patch, Place, patch_of
-from cacheproof.reporting.subject import Subject
+from cacheproof.reporting.patch import Patch, PatchPlace, patch_of
+from cacheproof.reporting.subject import ReportSubject
 
 PATH = "vllm/a.py"
 OLD = '''"""A module."""
@@ -71,7 +71,7 @@ def test_a_patch_of_another_text_is_refused(tmp_path: Path) -> None:
 
 def test_a_patch_names_the_functions_that_it_changes_and_adds() -> None:
     patch = patch_of({PATH: (OLD, NEW)})
-    assert patch.places == (Place(PATH, 12, "Box.put"),)
+    assert patch.places == (PatchPlace(PATH, 12, "Box.put"),)
     assert patch.added == ("added",)
 
 
@@ -83,12 +83,12 @@ def test_a_change_outside_of_functions_is_in_none() -> None:
 
 def test_a_function_that_is_changed_twice_is_named_once() -> None:
     new = OLD.replace("raise ValueError", "return").replace("append(thing)", "add(thing)")
-    assert patch_of({PATH: (OLD, new)}).places == (Place(PATH, 13, "Box.put"),)
+    assert patch_of({PATH: (OLD, new)}).places == (PatchPlace(PATH, 13, "Box.put"),)
 
 
 @pytest.mark.parametrize("name", mends.mended_in(NEWEST))
 def test_a_mend_is_a_patch_of_the_release(name: str, tmp_path: Path) -> None:
-    subject = Subject(fault_called(name), f"vllm@{NEWEST}", None)
+    subject = ReportSubject(fault_called(name), f"vllm@{NEWEST}", None)
     patch = subject.patch(print)
     tree, mended = subject.installed(print).tree, subject.installed_mended(print).tree
     text = mends.mends()[name].for_release(NEWEST)

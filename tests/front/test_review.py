@@ -15,15 +15,15 @@ from cacheproof.differential.search.canary import canaries_in
 from cacheproof.differential.search.diff import Comparison
 from cacheproof.differential.search.paired import Both, PlantInHead
 from cacheproof.differential.search.verdict import HOLDS, INTERRUPTED, UNLISTED, VOID
-from cacheproof.differential.search.weighing import Tally, told_together
+from cacheproof.differential.search.weighing import BreakTally, told_together
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.output.console import Output
+from cacheproof.output.console import CommandOutput
 from cacheproof.reference.semantics import CHANGES, Semantics
 from cacheproof.review import reviewing
 from cacheproof.review import run as review_run
 from cacheproof.review.page import LINE_MAX, block, code, markdown
 from cacheproof.review.proofs import UNREAD, ProofReview, weighed
-from cacheproof.review.run import Ran
+from cacheproof.review.run import RanTraces
 from cacheproof.review.verdict import DIFFERS, Review, Side
 from cacheproof.spec.evidence import Evidence, Outcome, RedTwin
 from cacheproof.spec.registry import by_id
@@ -199,7 +199,7 @@ def test_faults_that_were_never_planted_count_as_missed(
 
 
 def test_a_comparison_that_sees_nothing_is_void() -> None:
-    blind = review(Ran(planted={"a difference (encoder cache)": False}))
+    blind = review(RanTraces(planted={"a difference (encoder cache)": False}))
     assert blind.exit_code == VOID
     assert "a difference (encoder cache) was not found" in blind.void_because[0]
 
@@ -231,7 +231,7 @@ def test_a_comparison_that_is_blind_misses_the_planted_difference(
 # proofs
 
 
-def review(ran: Ran, proofs: ProofReview | None = None) -> Review:
+def review(ran: RanTraces, proofs: ProofReview | None = None) -> Review:
     """A review of no trace; of nothing that was judged where there are faults planted."""
     side = Side(NEW, "0.33.0", is_release=True)
     return Review(side, side, "seeds", ran, [], [], proofs or ProofReview())
@@ -249,7 +249,7 @@ def test_what_is_proved_on_both_sides_is_no_change() -> None:
 
 def test_a_contract_that_the_changed_text_breaks_is_lost_and_fails() -> None:
     proofs = of_head(outcome=Outcome.REFUTED, note="free_slots = -1")
-    done = review(Ran(), proofs)
+    done = review(RanTraces(), proofs)
     assert [one.contract for one in proofs.refuted] == ["EC-1"]
     assert done.exit_code == UNLISTED
     assert "| EC-1 | <code>EncoderCacheManager</code> | holds | refuted |" in markdown(done)
@@ -259,7 +259,7 @@ def test_a_contract_that_the_changed_text_breaks_is_lost_and_fails() -> None:
     "changed", [{"outcome": Outcome.UNKNOWN}, {"outcome": Outcome.ALONE}, {"twins": ()}]
 )
 def test_a_proof_that_is_lost_without_a_counterexample_is_void(changed: dict[str, Any]) -> None:
-    done = review(Ran(), of_head(**changed))
+    done = review(RanTraces(), of_head(**changed))
     assert done.exit_code == VOID
     assert any("EC-1 of EncoderCacheManager was proved" in one for one in done.void_because)
 
@@ -301,9 +301,9 @@ def test_a_contract_that_is_proved_of_head_alone_is_gained() -> None:
 def test_a_fault_that_was_merely_not_met_is_not_mended(
     tally: dict[str, Any], is_release: bool, is_mended: bool
 ) -> None:
-    done = review(Ran())
+    done = review(RanTraces())
     done.head = replace(done.head, is_release=is_release)
-    done.tallies = [Tally("WM-1", "", "phantom-entry", **tally)]
+    done.tallies = [BreakTally("WM-1", "", "phantom-entry", **tally)]
     assert bool(done.mended) == is_mended
     assert bool(done.kept) != is_mended
 
@@ -328,8 +328,8 @@ def test_a_release_with_a_mend_is_not_that_release() -> None:
 def test_what_head_alone_breaks_and_base_was_never_known_to_is_brought(
     tally: dict[str, Any], code: int
 ) -> None:
-    done = review(Ran())
-    done.tallies = [Tally("WM-1", "", None, **tally)]
+    done = review(RanTraces())
+    done.tallies = [BreakTally("WM-1", "", None, **tally)]
     assert bool(done.brought) == (code == UNLISTED)
     assert done.exit_code == code
 
@@ -337,10 +337,10 @@ def test_what_head_alone_breaks_and_base_was_never_known_to_is_brought(
 # what has one cause is told as one
 
 
-def brought(contract: str, function: str = "", fault: str | None = None) -> Tally:
+def brought(contract: str, function: str = "", fault: str | None = None) -> BreakTally:
     """A break that head brought; its small trace goes wrong in that function, which was changed."""
     small = face(contract, [function], harm=by_id(contract).harm) if function else None
-    return Tally(contract, "", fault, head=1, head_alone=1, small=small)
+    return BreakTally(contract, "", fault, head=1, head_alone=1, small=small)
 
 
 @pytest.mark.parametrize(
@@ -356,14 +356,14 @@ def brought(contract: str, function: str = "", fault: str | None = None) -> Tall
     ],
 )
 def test_breaks_are_told_by_listed_fault_or_by_cause(
-    tallies: list[Tally], causes: list[list[str]]
+    tallies: list[BreakTally], causes: list[list[str]]
 ) -> None:
     told = told_together(tallies)
     assert [[tally.contract for tally in one.tallies] for one in told] == causes
 
 
 def test_a_page_has_one_fault_with_its_other_faces_and_counts_it_once() -> None:
-    done = review(Ran(pairs=[], planted={}))
+    done = review(RanTraces(pairs=[], planted={}))
     done.tallies = [brought("EC-13", "a"), brought("EC-6", "a"), brought("EC-12", "b")]
     page = markdown(done)
     assert page.count("<summary>Brought: ") == 2
@@ -377,11 +377,11 @@ def test_a_page_has_one_fault_with_its_other_faces_and_counts_it_once() -> None:
 
 
 def test_a_table_has_a_row_for_each_listed_fault() -> None:
-    done = review(Ran())
+    done = review(RanTraces())
     done.tallies = [
-        Tally("ED-1", "", "decoder-budget", base=3, head=3),
-        Tally("ED-2", "", "decoder-budget", base=9, head=9),
-        Tally("EC-8b", "", "idle-eviction", base=1, head=1),
+        BreakTally("ED-1", "", "decoder-budget", base=3, head=3),
+        BreakTally("ED-2", "", "decoder-budget", base=9, head=9),
+        BreakTally("EC-8b", "", "idle-eviction", base=1, head=1),
     ]
     rows = re.findall(r"^\| (\S+) \| ([-\w, ]+) \| (\d+) \|", markdown(done), re.MULTILINE)
     assert rows == [("decoder-budget", "ED-2, ED-1", "9"), ("idle-eviction", "EC-8b", "1")]
@@ -422,21 +422,23 @@ def test_a_trace_stays_within_its_block_of_code() -> None:
 
 @pytest.mark.parametrize(
     ("ran", "proofs"),
-    [(Ran(interrupted=True), ProofReview()), (Ran(), ProofReview(is_interrupted=True))],
+    [(RanTraces(interrupted=True), ProofReview()), (RanTraces(), ProofReview(is_interrupted=True))],
 )
-def test_an_interrupted_review_is_a_page_that_says_so(ran: Ran, proofs: ProofReview) -> None:
+def test_an_interrupted_review_is_a_page_that_says_so(ran: RanTraces, proofs: ProofReview) -> None:
     done = review(ran, proofs)
     assert done.exit_code == INTERRUPTED
     assert "interrupted" in markdown(done)
     assert done.to_json()["interrupted"] is True
-    assert review(Ran()).to_json()["interrupted"] is False
+    assert review(RanTraces()).to_json()["interrupted"] is False
 
 
 def test_proofs_that_were_not_compared_are_not_counted() -> None:
-    unread = markdown(review(Ran(interrupted=True), proofs=ProofReview(unread=("interrupted",))))
+    unread = markdown(
+        review(RanTraces(interrupted=True), proofs=ProofReview(unread=("interrupted",)))
+    )
     assert "- proofs: none was compared" in unread
     assert "\n\nNone was compared.\n\n" in unread
-    alike = markdown(review(Ran()))
+    alike = markdown(review(RanTraces()))
     assert "- proofs: 0 gained, 0 lost" in alike
     assert "read alike" in alike
 
@@ -446,6 +448,6 @@ def test_nothing_is_proved_after_an_interruption(monkeypatch: pytest.MonkeyPatch
         raise KeyboardInterrupt
 
     monkeypatch.setattr(reviewing, "review_proofs", proves)
-    asked = Output(None), OLD, NEW, Workplace()
-    assert not reviewing._proofs(*asked, Ran(interrupted=True)).is_interrupted
-    assert reviewing._proofs(*asked, Ran()).is_interrupted
+    asked = CommandOutput(None), OLD, NEW, Workplace()
+    assert not reviewing._proofs(*asked, RanTraces(interrupted=True)).is_interrupted
+    assert reviewing._proofs(*asked, RanTraces()).is_interrupted

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from cacheproof.differential.serving import recorder
-from cacheproof.differential.serving.answers import Tally
-from cacheproof.differential.serving.refusals import WAYS, Refusal
-from cacheproof.serving.serving import Told
+from cacheproof.differential.serving.answers import AnswerTally
+from cacheproof.differential.serving.refusals import WAYS, RefusedRequest
+from cacheproof.serving.serving import ServerReport
 
 Run = Callable[..., Any]
 TARGET = "engine@0.32.0"
@@ -101,8 +101,8 @@ def test_a_store_that_misreads_is_seen_in_what_clients_get(
 def test_what_no_listed_fault_does(
     died: str, broken: dict[str, list[str]], differences: list[str], is_unlisted: bool
 ) -> None:
-    tally = Tally(differences=differences)
-    told = Told("llava", 0, tally, {}, died, broken, unjudged="")
+    tally = AnswerTally(differences=differences)
+    told = ServerReport("llava", 0, tally, {}, died, broken, unjudged="")
     assert told.is_unlisted is is_unlisted
 
 
@@ -119,6 +119,6 @@ def test_what_no_listed_fault_does(
 def test_who_is_not_answered_after_a_refusal(
     then: tuple[int, int], parted: int, is_unlisted: bool
 ) -> None:
-    refusals = [Refusal("too many", 400, then)]
-    told = Told("llava", 0, Tally(), {}, "", {}, "", refusals, parted)
+    refusals = [RefusedRequest("too many", 400, then)]
+    told = ServerReport("llava", 0, AnswerTally(), {}, "", {}, "", refusals, parted)
     assert told.is_unlisted is is_unlisted

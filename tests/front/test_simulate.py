@@ -21,14 +21,14 @@ from cacheproof.simulation import simulating
 from cacheproof.simulation.figures import Counter, Figures, ToldManager
 from cacheproof.simulation.page import page
 from cacheproof.simulation.result import Simulation, point
-from cacheproof.simulation.run import BadSetting, Setting
+from cacheproof.simulation.run import BadSetting, SimulationSetting
 from cacheproof.simulation.run import run as simulated
-from cacheproof.simulation.traffic import TRAFFICS, Arrival, Mention
+from cacheproof.simulation.traffic import TRAFFICS, Mention, SimulatedArrival
 from tests.differential.findings.timeline import browser as browsers
 
 ENDLESS = 1 << 40
 REQUESTS = 300
-WIDE = Setting(
+WIDE = SimulationSetting(
     "0.33.0",
     max_num_batched_tokens=8192,
     max_num_seqs=16,
@@ -184,7 +184,7 @@ def test_a_stream_follows_from_its_seed_and_keeps_its_bounds(kind: str) -> None:
 
 def test_turns_of_a_conversation_repeat_what_was_said() -> None:
     arrivals = list(islice(TRAFFICS["chat"].stream(0), 2000))
-    by_first_text: dict[int, list[Arrival]] = {}
+    by_first_text: dict[int, list[SimulatedArrival]] = {}
     for one in arrivals:
         first = one.items[0]
         by_first_text.setdefault(one.token_ids[first.offset + first.rows], []).append(one)

@@ -23,7 +23,7 @@ from cacheproof.differential.findings.finding import Finding, found_in
 from cacheproof.differential.generators.manager import manager_trace
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.wording import visible, visible_line
-from cacheproof.output.console import Output, VisibleConsole
+from cacheproof.output.console import CommandOutput, VisibleConsole
 from cacheproof.reference.semantics import Semantics
 
 ODD = "\x1b[2J\x1b]0;title\x07\x9b\u202e\ud800\x00"
@@ -110,7 +110,7 @@ def test_json_on_a_terminal_does_nothing_either(
 ) -> None:
     words = ODD.replace("\ud800", "\U000e0001é")
     for to in ("-", str(tmp_path / "out.json")):
-        Output(to).write_json("command", {"words": words})
+        CommandOutput(to).write_json("command", {"words": words})
     out = capsys.readouterr().out
     assert out == (tmp_path / "out.json").read_text()
     assert out.replace("\n", "").isprintable()
@@ -160,7 +160,7 @@ def test_progress_on_a_terminal_shows_names_as_they_are(monkeypatch: pytest.Monk
     with open(theirs, "w") as terminal:
         monkeypatch.setattr(sys, "stderr", terminal)
         monkeypatch.setenv("TERM", "xterm")
-        with Output(None).live("searching [/red]\x1b[2J\nx"):
+        with CommandOutput(None).live("searching [/red]\x1b[2J\nx"):
             pass
     written = ""
     with open(ours, "rb", buffering=0) as screen, suppress(OSError):  # at its end

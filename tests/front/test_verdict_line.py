@@ -9,13 +9,13 @@ import pytest
 import typer
 
 from cacheproof.differential.errors import HarnessError
-from cacheproof.output.console import NOTHING_YET, Output
+from cacheproof.output.console import NOTHING_YET, CommandOutput
 from cacheproof.output.verdict_line import VerdictLine, amount, names, of_trouble
 
 HOLDS = VerdictLine("a shows nothing new.", "look at b", "cacheproof replay b")
 
 
-def printed(output: Output, *body: str, verdict: VerdictLine | None = HOLDS) -> list[str]:
+def printed(output: CommandOutput, *body: str, verdict: VerdictLine | None = HOLDS) -> list[str]:
     """The lines of a command that says a body and then concludes."""
     with redirect_stdout(io.StringIO()) as said, output:
         for line in body:
@@ -27,13 +27,13 @@ def printed(output: Output, *body: str, verdict: VerdictLine | None = HOLDS) -> 
 
 def broken_off(by: BaseException) -> None:
     """A command that says something and does not come to its end."""
-    with Output(None) as output:
+    with CommandOutput(None) as output:
         output.line("found before")
         raise by
 
 
 def test_a_report_begins_and_ends_with_the_verdict() -> None:
-    assert printed(Output(None), "one", "two") == [
+    assert printed(CommandOutput(None), "one", "two") == [
         HOLDS.sentence,
         "",
         "one",
@@ -46,17 +46,17 @@ def test_a_report_begins_and_ends_with_the_verdict() -> None:
 
 
 def test_a_report_without_a_body_says_its_verdict_once() -> None:
-    assert printed(Output(None))[:2] == [HOLDS.sentence, "Next: look at b:"]
+    assert printed(CommandOutput(None))[:2] == [HOLDS.sentence, "Next: look at b:"]
 
 
 def test_a_report_that_streams_ends_with_the_verdict() -> None:
-    assert printed(Output(None, streams=True), "one")[:2] == ["one", HOLDS.sentence]
+    assert printed(CommandOutput(None, streams=True), "one")[:2] == ["one", HOLDS.sentence]
 
 
 def test_beside_a_page_the_verdict_goes_to_standard_error(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert printed(Output(None, is_page=True), "# a page") == ["# a page"]
+    assert printed(CommandOutput(None, is_page=True), "# a page") == ["# a page"]
     assert capsys.readouterr().err == f"{HOLDS.sentence}\n"
 
 
@@ -67,7 +67,7 @@ def test_nothing_of_a_report_is_lost_however_a_command_ends(ending: BaseExceptio
     assert said.getvalue() == "found before\n"
 
 
-def stopped(output: Output, verdict: VerdictLine | None = None) -> None:
+def stopped(output: CommandOutput, verdict: VerdictLine | None = None) -> None:
     """A command that is interrupted after it has said something."""
     with output:
         output.line("found before")
@@ -81,7 +81,7 @@ def test_an_interruption_before_any_verdict_is_the_verdict(
 ) -> None:
     file = tmp_path / "out.json"
     with pytest.raises(KeyboardInterrupt):
-        stopped(Output(str(file), command="fuzz"))
+        stopped(CommandOutput(str(file), command="fuzz"))
     sentence = "cacheproof fuzz was interrupted before it concluded anything."
     said = [sentence, "", "found before", "", sentence, "Next: run the command again"]
     assert capsys.readouterr().out.splitlines() == said
@@ -93,7 +93,7 @@ def test_a_page_that_is_interrupted_early_says_so_itself(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(KeyboardInterrupt):
-        stopped(Output(None, command="review", is_page=True))
+        stopped(CommandOutput(None, command="review", is_page=True))
     sentence = "cacheproof review was interrupted before it concluded anything."
     assert capsys.readouterr() == (f"found before\n{sentence}\n", f"{sentence}\n")
 
@@ -102,17 +102,17 @@ def test_an_interruption_leaves_a_verdict_that_was_reached(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(KeyboardInterrupt):
-        stopped(Output(None, command="fuzz"), HOLDS)
+        stopped(CommandOutput(None, command="fuzz"), HOLDS)
     assert capsys.readouterr().out.splitlines()[0] == HOLDS.sentence
 
 
 def test_a_command_that_concludes_nothing_says_its_report_alone() -> None:
-    assert printed(Output(None), "one", verdict=None) == ["one"]
+    assert printed(CommandOutput(None), "one", verdict=None) == ["one"]
 
 
 def test_json_has_the_verdict(tmp_path: Path) -> None:
     file = tmp_path / "out.json"
-    with Output(str(file)) as output:
+    with CommandOutput(str(file)) as output:
         output.verdict(HOLDS)
         output.write_json("fuzz", {})
     document = json.loads(file.read_text())
@@ -123,7 +123,7 @@ def test_json_has_the_verdict(tmp_path: Path) -> None:
 def test_with_json_on_standard_output_nothing_else_is_there(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with Output("-") as output:
+    with CommandOutput("-") as output:
         output.line("a body")
         output.verdict(HOLDS)
         output.write_json("fuzz", {})

@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from cacheproof.replay.verdict import Broken, Replayed, of_replay
+from cacheproof.replay.verdict import BrokenContract, Replayed, of_replay
 
 HELD = Replayed("vllm@1", "t.jsonl", "docs/t.jsonl", events=9, calls=31, same=2, times=2)
-FIRST = Broken("SC-15", "A step reads what was computed", 7, "uncomputed-hit")
-SECOND = Broken("SC-8", "No event raises", 9, "kv-load-turn")
+FIRST = BrokenContract("SC-15", "A step reads what was computed", 7, "uncomputed-hit")
+SECOND = BrokenContract("SC-8", "No event raises", 9, "kv-load-turn")
 
 
-def broken(*some: Broken) -> Replayed:
+def broken(*some: BrokenContract) -> Replayed:
     return replace(HELD, broken=some)
 
 

@@ -10,15 +10,15 @@ import pytest
 
 from cacheproof.audit.listing import Listing
 from cacheproof.audit.report import AuditReport
-from cacheproof.differential.search.bisection import Answer, Bisection
+from cacheproof.differential.search.bisection import Bisection, ReleaseAnswer
 from cacheproof.differential.search.verdict import VOID
 from cacheproof.explore.verdict import Explored
-from cacheproof.output.console import Output
+from cacheproof.output.console import CommandOutput
 from cacheproof.output.verdict_line import VerdictLine
 from cacheproof.search import compared, gallery_verdict
 from cacheproof.search.compared import Compared
 from cacheproof.serving import verdict as served
-from cacheproof.serving.verdict import Served
+from cacheproof.serving.verdict import ServersAsked
 from cacheproof.simulation import verdict as simulated
 from cacheproof.simulation.figures import Figures
 from cacheproof.simulation.result import point
@@ -26,7 +26,7 @@ from cacheproof.tables import places
 
 EXPLORED = Explored(("reference",), 0, scopes=2, closed=2, states=10, transitions=99)
 COMPARED = Compared("vllm@0.28.0", "path:fork", 0, traces=50, apart=0, kinds=2)
-SERVED = Served("engine@0.32.0", 0, servers=2, tokens=4567, equal=4567)
+SERVED = ServersAsked("engine@0.32.0", 0, servers=2, tokens=4567, equal=4567)
 TITLE = "EC-6a (Who needs a resident entry holds it)"
 BLIND = ("EC-6",)
 
@@ -111,7 +111,7 @@ def test_an_exploration_says_no_more_than_was_visited() -> None:
 
 def broken_in(*breaks: bool) -> Bisection:
     rows = zip(("0.28.0", "0.29.0", "0.30.0", "0.31.0"), breaks, strict=True)
-    answers = (Answer(name, frozenset({"EC-6a"} if one else ())) for name, one in rows)
+    answers = (ReleaseAnswer(name, frozenset({"EC-6a"} if one else ())) for name, one in rows)
     return Bisection("EC-6a", tuple(answers))
 
 
@@ -241,7 +241,7 @@ def test_what_is_kept_is_told_with_what_can_be_done_with_it() -> None:
 def test_an_audit_of_records_without_a_beginning_judged_nothing() -> None:
     records = SimpleNamespace(auditors={}, unbegun=["engine-1"], without_scheduler=[])
     said = io.StringIO()
-    with redirect_stdout(said), Output(None) as output:
+    with redirect_stdout(said), CommandOutput(None) as output:
         code = AuditReport(output, Listing(()), "records").end(cast("Any", records))
     assert code == VOID
     assert said.getvalue().startswith("Nothing was judged of records: ")

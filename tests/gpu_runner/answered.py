@@ -12,7 +12,7 @@ import torch
 
 from cacheproof.differential.judges.lockstep import compare
 from cacheproof.differential.targets.host.engine.limits import MODELS_SETTING
-from cacheproof.differential.targets.host.engine.runner import Release
+from cacheproof.differential.targets.host.engine.runner import RunnerHost
 from cacheproof.differential.targets.host.managers.media_hash_alone import REFERENCE_SETTING
 from cacheproof.differential.traces.records import TraceResult
 from cacheproof.differential.traces.trace import Trace
@@ -28,7 +28,7 @@ def untagged(models: Path, device: torch.device, make: Callable[[int], Trace]) -
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(MODELS_SETTING, str(models))
         patch.setenv(REFERENCE_SETTING, json.dumps(Semantics.ideal().flags))
-        release = Release(tagged=False, device=str(device))
+        release = RunnerHost(tagged=False, device=str(device))
 
         @cache
         def run(seed: int, fault: str | None) -> TraceResult:

@@ -6,7 +6,7 @@ import torch
 
 from cacheproof.gpu_runner.engine import CacheSizes, Engine
 from cacheproof.gpu_runner.models.base import MultiModalModel
-from cacheproof.gpu_runner.requests import MediaItem, Prompt
+from cacheproof.gpu_runner.requests import MediaItem, RunnerPrompt
 from cacheproof.gpu_runner.runner import Runner
 from cacheproof.gpu_runner.tiny_models import FIRST_TEXT_TOKEN_ID
 from cacheproof.reference.scheduler.config import SchedulerConfig
@@ -23,7 +23,7 @@ def prompt_of(
     tokens_of: Callable[[str], list[int]],
     *,
     first: int = 3,
-) -> Prompt:
+) -> RunnerPrompt:
     """A prompt of so many tokens with the items of these names, each a letter: `item` makes one at
     an offset, of which the `first` is this, and `tokens_of` says what stands for it."""
     token_ids = [FIRST_TEXT_TOKEN_ID + at for at in range(length)]
@@ -34,12 +34,12 @@ def prompt_of(
         token_ids[at : at + len(own)] = own
         at += len(own) + _GAP
     assert at <= length
-    return Prompt(tuple(token_ids), tuple(items))
+    return RunnerPrompt(tuple(token_ids), tuple(items))
 
 
 @torch.inference_mode()
 def greedily(
-    prompt: Prompt, tokens: int, logits_of: Callable[[torch.Tensor], torch.Tensor]
+    prompt: RunnerPrompt, tokens: int, logits_of: Callable[[torch.Tensor], torch.Tensor]
 ) -> list[int]:
     """So many tokens behind a prompt, each the likeliest of the logits of all before it."""
     token_ids = list(prompt.token_ids)

@@ -14,7 +14,7 @@ import torch
 from cacheproof.differential.judges.examination import judge_of
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.targets.host.engine.limits import MODELS_SETTING
-from cacheproof.differential.targets.host.engine.runner import Release
+from cacheproof.differential.targets.host.engine.runner import RunnerHost
 from cacheproof.differential.targets.host.managers.media_hash_alone import REFERENCE_SETTING
 from cacheproof.differential.targets.reference import protocol_of
 from cacheproof.differential.traces.records import TraceResult
@@ -40,9 +40,9 @@ class JudgedRunner:
         patch.setenv(MODELS_SETTING, str(models))
         self._release = cache(self._made)
 
-    def _made(self, flags: str, tagged: bool) -> Release:
+    def _made(self, flags: str, tagged: bool) -> RunnerHost:
         self._patch.setenv(REFERENCE_SETTING, flags)
-        return Release(tagged=tagged, device=str(self._device))
+        return RunnerHost(tagged=tagged, device=str(self._device))
 
     def __call__(
         self,

@@ -131,6 +131,6 @@ def test_an_adapter_of_layers_that_a_model_lacks_is_refused(
     with model.adapted([(slice(None), adapter)]):
         pass
     weights = next(iter(adapter.weights.values()))
-    foreign = adapters.Adapter(adapter.request, {"no such layer": weights})
+    foreign = adapters.LoadedAdapter(adapter.request, {"no such layer": weights})
     with pytest.raises(ValueError, match="no such layer"), model.adapted([(slice(None), foreign)]):
         pass

@@ -17,7 +17,7 @@ from transformers import AutoConfig, AutoProcessor, Cohere2VisionForConditionalG
 from cacheproof.gpu_runner import tiny_models
 from cacheproof.gpu_runner.engine import Engine
 from cacheproof.gpu_runner.models.cohere2_vision import Cohere2Vision
-from cacheproof.gpu_runner.requests import MediaItem, Prompt
+from cacheproof.gpu_runner.requests import MediaItem, RunnerPrompt
 from cacheproof.gpu_runner.tiny_models import (
     LINE_BREAK_TOKEN_ID,
     PLACEHOLDER_TOKEN_ID,
@@ -77,7 +77,7 @@ def item(directory: Path) -> Item:
 
 
 @pytest.fixture(scope="module")
-def prompts(item: Item) -> list[Prompt]:
+def prompts(item: Item) -> list[RunnerPrompt]:
     return [prompt_of(*one, item, _tokens_of, first=5) for one in PROMPTS]
 
 
@@ -94,12 +94,12 @@ def whole(directory: Path) -> Whole:
 
 
 @pytest.fixture(scope="module")
-def alone(whole: Whole, prompts: list[Prompt]) -> list[list[int]]:
+def alone(whole: Whole, prompts: list[RunnerPrompt]) -> list[list[int]]:
     """What transformers' whole model answers each prompt by itself, without any cache."""
     return [_answer(whole, one) for one in prompts]
 
 
-def _answer(model: Whole, asked: Prompt) -> list[int]:
+def _answer(model: Whole, asked: RunnerPrompt) -> list[int]:
     given: dict[str, Any] = {}
     if asked.items:
         given["pixel_values"] = torch.cat([one.inputs["pixel_values"] for one in asked.items])
@@ -122,7 +122,7 @@ def _answers(engine: Engine) -> list[list[int]]:
     return [engine.completions[str(number)].token_ids for number in range(len(PROMPTS))]
 
 
-def _begin(engine: Engine, prompts: list[Prompt]) -> None:
+def _begin(engine: Engine, prompts: list[RunnerPrompt]) -> None:
     for number, one in enumerate(prompts):
         engine.add(str(number), one, max_tokens=DECODED)
 
@@ -135,7 +135,7 @@ def _begin(engine: Engine, prompts: list[Prompt]) -> None:
 def test_answers_are_those_of_the_prompt_alone_whatever_the_pressure(
     make: Make,
     alone: list[list[int]],
-    prompts: list[Prompt],
+    prompts: list[RunnerPrompt],
     tokens: int,
     num_blocks: int,
     rows: int,
@@ -158,7 +158,7 @@ def test_answers_are_those_of_the_prompt_alone_whatever_the_pressure(
 
 @pytest.mark.parametrize("sliding_window", [SLIDING_WINDOW, SLIDING_WINDOW + 2])
 def test_a_model_that_sees_a_token_more_or_fewer_answers_otherwise(
-    directory: Path, alone: list[list[int]], prompts: list[Prompt], sliding_window: int
+    directory: Path, alone: list[list[int]], prompts: list[RunnerPrompt], sliding_window: int
 ) -> None:
     other = _whole(directory, sliding_window)
     assert [_answer(other, one) for one in prompts] != alone
@@ -179,7 +179,7 @@ def _poisoned(engine: Engine) -> Iterator[int]:
 
 
 def test_what_nobody_has_is_never_read(
-    make: Make, alone: list[list[int]], prompts: list[Prompt]
+    make: Make, alone: list[list[int]], prompts: list[RunnerPrompt]
 ) -> None:
     engine = make(33, 60, 24, False)
     _begin(engine, prompts)
@@ -188,7 +188,7 @@ def test_what_nobody_has_is_never_read(
 
 
 def test_what_is_behind_a_window_is_nobodys(
-    make: Make, alone: list[list[int]], prompts: list[Prompt]
+    make: Make, alone: list[list[int]], prompts: list[RunnerPrompt]
 ) -> None:
     """A runner that reads on there is seen."""
     engine = make(33, 60, 24, False)

@@ -14,7 +14,7 @@ from cacheproof.differential.targets.host.faults.runner.embedded import (
 from cacheproof.gpu_runner import tiny_models
 from cacheproof.gpu_runner.engine import Engine
 from cacheproof.gpu_runner.models.loading import load
-from cacheproof.gpu_runner.requests import Batch, Prompt, PromptEmbeds, RequestState
+from cacheproof.gpu_runner.requests import Batch, PromptEmbeds, RequestState, RunnerPrompt
 from cacheproof.reference.scheduler.config import SchedulerConfig
 from cacheproof.reference.scheduler.output import CachedRequestData
 from tests.gpu_runner.answers import engine_of
@@ -52,12 +52,12 @@ def test_embeddings_of_tokens_are_answered_as_the_tokens_are(
     config = SchedulerConfig(
         max_num_batched_tokens=13, max_num_seqs=2, max_model_len=128, encoder_compute_budget=16
     )
-    whole = Prompt((0,) * 40, embeds=PromptEmbeds(rows, names))
-    mixed = Prompt(
+    whole = RunnerPrompt((0,) * 40, embeds=PromptEmbeds(rows, names))
+    mixed = RunnerPrompt(
         (*told[:11], *(0,) * 29), embeds=PromptEmbeds(rows, (*(None,) * 11, *names[11:]))
     )
     answers = []
-    for prompt in (Prompt(told), whole, mixed):
+    for prompt in (RunnerPrompt(told), whole, mixed):
         engine: Engine = engine_of(model, config, 16, 16, 16, caches=True)
         engine.add("a", prompt, max_tokens=8)
         assert len(list(engine.run())) > 8
@@ -66,7 +66,7 @@ def test_embeddings_of_tokens_are_answered_as_the_tokens_are(
 
 
 def test_a_prompt_stays_as_it_came_where_a_scheduler_tells_its_tokens_again() -> None:
-    prompt = Prompt((5, 9, 6), embeds=PromptEmbeds(torch.zeros(3, 4), (None, "row", None)))
+    prompt = RunnerPrompt((5, 9, 6), embeds=PromptEmbeds(torch.zeros(3, 4), (None, "row", None)))
     batch = Batch()
     batch.add("a", RequestState(prompt, [*prompt.token_ids, 7, 8]))
     cached = CachedRequestData(["a"], {"a"}, {"a": [5, 0, 6, 7]}, [([1],)], [0], [1])

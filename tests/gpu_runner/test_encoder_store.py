@@ -1,9 +1,14 @@
 import pytest
 import torch
 
-from cacheproof.gpu_runner.encoder_store import EncoderCacheMiss, EncoderStore, Read, StoreOverflow
+from cacheproof.gpu_runner.encoder_store import (
+    EncoderCacheMiss,
+    EncoderStore,
+    StoreOverflow,
+    StoreRead,
+)
 
-READ = Read("a", position=7, step=3, start=1, end=3)
+READ = StoreRead("a", position=7, step=3, start=1, end=3)
 
 
 def rows(count: int, first: float = 0.0) -> torch.Tensor:

@@ -12,7 +12,7 @@ from transformers import LlavaForConditionalGeneration
 from cacheproof.gpu_runner.encoder_store import EncoderCacheMiss
 from cacheproof.gpu_runner.engine import Completion, Engine
 from cacheproof.gpu_runner.models.llava import Llava
-from cacheproof.gpu_runner.requests import MediaItem, Prompt, UnknownRequest, UnknownToken
+from cacheproof.gpu_runner.requests import MediaItem, RunnerPrompt, UnknownRequest, UnknownToken
 from cacheproof.gpu_runner.tiny_models import FIRST_TEXT_TOKEN_ID, PLACEHOLDER_TOKEN_ID
 from cacheproof.reference.request import MultiModalFeature, PlaceholderRange
 from cacheproof.reference.scheduled_request import RequestStatus, ScheduledRequest
@@ -37,7 +37,7 @@ WAITS = RequestStatus.WAITING_FOR_STREAMING_REQ
 Make = Callable[[int, int, int, bool], Engine]
 
 
-def prompt(items: str, length: int) -> Prompt:
+def prompt(items: str, length: int) -> RunnerPrompt:
     token_ids = [FIRST_TEXT_TOKEN_ID + at for at in range(length)]
     made = []
     for number, name in enumerate(items):
@@ -45,7 +45,7 @@ def prompt(items: str, length: int) -> Prompt:
         token_ids[offset : offset + ROWS] = [PLACEHOLDER_TOKEN_ID] * ROWS
         feature = MultiModalFeature.of(name, PlaceholderRange(offset, ROWS))
         made.append(MediaItem(feature, "image", {"pixel_values": pixels(name)}))
-    return Prompt(tuple(token_ids), tuple(made))
+    return RunnerPrompt(tuple(token_ids), tuple(made))
 
 
 @cache
@@ -66,7 +66,7 @@ def alone(whole: LlavaForConditionalGeneration) -> list[list[int]]:
 
 
 def _answer(
-    model: LlavaForConditionalGeneration, asked: Prompt, tokens: int = DECODED
+    model: LlavaForConditionalGeneration, asked: RunnerPrompt, tokens: int = DECODED
 ) -> list[int]:
     media = [item.inputs["pixel_values"] for item in asked.items]
     pixel_values = torch.stack(media) if media else None
@@ -132,7 +132,7 @@ def test_a_turn_of_a_session_is_answered_as_the_whole_of_its_prompt_so_far(
             answered = engine.completions[name].token_ids
             assert answered == _answer(whole, so_far[name], 5), len(so_far[name].token_ids)
             kept = len(so_far[name].token_ids) + len(answered) - 1
-            so_far[name] = Prompt(
+            so_far[name] = RunnerPrompt(
                 (*so_far[name].token_ids, *answered[:-1], *chunk.token_ids),
                 (*so_far[name].items, *(moved(item, kept) for item in chunk.items)),
             )

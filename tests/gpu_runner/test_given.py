@@ -15,7 +15,7 @@ from cacheproof.differential.traces.trace import Trace
 from cacheproof.gpu_runner import tiny_models
 from cacheproof.gpu_runner.engine import Engine
 from cacheproof.gpu_runner.models.loading import load
-from cacheproof.gpu_runner.requests import GIVEN, MediaItem, Prompt
+from cacheproof.gpu_runner.requests import GIVEN, MediaItem, RunnerPrompt
 from cacheproof.reference.request import MultiModalFeature, PlaceholderRange
 from cacheproof.reference.scheduler.config import SchedulerConfig
 from tests.gpu_runner.alone import compared_alone
@@ -74,12 +74,12 @@ def test_embeddings_of_tokens_are_answered_as_the_tokens_are(
     item = MediaItem(
         MultiModalFeature.of("embeddings", PlaceholderRange(10, 7)), GIVEN, {"rows": rows}
     )
-    given = Prompt((*told[:10], *[9] * 7, *told[17:]), (item,))
+    given = RunnerPrompt((*told[:10], *[9] * 7, *told[17:]), (item,))
     config = SchedulerConfig(
         max_num_batched_tokens=13, max_num_seqs=2, max_model_len=128, encoder_compute_budget=16
     )
     answers = []
-    for prompt in (Prompt(told), given):
+    for prompt in (RunnerPrompt(told), given):
         engine: Engine = engine_of(model, config, 16, 16, 16, caches=True)
         engine.add("a", prompt, max_tokens=8)
         assert len(list(engine.run())) > 8

@@ -9,7 +9,7 @@ from transformers import Qwen2_5_VLForConditionalGeneration
 
 from cacheproof.gpu_runner import tiny_models
 from cacheproof.gpu_runner.models.qwen2_5_vl import Qwen25VL
-from cacheproof.gpu_runner.requests import MediaItem, Prompt
+from cacheproof.gpu_runner.requests import MediaItem, RunnerPrompt
 from cacheproof.gpu_runner.rotary import Grid
 from cacheproof.gpu_runner.tiny_models import FIRST_TEXT_TOKEN_ID, PLACEHOLDER_TOKEN_ID
 from cacheproof.reference.request import MultiModalFeature, PlaceholderRange
@@ -54,7 +54,7 @@ def item(name: str, offset: int) -> MediaItem:
     )
 
 
-def prompt(names: str, length: int) -> Prompt:
+def prompt(names: str, length: int) -> RunnerPrompt:
     token_ids = [FIRST_TEXT_TOKEN_ID + at for at in range(length)]
     items = []
     at = 3
@@ -67,7 +67,7 @@ def prompt(names: str, length: int) -> Prompt:
         token_ids[where.offset : where.end] = [placeholder] * where.length
         items.append(one)
         at = where.end + 5
-    return Prompt(tuple(token_ids), tuple(items))
+    return RunnerPrompt(tuple(token_ids), tuple(items))
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def alone(directory: Path) -> list[list[int]]:
     return [_answer(model.eval(), prompt(*one)) for one in PROMPTS]
 
 
-def _answer(model: Qwen2_5_VLForConditionalGeneration, asked: Prompt) -> list[int]:
+def _answer(model: Qwen2_5_VLForConditionalGeneration, asked: RunnerPrompt) -> list[int]:
     given: dict[str, Any] = {}
     for kind, names in (
         ("image", ("pixel_values", "image_grid_thw")),

@@ -12,7 +12,7 @@ from transformers import AutoProcessor, Qwen2AudioForConditionalGeneration
 from cacheproof.gpu_runner import tiny_models
 from cacheproof.gpu_runner.jobs import SAMPLES_PER_SECOND
 from cacheproof.gpu_runner.models.qwen2_audio import Qwen2Audio
-from cacheproof.gpu_runner.requests import MediaItem, Prompt
+from cacheproof.gpu_runner.requests import MediaItem, RunnerPrompt
 from cacheproof.gpu_runner.tiny_models import PLACEHOLDER_TOKEN_ID
 from cacheproof.reference.request import MultiModalFeature, PlaceholderRange
 from tests.gpu_runner.answers import Make, greedily, prompt_of, under_pressure
@@ -57,7 +57,7 @@ def item(directory: Path) -> Item:
 
 
 @pytest.fixture(scope="module")
-def prompts(item: Item) -> list[Prompt]:
+def prompts(item: Item) -> list[RunnerPrompt]:
     return [prompt_of(*one, item, _tokens_of) for one in PROMPTS]
 
 
@@ -72,12 +72,14 @@ def whole(directory: Path) -> Qwen2AudioForConditionalGeneration:
 
 
 @pytest.fixture(scope="module")
-def alone(whole: Qwen2AudioForConditionalGeneration, prompts: list[Prompt]) -> list[list[int]]:
+def alone(
+    whole: Qwen2AudioForConditionalGeneration, prompts: list[RunnerPrompt]
+) -> list[list[int]]:
     """What transformers' whole model answers each prompt by itself, without any cache."""
     return [_answer(whole, one) for one in prompts]
 
 
-def _answer(model: Qwen2AudioForConditionalGeneration, asked: Prompt) -> list[int]:
+def _answer(model: Qwen2AudioForConditionalGeneration, asked: RunnerPrompt) -> list[int]:
     given: dict[str, Any] = {}
     if asked.items:
         for name in ("input_features", "feature_attention_mask"):
@@ -105,7 +107,7 @@ def make(model: Qwen2Audio) -> Make:
 def test_answers_are_those_of_the_prompt_alone_whatever_the_pressure(
     make: Make,
     alone: list[list[int]],
-    prompts: list[Prompt],
+    prompts: list[RunnerPrompt],
     tokens: int,
     num_blocks: int,
     rows: int,

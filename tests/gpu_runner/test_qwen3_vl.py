@@ -10,7 +10,7 @@ from transformers import Qwen3VLForConditionalGeneration
 from cacheproof.gpu_runner import tiny_models
 from cacheproof.gpu_runner.models import qwen3_vl
 from cacheproof.gpu_runner.models.qwen3_vl import Qwen3VL
-from cacheproof.gpu_runner.requests import MediaItem, Prompt
+from cacheproof.gpu_runner.requests import MediaItem, RunnerPrompt
 from cacheproof.gpu_runner.rotary import Grid
 from cacheproof.gpu_runner.tiny_models import (
     FIRST_TEXT_TOKEN_ID,
@@ -69,7 +69,7 @@ def item(name: str, offset: int) -> MediaItem:
     return MediaItem(MultiModalFeature.of(name, where), "video", inputs)
 
 
-def prompt(names: str, length: int) -> Prompt:
+def prompt(names: str, length: int) -> RunnerPrompt:
     return prompt_of(names, length, item, lambda name: item_tokens(GRIDS[name]))
 
 
@@ -80,7 +80,7 @@ def alone(directory: Path) -> list[list[int]]:
     return [_answer(model.eval(), prompt(*one)) for one in PROMPTS]
 
 
-def _answer(model: Qwen3VLForConditionalGeneration, asked: Prompt) -> list[int]:
+def _answer(model: Qwen3VLForConditionalGeneration, asked: RunnerPrompt) -> list[int]:
     given: dict[str, Any] = {}
     for kind, names in (
         ("image", ("pixel_values", "image_grid_thw")),

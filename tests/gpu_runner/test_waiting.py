@@ -20,7 +20,7 @@ from cacheproof.gpu_runner.models.qwen2_5_vl import Qwen25VL
 from cacheproof.gpu_runner.models.qwen2_audio import Qwen2Audio
 from cacheproof.gpu_runner.models.qwen3_vl import Qwen3VL
 from cacheproof.gpu_runner.models.whisper import Whisper
-from cacheproof.gpu_runner.requests import MediaItem, Prompt
+from cacheproof.gpu_runner.requests import MediaItem, RunnerPrompt
 from cacheproof.gpu_runner.rotary import Grid
 from cacheproof.gpu_runner.runner import Runner, Sampled
 from cacheproof.gpu_runner.tiny_models import AUDIO_ROWS, PLACEHOLDER_TOKEN_ID, VIDEO_TOKEN_ID
@@ -62,7 +62,7 @@ def no_choice(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def make(
-    model: MultiModalModel, prompts: Iterable[Prompt], config: SchedulerConfig = CONFIG
+    model: MultiModalModel, prompts: Iterable[RunnerPrompt], config: SchedulerConfig = CONFIG
 ) -> Engine:
     """An engine whose tensors have no content."""
     rows = config.encoder_compute_budget
@@ -81,11 +81,11 @@ def engine(llava: Path) -> Engine:
     return make(model, [prompt(GAP), prompt(None), prompt(None)])
 
 
-def prompt(is_embed: tuple[bool, ...] | None) -> Prompt:
+def prompt(is_embed: tuple[bool, ...] | None) -> RunnerPrompt:
     tokens = len(is_embed or range(ROWS))
     feature = MultiModalFeature.of("x", PlaceholderRange(5, tokens, is_embed))
     picture = MediaItem(feature, "image", {"pixel_values": torch.zeros(3, 56, 56)})
-    return Prompt((10,) * 5 + (PLACEHOLDER_TOKEN_ID,) * tokens + (11,) * 5, (picture,))
+    return RunnerPrompt((10,) * 5 + (PLACEHOLDER_TOKEN_ID,) * tokens + (11,) * 5, (picture,))
 
 
 def test_steps_run_to_the_choice_of_tokens_without_a_number_from_the_device(engine: Engine) -> None:
@@ -124,7 +124,7 @@ def test_a_step_that_waits_is_seen(engine: Engine, wait) -> None:
         list(engine.run())
 
 
-def film(height: int, width: int, pruning_rate: float = 0.0) -> Prompt:
+def film(height: int, width: int, pruning_rate: float = 0.0) -> RunnerPrompt:
     """Two frames of so many rows up and across, and what of them is kept."""
     rows = num_retained(Grid(2, height, width), pruning_rate)
     inputs = {
@@ -134,7 +134,7 @@ def film(height: int, width: int, pruning_rate: float = 0.0) -> Prompt:
     }
     feature = MultiModalFeature.of(f"{height}x{width}", PlaceholderRange(5, rows))
     token_ids = (10,) * 5 + (VIDEO_TOKEN_ID,) * rows + (11,) * 5
-    return Prompt(token_ids, (MediaItem(feature, "video", inputs),))
+    return RunnerPrompt(token_ids, (MediaItem(feature, "video", inputs),))
 
 
 @pytest.fixture(scope="module")
@@ -176,7 +176,7 @@ def test_rows_reach_several_layers_without_a_number_from_the_device(tmp_path: Pa
     assert all(len(one.tokens) == DECODED for one in running.completions.values())
 
 
-def told_film(height: int, width: int) -> Prompt:
+def told_film(height: int, width: int) -> RunnerPrompt:
     """Two pairs of frames, each behind a token that says when it is."""
     mask = ((False,) + (True,) * (height * width)) * 2
     feature = MultiModalFeature.of(f"{height}x{width}", PlaceholderRange(5, len(mask), mask))
@@ -185,7 +185,7 @@ def told_film(height: int, width: int) -> Prompt:
         "video_grid_thw": torch.tensor([2, 2 * height, 2 * width]),
     }
     token_ids = (10,) * 5 + tuple(VIDEO_TOKEN_ID if one else 12 for one in mask) + (11,) * 5
-    return Prompt(token_ids, (MediaItem(feature, "video", inputs),))
+    return RunnerPrompt(token_ids, (MediaItem(feature, "video", inputs),))
 
 
 def test_sounds_of_other_lengths_are_heard_without_a_number_from_the_device(tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_sounds_of_other_lengths_are_heard_without_a_number_from_the_device(tmp_
             "feature_attention_mask": (torch.arange(3000) < 4 * rows).int(),
         }
         token_ids = (10,) * 5 + (PLACEHOLDER_TOKEN_ID,) * rows + (11,) * 5
-        sounds.append(Prompt(token_ids, (MediaItem(feature, "audio", heard),)))
+        sounds.append(RunnerPrompt(token_ids, (MediaItem(feature, "audio", heard),)))
     running = make(model, sounds)
     steps = list(running.run())
     assert sum(len(step.scheduled_encoder_inputs) for step in steps) == 2
@@ -222,7 +222,7 @@ def test_windows_of_tokens_are_left_without_a_number_from_the_device(tmp_path: P
         tiles = {"pixel_values": torch.zeros(3, 3, tiny_models.TILE_SIDE, tiny_models.TILE_SIDE)}
         token_ids = (10,) * 5 + tuple(PLACEHOLDER_TOKEN_ID if one else 12 for one in mask)
         item = MediaItem(feature, "image", tiles)
-        pictures.append(Prompt(token_ids + (11,) * 40, (item,)))
+        pictures.append(RunnerPrompt(token_ids + (11,) * 40, (item,)))
     running = make(model, pictures)
     steps = list(running.run())
     assert sum(len(step.scheduled_encoder_inputs) for step in steps) == 2
@@ -237,7 +237,7 @@ def test_a_decoder_attends_without_a_number_from_the_device(tmp_path: Path) -> N
     for name in "xy":
         feature = MultiModalFeature.of(name, PlaceholderRange(0, AUDIO_ROWS))
         heard = {"input_features": torch.zeros(80, 2 * AUDIO_ROWS)}
-        sounds.append(Prompt((10, 11), (MediaItem(feature, "audio", heard),)))
+        sounds.append(RunnerPrompt((10, 11), (MediaItem(feature, "audio", heard),)))
     running = make(model, sounds, OF_A_DECODER)
     steps = list(running.run())
     assert sum(len(step.scheduled_encoder_inputs) for step in steps) == 2

@@ -12,7 +12,7 @@ from cacheproof.gpu_runner import tiny_models
 from cacheproof.gpu_runner.encoder_store import EncoderCacheMiss
 from cacheproof.gpu_runner.engine import Engine
 from cacheproof.gpu_runner.models.whisper import Whisper
-from cacheproof.gpu_runner.requests import MediaItem, Prompt
+from cacheproof.gpu_runner.requests import MediaItem, RunnerPrompt
 from cacheproof.gpu_runner.tiny_models import AUDIO_ROWS, FIRST_TEXT_TOKEN_ID
 from cacheproof.reference.request import MultiModalFeature, PlaceholderRange
 from cacheproof.reference.scheduler.config import SchedulerConfig
@@ -32,10 +32,10 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny_models.ensure("whisper", tmp_path_factory.mktemp("models"))
 
 
-def prompt(name: str, length: int) -> Prompt:
+def prompt(name: str, length: int) -> RunnerPrompt:
     feature = MultiModalFeature.of(name, PlaceholderRange(0, AUDIO_ROWS))
     item = MediaItem(feature, "audio", {"input_features": features(name)})
-    return Prompt(tuple(FIRST_TEXT_TOKEN_ID + at for at in range(length)), (item,))
+    return RunnerPrompt(tuple(FIRST_TEXT_TOKEN_ID + at for at in range(length)), (item,))
 
 
 @cache
@@ -50,7 +50,7 @@ def alone(directory: Path) -> list[list[int]]:
     return [_answer(model, prompt(*one)) for one in PROMPTS]
 
 
-def _answer(model: WhisperForConditionalGeneration, asked: Prompt) -> list[int]:
+def _answer(model: WhisperForConditionalGeneration, asked: RunnerPrompt) -> list[int]:
     heard = asked.items[0].inputs["input_features"][None]
     return greedily(
         asked,

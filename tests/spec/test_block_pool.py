@@ -38,7 +38,7 @@ TAKE = block_pool.PoolTake(waiting=(4, 5, 6), taken=(4, 5), after=(6,))
 FORGETS = block_pool.PoolForgets(
     lost=frozenset({4}), may=frozenset({4, 5}), must=frozenset({4}), hashes={4: (), 5: ("0:7",)}
 )
-SLOTS = kv_cache.Slots(frozenset({PLACE, NEXT}), frozenset({PLACE, NEXT}), frozenset({NEXT}))
+SLOTS = kv_cache.SlotTables(frozenset({PLACE, NEXT}), frozenset({PLACE, NEXT}), frozenset({NEXT}))
 ADMISSION = kv_cache.Admission(
     granted=True, need=3, free=6, must_fit=True, whole=4, free_before=5, kept=1, reserved=2
 )
@@ -124,8 +124,8 @@ def test_new_blocks_are_the_requests_alone(wrong: dict[str, object]) -> None:
 
 
 def test_an_exception_is_a_breach() -> None:
-    assert kv_cache.kv_never_raises(kv_cache.Outcome(""))
-    assert not kv_cache.kv_never_raises(kv_cache.Outcome("IndexError"))
+    assert kv_cache.kv_never_raises(kv_cache.EventOutcome(""))
+    assert not kv_cache.kv_never_raises(kv_cache.EventOutcome("IndexError"))
 
 
 def test_a_shared_block_stands_at_one_place() -> None:
@@ -186,9 +186,9 @@ def test_a_lookup_misses_nothing() -> None:
 
 def test_a_common_prefix_is_held_by_all() -> None:
     tables = {"a": frozenset({1, 2}), "b": frozenset({1, 3})}
-    assert kv_cache.common_prefix_is_common(kv_cache.CommonPrefix(1, 1, (1,), tables))
-    assert not kv_cache.common_prefix_is_common(kv_cache.CommonPrefix(1, 1, (1, 2), tables))
-    assert not kv_cache.common_prefix_is_common(kv_cache.CommonPrefix(2, 1, (1,), tables))
+    assert kv_cache.common_prefix_is_common(kv_cache.PrefixClaim(1, 1, (1,), tables))
+    assert not kv_cache.common_prefix_is_common(kv_cache.PrefixClaim(1, 1, (1, 2), tables))
+    assert not kv_cache.common_prefix_is_common(kv_cache.PrefixClaim(2, 1, (1,), tables))
 
 
 def test_a_load_leaves_nothing_out_that_is_read() -> None:

@@ -12,13 +12,13 @@ from cacheproof.spec.scheduler_records import (
     Fills,
     Inputs,
     Overtaking,
-    Plan,
     Presence,
     Reads,
     Room,
     Service,
     Span,
     Spending,
+    StepPlan,
     Stops,
     Stretch,
     Telling,
@@ -56,7 +56,7 @@ PROGRESS = Progress(starts={"a": 4, "b": 0}, computed={"a": 4, "b": 0, "c": 7})
 KV_READS = KVReads(reads={"a": {1: 8, 2: 3}}, right={"a": {1: 8, 2: 5}})
 HOLDING = Holding(free=3, held=4, blocks=7, ends={"a": 9, "b": 8}, slots={"a": 16, "b": 8})
 PRESENCE = Presence(owed={"a", "b"}, there={"a", "b"})
-PLAN = Plan(
+PLAN = StepPlan(
     token_budget=8,
     tokens={"a": 4, "b": 1},
     encoder_budget=4,

@@ -33,7 +33,7 @@ _ANCHORS = (0, 1, 2**63, 2**64)
 
 
 @dataclass(frozen=True)
-class Named:
+class NamedStep:
     """A step of a path: to the entry of this name or key, wherever it stands."""
 
     name: Any
@@ -133,7 +133,7 @@ def _edits(value: Description) -> Iterator[Edit]:
         yield _dropping(("arguments",), name)
         for other in NAMES[: number + 1]:
             yield _renaming(("arguments",), name, other)
-        yield from _edits_at(value, ("arguments", Named(name), 1))
+        yield from _edits_at(value, ("arguments", NamedStep(name), 1))
 
 
 def _edits_at(value: Description, path: Path) -> Iterator[Edit]:
@@ -169,7 +169,7 @@ def _places(node: Description) -> list[Path]:
     match node["is"]:
         case "map":
             numbers = [("entries", n, side) for n in range(len(node["entries"])) for side in (1, 0)]
-            return [*(("entries", Named(key), 1) for key, _ in node["entries"]), *numbers]
+            return [*(("entries", NamedStep(key), 1) for key, _ in node["entries"]), *numbers]
         case "list" | "tuple":
             return [("items", number) for number in range(len(node["items"]))]
         case "media":
@@ -369,16 +369,16 @@ def _popping(path: Path, number: int) -> Edit:
 
 def _renaming(path: Path, name: Any, other: Any) -> Edit:
     """With another name or key for the entry of that one, wherever it stands."""
-    return _put((*path, Named(name), 0), other)
+    return _put((*path, NamedStep(name), 0), other)
 
 
 def _at(value: Any, path: Path) -> Any:
     for step in path:
-        value = value[_place(value, step) if isinstance(step, Named) else step]
+        value = value[_place(value, step) if isinstance(step, NamedStep) else step]
     return value
 
 
-def _place(entries: list[Any], step: Named) -> int:
+def _place(entries: list[Any], step: NamedStep) -> int:
     """Where the entry of a name or a key stands. Raises LookupError when there is none."""
     for place, (name, _) in enumerate(entries):
         if name == step.name:

@@ -22,7 +22,7 @@ from cacheproof.differential.findings.shrinking.descriptions import weight
 from cacheproof.differential.traces.base import IS_CONTENT
 
 
-class Field(NamedTuple):
+class TraceField(NamedTuple):
     """A field of a type of traces.
 
     Attributes:
@@ -50,13 +50,13 @@ class Measure(NamedTuple):
 
 
 @cache
-def fields_of(kind: type[msgspec.Struct]) -> tuple[Field, ...]:
+def fields_of(kind: type[msgspec.Struct]) -> tuple[TraceField, ...]:
     """The fields of a type, in order."""
     info = type_info(kind)
     assert isinstance(info, StructType)
     written = {field.name: field.type for field in msgspec.structs.fields(kind)}
     return tuple(
-        Field(
+        TraceField(
             field.name,
             field.default,
             _lowest(field.type),

@@ -11,7 +11,7 @@ from typing import Any
 
 from cacheproof.differential.findings.finding import LOCKSTEP, Finding
 from cacheproof.differential.judges.manager import ManagerJudge
-from cacheproof.differential.judges.retrace import Break, State
+from cacheproof.differential.judges.retrace import RetracedBreak, State
 from cacheproof.differential.traces.manager import Add, Finish, Notices, Preempt, Walk
 from cacheproof.differential.traces.records import CallRecord
 from cacheproof.differential.traces.scheduler import Chunk
@@ -45,11 +45,11 @@ UNCHANGED = frozenset({"EC-10", "EC-11", "ED-2"})
 
 
 @dataclass(frozen=True)
-class Case:
+class AssertedCase:
     """A finding and the call after which it shows."""
 
     finding: Finding
-    broken: Break
+    broken: RetracedBreak
 
     @property
     def per_input(self) -> bool:
@@ -188,7 +188,7 @@ def _shared(state: State) -> EncoderCacheState:
     return state
 
 
-def claim(case: Case) -> list[str] | None:
+def claim(case: AssertedCase) -> list[str] | None:
     """The lines that end the test; None when no attribute of the manager shows the fault."""
     if case.finding.contract == LOCKSTEP:
         return _as_the_reference(case)
@@ -196,7 +196,7 @@ def claim(case: Case) -> list[str] | None:
     return None if rule is None else rule(case)
 
 
-def _as_the_reference(case: Case) -> list[str] | None:
+def _as_the_reference(case: AssertedCase) -> list[str] | None:
     parting = case.finding.parting
     assert parting is not None
     if parting.field == "answer":
@@ -217,7 +217,7 @@ _ATTRIBUTES = {
 }
 
 
-def _capacity_conserved(case: Case) -> list[str]:
+def _capacity_conserved(case: AssertedCase) -> list[str]:
     return [
         f"resident = {case.resident}",
         "used = sum(SIZE[entry] for entry in resident)",
@@ -225,7 +225,7 @@ def _capacity_conserved(case: Case) -> list[str]:
     ]
 
 
-def _reclaimable_conserved(case: Case) -> list[str]:
+def _reclaimable_conserved(case: AssertedCase) -> list[str]:
     return [
         "idle = [entry for entry, holders in manager.cached.items() if not holders]",
         "reclaimable = sum(SIZE[entry] for entry in idle)",
@@ -233,7 +233,7 @@ def _reclaimable_conserved(case: Case) -> list[str]:
     ]
 
 
-def _in_bounds(case: Case) -> list[str]:
+def _in_bounds(case: AssertedCase) -> list[str]:
     if case.per_input or case.is_decoder:
         return ["assert 0 <= manager.num_free_slots <= manager.cache_size"]
     return [
@@ -242,14 +242,14 @@ def _in_bounds(case: Case) -> list[str]:
     ]
 
 
-def _queue_is_unheld(case: Case) -> list[str]:
+def _queue_is_unheld(case: AssertedCase) -> list[str]:
     return [
         "idle = {entry for entry, holders in manager.cached.items() if not holders}",
         "assert set(manager.freeable) == idle",
     ]
 
 
-def _one_size(case: Case) -> list[str]:
+def _one_size(case: AssertedCase) -> list[str]:
     lines = [
         "assert all(SIZE[entry] >= 1 for entry in manager.cached)",
         "assert all(size == SIZE[entry] for entry, size in manager.freeable.items())",
@@ -262,7 +262,7 @@ def _one_size(case: Case) -> list[str]:
     return lines
 
 
-def _keeps_needed(case: Case) -> list[str]:
+def _keeps_needed(case: AssertedCase) -> list[str]:
     before, after = case.shared_before, case.shared_after
     return [
         f"assert {literal(h)} in manager.cached  # still needed by {' and '.join(sorted(requests))}"
@@ -271,7 +271,7 @@ def _keeps_needed(case: Case) -> list[str]:
     ]
 
 
-def _needed_is_held(case: Case) -> list[str]:
+def _needed_is_held(case: AssertedCase) -> list[str]:
     holders = case.shared_after.holders
     return [
         f"assert {literal(request)} in manager.cached[{literal(h)}]  # not past its last {h} yet"
@@ -281,7 +281,7 @@ def _needed_is_held(case: Case) -> list[str]:
     ]
 
 
-def _evicts_oldest_first(case: Case) -> list[str]:
+def _evicts_oldest_first(case: AssertedCase) -> list[str]:
     since, before, after = case.ghost.idle_since, case.shared_before, case.shared_after
     lines = []
     for h in since:
@@ -294,7 +294,7 @@ def _evicts_oldest_first(case: Case) -> list[str]:
     return lines
 
 
-def _evicts_shortest_prefix(case: Case) -> list[str]:
+def _evicts_shortest_prefix(case: AssertedCase) -> list[str]:
     _, request, number, _, pending, granted, _ = case.call
     assert request is not None
     assert number is not None
@@ -306,7 +306,7 @@ def _evicts_shortest_prefix(case: Case) -> list[str]:
     return [f"assert list(manager.freeable) == {literal(queue)}"]
 
 
-def _notices_are_exact(case: Case) -> list[str]:
+def _notices_are_exact(case: AssertedCase) -> list[str]:
     return [
         f"resident = {case.resident}",
         "assert resident.isdisjoint(notices)",
@@ -314,18 +314,18 @@ def _notices_are_exact(case: Case) -> list[str]:
     ]
 
 
-def _unchanged(case: Case) -> list[str]:
+def _unchanged(case: AssertedCase) -> list[str]:
     return [f"assert {case.snapshot} == before"]
 
 
-def _refusal_is_clean(case: Case) -> list[str]:
+def _refusal_is_clean(case: AssertedCase) -> list[str]:
     lines = ["assert all(before.get(e) == holders for e, holders in manager.cached.items())"]
     if not case.per_input:
         lines.append("assert all(e in manager.cached or e in manager.freed for e in before)")
     return lines
 
 
-def _makes_room(case: Case) -> list[str]:
+def _makes_room(case: AssertedCase) -> list[str]:
     _, request, number, _, pending, _, _ = case.call
     assert request is not None
     assert number is not None
@@ -333,30 +333,30 @@ def _makes_room(case: Case) -> list[str]:
     return [f"assert {need + (pending or 0)} <= manager.num_free_slots"]
 
 
-def _stated_by_the_call(case: Case) -> list[str]:
+def _stated_by_the_call(case: AssertedCase) -> list[str]:
     return []
 
 
-def _output_is_transient(case: Case) -> list[str]:
+def _output_is_transient(case: AssertedCase) -> list[str]:
     return [
         "assert all(entry in store for entry in encoded)",
         "assert all(steps <= 1 for steps in store.values())",
     ]
 
 
-def _store_is_ledger(case: Case) -> list[str]:
+def _store_is_ledger(case: AssertedCase) -> list[str]:
     return [f"assert set(store) == {case.resident}"]
 
 
-def _no_gather_misses(case: Case) -> list[str]:
+def _no_gather_misses(case: AssertedCase) -> list[str]:
     return [f"assert set(store).issuperset({literal(case.gathered)})  # what the step reads"]
 
 
-def _within_capacity(case: Case) -> list[str]:
+def _within_capacity(case: AssertedCase) -> list[str]:
     return ["assert sum(SIZE[entry] for entry in store) <= manager.cache_size"]
 
 
-def _frees_before_encodes(case: Case) -> list[str]:
+def _frees_before_encodes(case: AssertedCase) -> list[str]:
     return [
         "assert all(entry in before or entry not in encoded for entry in notices)",
         f"read = {literal(case.gathered)}",
@@ -364,11 +364,11 @@ def _frees_before_encodes(case: Case) -> list[str]:
     ]
 
 
-def _inputs_were_sent(case: Case) -> list[str]:
+def _inputs_were_sent(case: AssertedCase) -> list[str]:
     return ["assert not engine.lacking  # items to encode that the worker has not been given"]
 
 
-_CLAIMS: dict[str, Callable[[Case], list[str]]] = {
+_CLAIMS: dict[str, Callable[[AssertedCase], list[str]]] = {
     "EC-1": _capacity_conserved,
     "EC-2": _reclaimable_conserved,
     "EC-3": _in_bounds,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from cacheproof.differential.findings.finding import LOCKSTEP, Finding
 from cacheproof.differential.findings.standalone.template import OF_A_DIFFERENCE, render, variables
-from cacheproof.differential.judges.block_hash import BlockHashJudge, Place
+from cacheproof.differential.judges.block_hash import BlockHashJudge, KeyPlace
 from cacheproof.differential.traces.block_hash import (
     BlockHashConfig,
     BlockHashEvent,
@@ -84,7 +84,7 @@ class BlockHashTest:
         relation = "==" if self._contract == "BK-4" else "!="
         yield f"assert {self._key(second)} {relation} key"
 
-    def _contents(self, first: Place, second: Place) -> Iterator[str]:
+    def _contents(self, first: KeyPlace, second: KeyPlace) -> Iterator[str]:
         """The first block in which the two prefixes differ, or that they are equal."""
         for number, (one, other) in enumerate(zip(first.prefix, second.prefix, strict=False)):
             if one != other:
@@ -95,7 +95,7 @@ class BlockHashTest:
         else:
             yield "# the same content in every block up to here"
 
-    def _key(self, place: Place) -> str:
+    def _key(self, place: KeyPlace) -> str:
         keys = "keys_afresh" if place.afresh else "keys"
         return f"{self._variables[place.request]}.{keys}()[{len(place.prefix) - 1}]"
 

@@ -15,7 +15,7 @@ import msgspec
 from cacheproof.differential.findings.finding import LOCKSTEP, Finding
 from cacheproof.differential.findings.standalone.template import render, variables
 from cacheproof.differential.judges.kv_cache import KVCacheJudge
-from cacheproof.differential.targets.host.managers.kv_cache import Clock, Kit, KVCacheSession
+from cacheproof.differential.targets.host.managers.kv_cache import Clock, KVCacheKit, KVCacheSession
 from cacheproof.differential.traces.kv_cache import (
     Arrive,
     End,
@@ -304,8 +304,8 @@ class _Scribe:
         self._put_off: deque[str] = deque()
 
     @property
-    def kit(self) -> Kit:
-        return Kit(
+    def kit(self) -> KVCacheKit:
+        return KVCacheKit(
             self,
             self._make_request,
             dict(_STATUSES),

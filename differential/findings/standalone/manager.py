@@ -13,7 +13,7 @@ from cacheproof.differential.findings.standalone.assertions import (
     NAMES,
     OF_THE_STORE,
     TELLS,
-    Case,
+    AssertedCase,
     claim,
 )
 from cacheproof.differential.findings.standalone.template import PLUG_IN, render, variables
@@ -44,12 +44,12 @@ def standalone_test(finding: Finding) -> tuple[str | None, str]:
         broken = retrace.first_break(finding.contract)
     else:
         broken = None if parting.call is None else retrace.at(finding.event, parting.call + 1)
-    text = None if broken is None else ManagerTest(Case(finding, broken)).text()
+    text = None if broken is None else ManagerTest(AssertedCase(finding, broken)).text()
     return text, "no attribute of the manager shows it"
 
 
 class ManagerTest:
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: AssertedCase) -> None:
         self._case = case
         self._finding = case.finding
         self._methods = _METHODS_PER_INPUT if case.per_input else _METHODS

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cacheproof.differential.errors import HarnessError
-from cacheproof.differential.provision.releases import Release, host_command
+from cacheproof.differential.provision.releases import InstalledRelease, host_command
 
 SECONDS_MAX = 300
 """Of all files of a run."""
@@ -44,7 +44,7 @@ where. A release's interpreter has no pytest."""
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TestOutcome:
     """What a test came to. `error` is what it raised, empty where it passes, and `line` the line of
     its file that did; `seconds` are those of the whole run, with the start of the interpreter."""
 
@@ -57,7 +57,7 @@ class Outcome:
         return not self.error
 
 
-def outcomes(files: Sequence[Path], release: Release) -> list[Outcome]:
+def outcomes(files: Sequence[Path], release: InstalledRelease) -> list[TestOutcome]:
     """What the one test of each file comes to on a release, all in one process.
 
     Raises:
@@ -86,4 +86,4 @@ def outcomes(files: Sequence[Path], release: Release) -> list[Outcome]:
         )
     seconds = time.monotonic() - begun
     told = json.loads(ran.stdout.splitlines()[-1])
-    return [Outcome(error, line, seconds) for error, line in told]
+    return [TestOutcome(error, line, seconds) for error, line in told]

@@ -17,7 +17,7 @@ from cacheproof.differential.findings.standalone.assertions import (
     OF_ITEMS_BY_NUMBER,
     OF_THE_STORE,
     RAISES,
-    Case,
+    AssertedCase,
     claim,
 )
 from cacheproof.differential.findings.standalone.template import PLUG_IN, render
@@ -61,7 +61,7 @@ class SchedulerTest:
 
     def __init__(self, finding: Finding, *, is_plug_in: bool) -> None:
         self._finding = finding
-        self._case = Case(finding, finding.retrace.whole(finding.event))
+        self._case = AssertedCase(finding, finding.retrace.whole(finding.event))
         config = finding.configuration.config
         assert isinstance(config, scheduler.SchedulerConfig)
         self.config = config

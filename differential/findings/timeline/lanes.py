@@ -19,7 +19,7 @@ State = tuple[str, str, str]
 """What holds of a row: its kind, a label for where there is little room, and words."""
 
 
-class Span(msgspec.Struct, frozen=True, array_like=True):
+class RowSpan(msgspec.Struct, frozen=True, array_like=True):
     """What holds of a row from event `start` until before event `end`."""
 
     start: int
@@ -42,8 +42,8 @@ class Row(msgspec.Struct, frozen=True):
     that, and marks. Spans of a kind are in order and do not overlap."""
 
     name: str
-    spans: tuple[Span, ...]
-    over: tuple[Span, ...] = ()
+    spans: tuple[RowSpan, ...]
+    over: tuple[RowSpan, ...] = ()
     marks: tuple[Mark, ...] = ()
 
 
@@ -57,7 +57,7 @@ class Chart(msgspec.Struct, frozen=True):
     limit: int | None = None
 
 
-class Group(msgspec.Struct, frozen=True):
+class LaneGroup(msgspec.Struct, frozen=True):
     """Lanes that belong together. The `note` says where they are from."""
 
     name: str
@@ -86,8 +86,8 @@ class _Level:
 class _Growing:
     """A row in the making: what it will be, and what holds of it since when."""
 
-    spans: list[Span] = field(default_factory=list)
-    over: list[Span] = field(default_factory=list)
+    spans: list[RowSpan] = field(default_factory=list)
+    over: list[RowSpan] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
     since: int = 0
     state: State | None = None
@@ -96,7 +96,7 @@ class _Growing:
         if state == self.state:
             return
         if self.state is not None and self.since < at:
-            self.spans.append(Span(self.since, at, *self.state))
+            self.spans.append(RowSpan(self.since, at, *self.state))
         self.since, self.state = at, state
 
 
@@ -120,7 +120,7 @@ class _Rows:
         self._row(name).marks.append(Mark(at, kind, cut(words)))
 
     def over(self, at: int, name: str, kind: str, label: str, words: str) -> None:
-        self._row(name).over.append(Span(at, at + 1, kind, label, cut(words)))
+        self._row(name).over.append(RowSpan(at, at + 1, kind, label, cut(words)))
 
     def finish(self, end: int) -> tuple[Row, ...]:
         self.show(end, {})
@@ -138,10 +138,10 @@ class _Lanes(Protocol):
 
     def follow(self, at: int, moment: Moment) -> None: ...
 
-    def group(self, end: int) -> Group: ...
+    def group(self, end: int) -> LaneGroup: ...
 
 
-def follow(header: Header, moments: Sequence[Moment]) -> Iterator[Group]:
+def follow(header: Header, moments: Sequence[Moment]) -> Iterator[LaneGroup]:
     """The groups of a run of that header."""
     lanes = list(_lanes_of(header))
     for at, moment in enumerate(moments):
@@ -192,8 +192,8 @@ class _Requests:
             self._step(at, event, outcome)
         self._rows.show(at, {name: _standing(state) for name, state in self._states.items()})
 
-    def group(self, end: int) -> Group:
-        return Group("Requests", "", (), self._rows.finish(end))
+    def group(self, end: int) -> LaneGroup:
+        return LaneGroup("Requests", "", (), self._rows.finish(end))
 
     def _step(self, at: int, event: Any, outcome: Mapping[str, Any]) -> None:
         for name in outcome.get("preempted", ()):
@@ -251,9 +251,9 @@ class _Steps:
             case Schedule() if outcome is not None:
                 self._points.append((at, outcome["total"]))
 
-    def group(self, end: int) -> Group:
+    def group(self, end: int) -> LaneGroup:
         chart = Chart("tokens of the step", tuple(self._points), False, self._budget)
-        return Group("Scheduler", "", (chart,), ())
+        return LaneGroup("Scheduler", "", (chart,), ())
 
 
 class _Ledger:
@@ -277,12 +277,12 @@ class _Ledger:
         self._mark(at, moment)
         self._rows.show(at, states)
 
-    def group(self, end: int) -> Group:
+    def group(self, end: int) -> LaneGroup:
         charts = (
             *self._free.charts("free slots", self._capacity),
             *self._freeable.charts("freeable slots", self._capacity),
         )
-        return Group("Encoder cache", "the manager's ledger", charts, self._rows.finish(end))
+        return LaneGroup("Encoder cache", "the manager's ledger", charts, self._rows.finish(end))
 
     def _mark(self, at: int, moment: Moment) -> None:
         for call in moment.record.calls:
@@ -348,9 +348,9 @@ class _Store:
             states |= dict.fromkeys(sorted(self._missing), _MISSING)
         self._rows.show(at, states)
 
-    def group(self, end: int) -> Group:
+    def group(self, end: int) -> LaneGroup:
         source = "as the worker says" if self._is_told else "as the steps tell it"
-        return Group("Worker's store", source, (), self._rows.finish(end))
+        return LaneGroup("Worker's store", source, (), self._rows.finish(end))
 
 
 class _Blocks:
@@ -364,9 +364,9 @@ class _Blocks:
         self._free = _Level()
         self._counts: dict[str, int] = {}
 
-    def group(self, end: int) -> Group:
+    def group(self, end: int) -> LaneGroup:
         charts = tuple(self._free.charts("free blocks", self._total))
-        return Group("KV blocks", self._source, charts, self._rows.finish(end))
+        return LaneGroup("KV blocks", self._source, charts, self._rows.finish(end))
 
 
 class _ToldBlocks(_Blocks):

@@ -14,9 +14,9 @@ from cacheproof.differential.errors import InputError
 from cacheproof.differential.findings.finding import LOCKSTEP, LOCKSTEP_TITLE
 from cacheproof.differential.findings.leading import names_in
 from cacheproof.differential.findings.letters import letters_of
-from cacheproof.differential.findings.timeline.lanes import Group, follow
+from cacheproof.differential.findings.timeline.lanes import LaneGroup, follow
 from cacheproof.differential.findings.timeline.opening import Opening, opening
-from cacheproof.differential.findings.timeline.wording import Calls, Said, cut, noticed
+from cacheproof.differential.findings.timeline.wording import Calls, SaidCall, cut, noticed
 from cacheproof.differential.findings.views.view import View
 from cacheproof.differential.judges.lockstep import Difference
 from cacheproof.differential.judges.retrace import Moment
@@ -25,7 +25,7 @@ from cacheproof.differential.traces.trace import Header, depth_of
 from cacheproof.differential.traces.wording import told, visible_line
 
 
-class Broken(msgspec.Struct, frozen=True):
+class BrokenEvent(msgspec.Struct, frozen=True):
     """What is broken at an event, counted from 0 in the whole run, and how it is explained.
     `source` is where the rule is from, `letters` are those of `why`, each with what it stands for,
     and `about` is what the break names."""
@@ -40,12 +40,12 @@ class Broken(msgspec.Struct, frozen=True):
     about: tuple[str, ...] = ()
 
 
-class Shown(msgspec.Struct, frozen=True):
+class ShownEvent(msgspec.Struct, frozen=True):
     """An event: its number, what the engine did, the calls in it, and what they changed."""
 
     number: int
     words: str
-    calls: tuple[Said, ...]
+    calls: tuple[SaidCall, ...]
     changes: tuple[tuple[str, ...], ...]
 
 
@@ -70,9 +70,9 @@ class Timeline(msgspec.Struct, frozen=True):
     unit: str
     first: int
     change_titles: tuple[str, ...]
-    events: tuple[Shown, ...]
-    groups: tuple[Group, ...]
-    broken: tuple[Broken, ...]
+    events: tuple[ShownEvent, ...]
+    groups: tuple[LaneGroup, ...]
+    broken: tuple[BrokenEvent, ...]
     opening: Opening
 
 
@@ -100,7 +100,7 @@ def require_timeline(header: Header, events: Sized, where: str) -> None:
 def timeline(
     header: Header,
     moments: Iterable[Moment],
-    broken: Iterable[Broken],
+    broken: Iterable[BrokenEvent],
     *,
     target: str,
     first: int = 0,
@@ -145,11 +145,11 @@ def timeline(
 
 def broken_by(
     violations: Iterable[Violation], difference: Difference | None = None, subject: str = ""
-) -> list[Broken]:
+) -> list[BrokenEvent]:
     """What violations break, and a difference from the reference; the contract that is the
     `subject` first, then in order."""
     found = [
-        Broken(
+        BrokenEvent(
             one.event,
             one.contract.id,
             visible_line(f"{one.contract.title} ({one.contract.harm})"),
@@ -164,7 +164,7 @@ def broken_by(
     if difference is not None:
         sides = f"reference {difference.left!r}, target {difference.right!r}"
         found.append(
-            Broken(
+            BrokenEvent(
                 difference.event,
                 LOCKSTEP,
                 LOCKSTEP_TITLE,
@@ -175,7 +175,7 @@ def broken_by(
     return sorted(found, key=lambda one: (one.contract != subject, one.event, one.contract))
 
 
-def _title(target: str, broken: Sequence[Broken]) -> str:
+def _title(target: str, broken: Sequence[BrokenEvent]) -> str:
     if not broken:
         return visible_line(f"{target}: nothing is broken")
     subject = broken[0]
@@ -199,7 +199,7 @@ def _about(
     )
 
 
-def _shown(number: int, moments: Sequence[Moment], view: View, calls: Calls) -> Shown:
+def _shown(number: int, moments: Sequence[Moment], view: View, calls: Calls) -> ShownEvent:
     """The last of the moments; the one before it says what has changed."""
     moment = moments[-1]
     event, record = moment.event, moment.record
@@ -207,7 +207,7 @@ def _shown(number: int, moments: Sequence[Moment], view: View, calls: Calls) -> 
     words = noticed(event, told(event, record.outcome))
     if record.raised is not None:
         words += f"; raises {record.raised.type}: {record.raised.message}"
-    return Shown(
+    return ShownEvent(
         number,
         cut(words if did_something else f"{words} (no effect)"),
         tuple(calls.said(event, record)),

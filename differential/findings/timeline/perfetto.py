@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from cacheproof.differential.findings.timeline.lanes import Group
+from cacheproof.differential.findings.timeline.lanes import LaneGroup
 from cacheproof.differential.findings.timeline.model import Timeline
 
 MICROSECONDS_PER_EVENT = 1000
@@ -47,7 +47,7 @@ def _records(timeline: Timeline) -> Iterator[Record]:
         }
 
 
-def _group(pid: int, group: Group) -> Iterator[Record]:
+def _group(pid: int, group: LaneGroup) -> Iterator[Record]:
     yield from _process(pid, group.name)
     for chart in group.charts:
         for at, number in chart.points:

@@ -15,7 +15,7 @@ CHARACTERS_MAX = 4000
 """Of one text. A block pool's free queue may be longer than anybody reads."""
 
 
-class Said(msgspec.Struct, frozen=True, array_like=True):
+class SaidCall(msgspec.Struct, frozen=True, array_like=True):
     """A call: its name, what was asked, the answer, and what it changed."""
 
     operation: str
@@ -30,13 +30,13 @@ class Calls:
     def __init__(self) -> None:
         self._items: dict[str, list[str]] = {}
 
-    def said(self, event: AnyEvent, record: StepRecord) -> Iterator[Said]:
+    def said(self, event: AnyEvent, record: StepRecord) -> Iterator[SaidCall]:
         """The calls of an event, in order."""
         if isinstance(event, Add | Chunk):
             items = self._items.setdefault(event.request, [])
             items += [one.identifier for one in event.items]
         for call in record.calls:
-            yield Said(
+            yield SaidCall(
                 call.operation,
                 cut(self._asked(call)),
                 cut(_answer(call.answer)),
@@ -46,7 +46,7 @@ class Calls:
             for one in record.outcome.get("calls", ()):
                 called = KVCacheCall(*one)
                 asked = " ".join(filter(None, (called.request, _arguments(called.arguments))))
-                yield Said(called.operation, cut(asked), cut(_answer(called.answer)), "")
+                yield SaidCall(called.operation, cut(asked), cut(_answer(called.answer)), "")
 
     def _asked(self, call: CallRecord) -> str:
         words = [call.request or ""]

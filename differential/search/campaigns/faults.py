@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 from cacheproof.differential.findings.finding import Finding
 from cacheproof.differential.findings.identity import identity_of
-from cacheproof.differential.findings.register import Record, Status, merge
+from cacheproof.differential.findings.register import FaultRecord, Status, merge
 from cacheproof.differential.findings.shrinking.edits import cost
 
 LISTED: Status = "listed"
@@ -21,7 +21,7 @@ class OfTarget:
     """What a campaign says of one target: the records for a register, and the findings."""
 
     name: str
-    records: Sequence[Record]
+    records: Sequence[FaultRecord]
     findings: Sequence[Finding]
 
 
@@ -39,7 +39,7 @@ class Fault:
 
     contract: str
     kind: str
-    record: Record | None = None
+    record: FaultRecord | None = None
     was: Status | None = None
     breaks: dict[str, bool] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
@@ -85,7 +85,7 @@ class Fault:
         }
 
 
-def faults_of(known: Mapping[str, Record], targets: Iterable[OfTarget]) -> list[Fault]:
+def faults_of(known: Mapping[str, FaultRecord], targets: Iterable[OfTarget]) -> list[Fault]:
     """The faults of a campaign that began with the records `known`, by identity; those first that
     came back or are new."""
     targets = list(targets)
@@ -104,7 +104,7 @@ def faults_of(known: Mapping[str, Record], targets: Iterable[OfTarget]) -> list[
     return sorted(faults.values(), key=_place)
 
 
-def _begun(record: Record, known: Mapping[str, Record]) -> Fault:
+def _begun(record: FaultRecord, known: Mapping[str, FaultRecord]) -> Fault:
     before = known.get(record.identity)
     return Fault(record.contract, record.kind, record, None if before is None else before.status)
 

@@ -18,7 +18,7 @@ from cacheproof.differential.search.campaigns.plan_file import (
 )
 from cacheproof.differential.search.campaigns.schema import CAMPAIGN, JOBS, TARGETS
 from cacheproof.differential.search.campaigns.shards import Cutting
-from cacheproof.differential.search.campaigns.store import DONE, OPEN, REPLAY, SEARCH, Store
+from cacheproof.differential.search.campaigns.store import DONE, OPEN, REPLAY, SEARCH, CampaignStore
 
 _AT_ONCE = 200
 _CHANGED = "of_key"
@@ -43,7 +43,7 @@ def merge_stores(first: str, second: str, into: str | None, now: float) -> Merge
     """
     if _is_same(first, second):
         raise InputError(f"merge {first} {second}: one store; expected two")
-    with closing(Store(first)) as one, closing(Store(second)) as other:
+    with closing(CampaignStore(first)) as one, closing(CampaignStore(second)) as other:
         for store in (one, other):
             _require_idle(store, now)
         _require_same_makers(one, other)
@@ -53,13 +53,13 @@ def merge_stores(first: str, second: str, into: str | None, now: float) -> Merge
             shards = _absorb(one, [other], plan)
             return Merged(one.where, shards, both)
         begun = min(one.begun, other.begun)
-        new = Store.create(into, plan, one.known, one.made_by, one.targets, begun)
+        new = CampaignStore.create(into, plan, one.known, one.made_by, one.targets, begun)
         with closing(new):
             shards = _absorb(new, [one, other], plan)
             return Merged(new.where, shards, both)
 
 
-def merged_plan(one: Store, other: Store) -> CampaignPlan:
+def merged_plan(one: CampaignStore, other: CampaignStore) -> CampaignPlan:
     """The plan that has both. Plans may differ in their seeds, where those are all that ends them.
 
     Raises:
@@ -94,7 +94,7 @@ def _is_same(first: str, second: str) -> bool:
     return Path(first).resolve() == Path(second).resolve()
 
 
-def _require_idle(store: Store, now: float) -> None:
+def _require_idle(store: CampaignStore, now: float) -> None:
     for runner in store.beating():
         if not runner.is_dead(now):
             raise InputError(
@@ -103,7 +103,7 @@ def _require_idle(store: Store, now: float) -> None:
             )
 
 
-def _require_same_makers(one: Store, other: Store) -> None:
+def _require_same_makers(one: CampaignStore, other: CampaignStore) -> None:
     """See whether the same made both."""
     made = {"cacheproof": "cacheproof", "code": "the digest of cacheproof's text"}
     for name, what in made.items():
@@ -125,13 +125,15 @@ def _require_same_makers(one: Store, other: Store) -> None:
                 raise _apart(one, other, f"{name} of {about.name}", here, there)
 
 
-def _apart(one: Store, other: Store, what: str, here: object, there: object) -> InputError:
+def _apart(
+    one: CampaignStore, other: CampaignStore, what: str, here: object, there: object
+) -> InputError:
     return InputError(
         f"merge {one.where} {other.where}: {what} is {here} and {there}; expected the same"
     )
 
 
-def _require_same_outcomes(one: Store, other: Store) -> int:
+def _require_same_outcomes(one: CampaignStore, other: CampaignStore) -> int:
     """See whether what is done in both came to the same; returns how many shards are in both."""
     here, there = _digests(one), _digests(other)
     both = sorted(here.keys() & there.keys())
@@ -144,13 +146,13 @@ def _require_same_outcomes(one: Store, other: Store) -> int:
     return sum(key.startswith(f"{SEARCH} ") for key in both)
 
 
-def _digests(store: Store) -> dict[str, str]:
+def _digests(store: CampaignStore) -> dict[str, str]:
     with store.writing() as connection:
         rows = connection.execute(select(JOBS.c.key, JOBS.c.digest).where(JOBS.c.state == DONE))
         return {row.key: row.digest for row in rows}
 
 
-def _absorb(into: Store, others: Sequence[Store], plan: CampaignPlan) -> int:
+def _absorb(into: CampaignStore, others: Sequence[CampaignStore], plan: CampaignPlan) -> int:
     """Put what others hold into a store, under that plan; returns the shards that are then done."""
     cuttings = [Cutting(plan, about.lanes) for about in into.targets]
     with into.writing() as connection:

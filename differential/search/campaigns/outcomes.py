@@ -8,14 +8,14 @@ import msgspec
 
 from cacheproof.differential.findings.breaks import Break
 from cacheproof.differential.findings.finding import Finding
-from cacheproof.differential.findings.register import Record
+from cacheproof.differential.findings.register import FaultRecord
 from cacheproof.differential.search.campaign import Campaign, LaneReport, Work
 from cacheproof.differential.search.canary import Canary
 from cacheproof.differential.search.corpus import Reply
 from cacheproof.differential.search.work import WriteDown
 
 
-class Searched(msgspec.Struct, frozen=True, kw_only=True):
+class SearchedShard(msgspec.Struct, frozen=True, kw_only=True):
     """Of a shard: how much was run, the rare states it met, what it broke and the breaks kept.
 
     `together` has for two states, as positions among the sorted names of `met`, how many traces met
@@ -37,7 +37,7 @@ class Searched(msgspec.Struct, frozen=True, kw_only=True):
     listed: list[tuple[str, str, str, int]] | None = None
 
     @classmethod
-    def of(cls, part: Campaign) -> "Searched":
+    def of(cls, part: Campaign) -> "SearchedShard":
         """Of a search of one lane."""
         (lane,) = part.lanes
         place = {state: at for at, state in enumerate(sorted(lane.reach.met))}
@@ -80,14 +80,14 @@ class Searched(msgspec.Struct, frozen=True, kw_only=True):
         part.harness_errors += self.errors
 
 
-class Planted(msgspec.Struct, frozen=True):
+class PlantedOutcome(msgspec.Struct, frozen=True):
     """Which planted faults were found, or why that cannot be said."""
 
     found: list[tuple[Canary, bool]]
     error: str | None = None
 
 
-class Replayed(msgspec.Struct, frozen=True):
+class ReplayedOutcome(msgspec.Struct, frozen=True):
     """What a target makes of the trace of a register, or why that cannot be said."""
 
     reply: Reply
@@ -122,14 +122,14 @@ class ToWrite(msgspec.Struct, frozen=True):
         return WriteDown(self.broken, self.batches, self.times)
 
 
-Outcome = Searched | Planted | Replayed | Written
+Outcome = SearchedShard | PlantedOutcome | ReplayedOutcome | Written
 _DECODERS: dict[type, msgspec.json.Decoder[Any]] = {
     kind: msgspec.json.Decoder(kind)
-    for kind in (Searched, Planted, Replayed, Written, ToWrite, Record)
+    for kind in (SearchedShard, PlantedOutcome, ReplayedOutcome, Written, ToWrite, FaultRecord)
 }
 
 
-def written(what: Outcome | ToWrite | Record) -> str:
+def written(what: Outcome | ToWrite | FaultRecord) -> str:
     """It as JSON. Maps keep their order: the digest of a finding's records depends on it."""
     return msgspec.json.encode(what).decode()
 

@@ -11,23 +11,27 @@ import msgspec
 from cacheproof.differential.findings import finding_file
 from cacheproof.differential.findings.finding import Finding
 from cacheproof.differential.findings.identity import identity_of
-from cacheproof.differential.findings.register import Record, of_run, record_of
+from cacheproof.differential.findings.register import FaultRecord, of_run, record_of
 from cacheproof.differential.findings.register_file import day_of
 from cacheproof.differential.findings.shrinking.edits import cost
 from cacheproof.differential.lanes.all_lanes import lane_called
 from cacheproof.differential.search.campaign import LaneReport
 from cacheproof.differential.search.campaigns import outcomes
 from cacheproof.differential.search.campaigns.faults import Fault, OfTarget, faults_of
-from cacheproof.differential.search.campaigns.outcomes import Planted, Replayed, Written
+from cacheproof.differential.search.campaigns.outcomes import (
+    PlantedOutcome,
+    ReplayedOutcome,
+    Written,
+)
 from cacheproof.differential.search.campaigns.store import (
     OPEN,
     PLANT,
     REPLAY,
     TAKEN,
     WRITE,
-    Ended,
-    Job,
-    Store,
+    CampaignStore,
+    EndedJob,
+    ShardJob,
 )
 from cacheproof.differential.search.campaigns.totals import Totals, to_write
 from cacheproof.differential.search.canary import Canary, name_in, unbroken
@@ -35,7 +39,7 @@ from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.search.verdict import Verdict, exit_code_of, is_unlisted
 
 
-class Reported:
+class ReportedTarget:
     """One target of a campaign, as far as it is: its verdict, the seeds of each lane, and the
     `records` of what it says to the traces of the register and of what was found. It goes on from
     what was reported of the same campaign `before`, which is then no longer of use; what failed may
@@ -46,10 +50,10 @@ class Reported:
 
     def __init__(
         self,
-        store: Store,
+        store: CampaignStore,
         number: int,
         known: Sequence[KnownFault],
-        before: "Reported | None" = None,
+        before: "ReportedTarget | None" = None,
     ) -> None:
         self.about = store.targets[number]
         self._store = store
@@ -94,7 +98,7 @@ class Reported:
     def _plant(self) -> None:
         planted: list[tuple[str, Canary, bool]] = []
         for ended in self._store.ended(self._number, PLANT):
-            outcome: Planted = outcomes.read(Planted, ended.outcome)
+            outcome: PlantedOutcome = outcomes.read(PlantedOutcome, ended.outcome)
             planted += ((ended.job.lane, canary, found) for canary, found in outcome.found)
             if outcome.error is not None:
                 self.verdict.campaign.harness_errors.append(outcome.error)
@@ -104,18 +108,18 @@ class Reported:
             if unbroken([canary], lane, broken):
                 self.verdict.canaries[name_in(lane, canary)] = found
 
-    def _replayed(self, some: Sequence[Ended]) -> Iterator[Record]:
+    def _replayed(self, some: Sequence[EndedJob]) -> Iterator[FaultRecord]:
         name, release = self.about.name, self.about.release
         for ended in some:
-            outcome: Replayed = outcomes.read(Replayed, ended.outcome)
+            outcome: ReplayedOutcome = outcomes.read(ReplayedOutcome, ended.outcome)
             record = _record(ended.job)
             yield from outcome.reply.recorded(record, name, release, day_of(ended.at))
 
-    def _write(self) -> list[Record]:
+    def _write(self) -> list[FaultRecord]:
         """Take in what was noted, in the order of the breaks; of findings that are one fault the
         smallest. Returns their records."""
         there = {one.job.key: one for one in self._store.ended(self._number, WRITE)}
-        findings: dict[object, tuple[Finding, Ended]] = {}
+        findings: dict[object, tuple[Finding, EndedJob]] = {}
         for noted in self._totals.noted:
             ended = there.get(to_write(self._number, self.about, noted).key)
             if ended is None:
@@ -149,34 +153,36 @@ def fault_of(found: Finding) -> object:
     return identity_of(found).name, found.fault
 
 
-def _record(job: Job) -> Record:
-    record: Record = outcomes.read(Record, job.payload or "")
+def _record(job: ShardJob) -> FaultRecord:
+    record: FaultRecord = outcomes.read(FaultRecord, job.payload or "")
     return record
 
 
 def reported(
-    store: Store, known: Sequence[KnownFault], before: Sequence[Reported] = ()
-) -> list[Reported]:
+    store: CampaignStore, known: Sequence[KnownFault], before: Sequence[ReportedTarget] = ()
+) -> list[ReportedTarget]:
     """All targets of a campaign, going on from what was reported `before`."""
     return [
-        Reported(store, number, known, before[number] if before else None)
+        ReportedTarget(store, number, known, before[number] if before else None)
         for number in range(len(store.targets))
     ]
 
 
-def began_with(store: Store) -> dict[str, Record]:
+def began_with(store: CampaignStore) -> dict[str, FaultRecord]:
     """The records of the register that a campaign began with, those that its targets are asked."""
     asked = map(_record, store.jobs(REPLAY))
     return {one.identity: one for one in asked}
 
 
-def faults_in(store: Store, targets: Sequence[Reported]) -> list[Fault]:
+def faults_in(store: CampaignStore, targets: Sequence[ReportedTarget]) -> list[Fault]:
     """What the targets of a campaign have, by identity."""
     told = (OfTarget(one.about.name, one.records, one.verdict.findings) for one in targets)
     return faults_of(began_with(store), told)
 
 
-def document(store: Store, targets: Sequence[Reported], faults: Sequence[Fault]) -> dict[str, Any]:
+def document(
+    store: CampaignStore, targets: Sequence[ReportedTarget], faults: Sequence[Fault]
+) -> dict[str, Any]:
     """A campaign as JSON. Its `digest` is of everything in it but itself and what was `seen` when;
     equal work has an equal one, however often it was stopped."""
     content = {
@@ -195,7 +201,7 @@ def document(store: Store, targets: Sequence[Reported], faults: Sequence[Fault])
     return {"digest": hashlib.sha256(text).hexdigest(), **content, "seen": seen}
 
 
-def _target(one: Reported) -> dict[str, Any]:
+def _target(one: ReportedTarget) -> dict[str, Any]:
     verdict = one.verdict
     return {
         **msgspec.to_builtins(one.about),

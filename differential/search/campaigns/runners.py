@@ -12,7 +12,7 @@ DEAD_SECONDS = 120.0
 """A process that was not heard of for so long is taken to be dead."""
 
 
-class Clock(Protocol):
+class StoreClock(Protocol):
     """Time in seconds since 1970, the same on all machines but for some seconds."""
 
     def now(self) -> float: ...

@@ -9,19 +9,19 @@ from typing import Any, Protocol
 
 from cacheproof.differential.errors import HarnessError
 from cacheproof.differential.findings.finding import LOCKSTEP, Finding
-from cacheproof.differential.findings.register import Record
+from cacheproof.differential.findings.register import FaultRecord
 from cacheproof.differential.lanes.all_lanes import lane_called
 from cacheproof.differential.search import work
 from cacheproof.differential.search.campaign import Campaign
 from cacheproof.differential.search.campaigns import outcomes
 from cacheproof.differential.search.campaigns.outcomes import (
-    Planted,
-    Replayed,
-    Searched,
+    PlantedOutcome,
+    ReplayedOutcome,
+    SearchedShard,
     ToWrite,
     Written,
 )
-from cacheproof.differential.search.campaigns.runners import BEAT_SECONDS, Clock
+from cacheproof.differential.search.campaigns.runners import BEAT_SECONDS, StoreClock
 from cacheproof.differential.search.campaigns.shards import Shard
 from cacheproof.differential.search.campaigns.store import (
     DONE,
@@ -32,11 +32,11 @@ from cacheproof.differential.search.campaigns.store import (
     SEARCH,
     TAKEN,
     WRITE,
-    About,
     Away,
-    Ended,
-    Job,
-    Store,
+    CampaignStore,
+    CampaignTarget,
+    EndedJob,
+    ShardJob,
     key_of,
 )
 from cacheproof.differential.search.campaigns.totals import KEPT_PER_BREAK, Totals, to_write
@@ -55,7 +55,7 @@ SHARDS_OF_ONE = 4
 CANARIES_AT_ONCE = 8
 
 
-class Crew(Protocol):
+class JobCrew(Protocol):
     """Whoever does jobs, so many at once."""
 
     @property
@@ -65,27 +65,27 @@ class Crew(Protocol):
 
 
 @dataclass
-class Running:
+class RunningTarget:
     """One target of a campaign that is run. `done_among` waits a moment for futures; `runner` is
     this process in the store; `tell` is told how far it is, in words and as a share from 0 to 1;
     `say` is told that a server is away."""
 
-    store: Store
+    store: CampaignStore
     number: int
     target: Target
     known: Sequence[KnownFault]
     runner: str
-    crew: Crew
+    crew: JobCrew
     done_among: Callable[[Collection["Future[Any]"]], Collection["Future[Any]"]]
-    clock: Clock
+    clock: StoreClock
     tell: Callable[[str, float | None], None] = lambda words, share: None
     say: Callable[[str], None] = lambda _: None
     totals: Totals = field(init=False)
 
     def __post_init__(self) -> None:
         self._about = self.store.targets[self.number]
-        self._under_way: dict[Future[Any], Job] = {}
-        self._to_add: list[Job] = []
+        self._under_way: dict[Future[Any], ShardJob] = {}
+        self._to_add: list[ShardJob] = []
         self._beat_at = -math.inf
         self._has_begun = False
 
@@ -175,23 +175,23 @@ class Running:
         for job in self.store.claim(self.runner, self.number, below, room, self.clock.now()):
             self._under_way[self.crew.submit(work.work, self._work_of(job))] = job
 
-    def _work_of(self, job: Job) -> work.Job:
+    def _work_of(self, job: ShardJob) -> work.Job:
         if job.kind == WRITE:
             task: ToWrite = outcomes.read(ToWrite, job.payload or "")
             return task.job
         if job.kind == REPLAY:
-            return work.Replay(outcomes.read(Record, job.payload or ""))
+            return work.ReplayTask(outcomes.read(FaultRecord, job.payload or ""))
         lane = lane_called(job.lane)
         if job.kind == PLANT:
             return work.Plant(lane, tuple(self._canaries(job)))
-        return work.Search(lane, range(job.first, job.last), KEPT_PER_BREAK)
+        return work.SearchTask(lane, range(job.first, job.last), KEPT_PER_BREAK)
 
-    def _canaries(self, job: Job) -> list[Canary]:
+    def _canaries(self, job: ShardJob) -> list[Canary]:
         return canaries_in(lane_called(job.lane), self.target)[job.first : job.last]
 
     def _finish(self, done: Collection["Future[Any]"]) -> None:
         """Keep what jobs came to; only then are they no longer under way."""
-        some: list[Ended] = []
+        some: list[EndedJob] = []
         try:
             for future in done:
                 some.append(self._ended(self._under_way[future], future.result()))
@@ -202,29 +202,29 @@ class Running:
         if some:
             self._end_by_the_clock()
 
-    def _ended(self, job: Job, came: Any) -> Ended:
+    def _ended(self, job: ShardJob, came: Any) -> EndedJob:
         events = calls = 0
         seconds = 0.0
         outcome: outcomes.Outcome
         match came:
             case Campaign():
-                outcome = Searched.of(came)
+                outcome = SearchedShard.of(came)
                 events, calls, seconds = outcome.work.events, outcome.work.calls, came.seconds
                 failed = bool(outcome.errors)
             case dict():
                 lane = lane_called(job.lane)
                 some = self._canaries(job)
-                outcome = Planted([(one, came[name_in(lane, one)]) for one in some])
+                outcome = PlantedOutcome([(one, came[name_in(lane, one)]) for one in some])
                 failed = False
             case Finding():
                 outcome, failed = Written(came), False
             case Reply():
-                outcome, failed = Replayed(came), False
+                outcome, failed = ReplayedOutcome(came), False
             case _:
                 outcome, failed = _without_outcome(job.kind, came), True
         digest, text = outcomes.digest_of(outcome), outcomes.written(outcome)
         state = FAILED if failed else DONE
-        return Ended(job, state, events, calls, seconds, digest, text)
+        return EndedJob(job, state, events, calls, seconds, digest, text)
 
     def _end_by_the_clock(self) -> None:
         seconds = self.store.plan.seconds
@@ -272,30 +272,32 @@ _BESIDE = (PLANT, REPLAY, WRITE)
 def _without_outcome(kind: str, error: str) -> outcomes.Outcome:
     """What a job that failed comes to."""
     if kind == PLANT:
-        return Planted([], error)
-    return Replayed(Reply(), error) if kind == REPLAY else Written(None, error)
+        return PlantedOutcome([], error)
+    return ReplayedOutcome(Reply(), error) if kind == REPLAY else Written(None, error)
 
 
-def search_of(target: int, name: str, shard: Shard) -> Job:
+def search_of(target: int, name: str, shard: Shard) -> ShardJob:
     """The job of a shard."""
     first, last = shard.seeds.start, shard.seeds.stop
     key = key_of(SEARCH, name, shard.lane, first, last)
-    return Job(key, target, SEARCH, shard.number, shard.lane, first, last)
+    return ShardJob(key, target, SEARCH, shard.number, shard.lane, first, last)
 
 
-def plants_in(number: int, target: Target, lanes: Sequence[str]) -> list[Job]:
+def plants_in(number: int, target: Target, lanes: Sequence[str]) -> list[ShardJob]:
     """The jobs that plant the faults of a campaign in a target, lane by lane."""
-    jobs: list[Job] = []
+    jobs: list[ShardJob] = []
     for name in lanes:
         count = len(canaries_in(lane_called(name), target))
         for first in range(0, count, CANARIES_AT_ONCE):
             last = min(first + CANARIES_AT_ONCE, count)
             key = key_of(PLANT, target.name, name, first, last)
-            jobs.append(Job(key, number, PLANT, len(jobs), name, first, last))
+            jobs.append(ShardJob(key, number, PLANT, len(jobs), name, first, last))
     return jobs
 
 
-def replays_in(number: int, about: About, records: Sequence[Record]) -> list[Job]:
+def replays_in(
+    number: int, about: CampaignTarget, records: Sequence[FaultRecord]
+) -> list[ShardJob]:
     """The jobs that run the traces of a register on a target: those of its lanes."""
     asked = [
         one
@@ -303,7 +305,7 @@ def replays_in(number: int, about: About, records: Sequence[Record]) -> list[Job
         if one.lane in about.lanes and (about.compared or one.contract != LOCKSTEP)
     ]
     return [
-        Job(
+        ShardJob(
             f"{REPLAY} {about.name} {one.identity}",
             number,
             REPLAY,

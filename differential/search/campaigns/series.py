@@ -13,7 +13,7 @@ from sqlalchemy import Connection, func, select
 from cacheproof.differential.search.campaign import Work
 from cacheproof.differential.search.campaigns.runners import Who
 from cacheproof.differential.search.campaigns.schema import JOBS, LOSSES, RUNNERS
-from cacheproof.differential.search.campaigns.store import DONE, SEARCH, TAKEN, Store
+from cacheproof.differential.search.campaigns.store import DONE, SEARCH, TAKEN, CampaignStore
 
 _AT_ONCE = 200
 
@@ -98,14 +98,14 @@ class Series:
         return any(one.runner is None for one in self.shards)
 
 
-class Reader:
+class CampaignReader:
     """Reads a campaign again and again, each shard once."""
 
     def __init__(self) -> None:
         self._of: object = None
         self._shards: dict[str, ShardSeen] = {}
 
-    def read(self, store: Store) -> Series:
+    def read(self, store: CampaignStore) -> Series:
         """What its store has now; where another campaign stands there, all of that."""
         if self._of != store.identity:
             self._of, self._shards = store.identity, {}

@@ -51,7 +51,7 @@ class MadeBy(msgspec.Struct, frozen=True):
     code: str
 
 
-class About(msgspec.Struct, frozen=True):
+class CampaignTarget(msgspec.Struct, frozen=True):
     """A target of a campaign: its release and the digest of its `text`, empty where it has none;
     whether it has a text of its own, and whether the reference runs beside; the lanes."""
 
@@ -68,7 +68,7 @@ class Away(SetupError):
 
 
 @dataclass(frozen=True)
-class Job:
+class ShardJob:
     """Seeds of a lane to be searched or some of its canaries to be planted, first to last, the last
     left out; a break to be written down or a record whose trace is to be run again (the `payload`).
     `turn` 0 comes before 1."""
@@ -85,10 +85,10 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Ended:
+class EndedJob:
     """A job that has ended, and what it came to; `at` which second since 1970."""
 
-    job: Job
+    job: ShardJob
     state: str
     events: int
     calls: int
@@ -117,7 +117,7 @@ def key_of(kind: str, target: str, lane: str, first: int, last: int) -> str:
     return f"{kind} {target} {lane} {first}:{last}"
 
 
-class Store:
+class CampaignStore:
     """The database of one campaign. To be closed. With `reads_only` nothing can be changed in it.
 
     Raises:
@@ -147,7 +147,7 @@ class Store:
             self.made_by = msgspec.json.decode(row.made_by, type=MadeBy)
             self.begun: float = row.begun
             rows = connection.execute(select(TARGETS).order_by(TARGETS.c.number))
-            self.targets = [msgspec.json.decode(one.about, type=About) for one in rows]
+            self.targets = [msgspec.json.decode(one.about, type=CampaignTarget) for one in rows]
 
     @classmethod
     def require_free(cls, where: str) -> None:
@@ -175,10 +175,10 @@ class Store:
         plan: CampaignPlan,
         known: str,
         made_by: MadeBy,
-        targets: Sequence[About],
+        targets: Sequence[CampaignTarget],
         begun: float,
-        first: Sequence[Job] = (),
-    ) -> "Store":
+        first: Sequence[ShardJob] = (),
+    ) -> "CampaignStore":
         """A store of a campaign that is to begin; `known` is the text of the listed faults, `first`
         the jobs that are part of it from the start.
 
@@ -291,7 +291,7 @@ class Store:
 
     # jobs
 
-    def add(self, jobs: Sequence[Job]) -> None:
+    def add(self, jobs: Sequence[ShardJob]) -> None:
         """Have them done, those that are not there yet."""
         if not jobs:
             return
@@ -304,7 +304,7 @@ class Store:
 
     def claim(
         self, runner: str, target: int, below: int | None, count: int, now: float
-    ) -> list[Job]:
+    ) -> list[ShardJob]:
         """Take up to so many open jobs of a target, what the dead had taken among them. `below` is
         the number from which on nothing is searched any more."""
         wanted = (JOBS.c.target == target) & (JOBS.c.state == OPEN)
@@ -324,7 +324,7 @@ class Store:
                 connection.execute(JOBS.update().where(JOBS.c.key.in_(keys)), taken)
         return [_job(row) for row in rows]
 
-    def finish(self, runner: str, some: Sequence[Ended], now: float) -> None:
+    def finish(self, runner: str, some: Sequence[EndedJob], now: float) -> None:
         """Write down what jobs came to; nothing of one that another process has taken over."""
         mine = (JOBS.c.key == sql.bindparam("its_key")) & (JOBS.c.runner == runner) & _IS_TAKEN
         rows = [
@@ -355,7 +355,7 @@ class Store:
 
     def ended(
         self, target: int, kind: str, first: int = 0, count: int | None = None
-    ) -> list[Ended]:
+    ) -> list[EndedJob]:
         """What has ended of a target, from that number on, in the order of the numbers; so many at
         most."""
         with self.reading() as connection:
@@ -368,7 +368,7 @@ class Store:
             ).all()
         return [_ended(row) for row in rows]
 
-    def jobs(self, kind: str) -> list[Job]:
+    def jobs(self, kind: str) -> list[ShardJob]:
         """All jobs of a kind, by target and number."""
         with self.reading() as connection:
             rows = connection.execute(
@@ -493,7 +493,7 @@ def _end(connection: Connection, runners: Sequence[str], now: float, why: str) -
     connection.execute(JOBS.update().where(taken), {"state": OPEN, "runner": None})
 
 
-def _open(jobs: Sequence[Job]) -> list[dict[str, Any]]:
+def _open(jobs: Sequence[ShardJob]) -> list[dict[str, Any]]:
     return [vars(job) | {"state": OPEN} for job in jobs]
 
 
@@ -509,8 +509,8 @@ def _who(row: Any) -> Who:
     return Who(row.host, row.place, row.pid, row.started)
 
 
-def _job(row: Any) -> Job:
-    return Job(
+def _job(row: Any) -> ShardJob:
+    return ShardJob(
         row.key,
         row.target,
         row.kind,
@@ -523,6 +523,6 @@ def _job(row: Any) -> Job:
     )
 
 
-def _ended(row: Any) -> Ended:
+def _ended(row: Any) -> EndedJob:
     came = {name: getattr(row, name) for name in _CAME_TO}
-    return Ended(_job(row), **came, at=row.ended)
+    return EndedJob(_job(row), **came, at=row.ended)

@@ -8,17 +8,21 @@ from cacheproof.differential.findings.finding import DIFFERENCE, LOCKSTEP, MODEL
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search.campaign import Campaign, LaneReport, Work
 from cacheproof.differential.search.campaigns import outcomes
-from cacheproof.differential.search.campaigns.outcomes import Replayed, Searched, ToWrite
+from cacheproof.differential.search.campaigns.outcomes import (
+    ReplayedOutcome,
+    SearchedShard,
+    ToWrite,
+)
 from cacheproof.differential.search.campaigns.plan_file import FIRST_UNLISTED, CampaignPlan
 from cacheproof.differential.search.campaigns.shards import Cutting
 from cacheproof.differential.search.campaigns.store import (
     DONE,
     SEARCH,
     WRITE,
-    About,
-    Ended,
-    Job,
-    Store,
+    CampaignStore,
+    CampaignTarget,
+    EndedJob,
+    ShardJob,
 )
 from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.search.noting import Noted, Noting
@@ -37,7 +41,7 @@ class Totals:
     which on no shard counts. Nothing is kept of a shard itself: there may be millions."""
 
     def __init__(
-        self, plan: CampaignPlan, about: About, known: Sequence[KnownFault], replays: int
+        self, plan: CampaignPlan, about: CampaignTarget, known: Sequence[KnownFault], replays: int
     ) -> None:
         self.replayed = 0
         self.next = 0
@@ -67,7 +71,7 @@ class Totals:
         if number is not None:
             self.cut = min(self.cut, number)
 
-    def replay(self, some: Sequence[Ended]) -> list[Noted]:
+    def replay(self, some: Sequence[EndedJob]) -> list[Noted]:
         """Take in traces of the register in order, until one is missing. They end no search.
 
         Returns:
@@ -79,12 +83,12 @@ class Totals:
                 break
             self.replayed += 1
             part = self._campaign(self._about, [ended.job.lane])
-            outcomes.read(Replayed, ended.outcome).put_into(part)
+            outcomes.read(ReplayedOutcome, ended.outcome).put_into(part)
             news += self._merge(part)
         self.noted += news
         return news
 
-    def take(self, some: Sequence[Ended]) -> list[Noted]:
+    def take(self, some: Sequence[EndedJob]) -> list[Noted]:
         """Take in shards in order, once the register's traces are in, until one is missing or the
         rest do not count. Of one that failed its errors alone count.
 
@@ -101,7 +105,7 @@ class Totals:
         self.noted += news
         return news
 
-    def take_from(self, store: Store, target: int) -> Iterator[list[Noted]]:
+    def take_from(self, store: CampaignStore, target: int) -> Iterator[list[Noted]]:
         """Take in what has ended in a store of a target's shards, a few at once: those that wait
         for a slow one would all be read each time, and a campaign that goes on would have all of
         its shards in memory. Yields what is to be written down because of each few."""
@@ -111,8 +115,8 @@ class Totals:
             if self.next - before < len(some):
                 return
 
-    def _take(self, ended: Ended) -> list[Noted]:
-        outcome: Searched = outcomes.read(Searched, ended.outcome)
+    def _take(self, ended: EndedJob) -> list[Noted]:
+        outcome: SearchedShard = outcomes.read(SearchedShard, ended.outcome)
         if ended.state != DONE:
             self.campaign.harness_errors += outcome.errors
             return []
@@ -126,7 +130,7 @@ class Totals:
             self.cut = self.next
         return noted
 
-    def _add_seeds(self, job: Job) -> None:
+    def _add_seeds(self, job: ShardJob) -> None:
         """The shards of a lane come in the order of the plan's ranges, which may be any."""
         ranges = self.seeds.setdefault(job.lane, [])
         first, last = job.first, job.last
@@ -152,7 +156,7 @@ class Totals:
         return (MODEL_DIFFERENCE if self._about.has_own_text else DIFFERENCE) not in _HARMLESS
 
     @staticmethod
-    def _campaign(about: About, names: Sequence[str]) -> Campaign:
+    def _campaign(about: CampaignTarget, names: Sequence[str]) -> Campaign:
         """A campaign of these lanes of which nothing was run yet."""
         if strange := [name for name in names if name not in LANES]:
             raise InputError(
@@ -166,9 +170,9 @@ class Totals:
         return Campaign.begun_with(about.name, about.release, lanes)
 
 
-def to_write(target: int, about: About, noted: Noted) -> Job:
+def to_write(target: int, about: CampaignTarget, noted: Noted) -> ShardJob:
     """The job that writes a break down."""
     what = ToWrite(noted.broken, noted.batches, noted.times)
     key = f"{WRITE} {outcomes.digest_of((about.name, what))}"
     payload = outcomes.written(what)
-    return Job(key, target, WRITE, 0, noted.broken.lane, 0, 0, payload, turn=0)
+    return ShardJob(key, target, WRITE, 0, noted.broken.lane, 0, 0, payload, turn=0)

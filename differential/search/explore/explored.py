@@ -26,7 +26,7 @@ EventT = TypeVar("EventT", covariant=True)
 
 
 @dataclass(frozen=True)
-class Explored(Generic[ScopeT, BrokenT]):
+class ExploredScope(Generic[ScopeT, BrokenT]):
     """What came of one scope on one target.
 
     `states` are counted without those that differ in nothing but names, `transitions` without
@@ -105,7 +105,7 @@ def expanded(
 
 
 def row_of(
-    explorations: Sequence[Explored[Any, Any]],
+    explorations: Sequence[ExploredScope[Any, Any]],
     contract: str,
     target: str,
     subject: str,
@@ -128,6 +128,6 @@ def row_of(
     )
 
 
-def digest_of_class(explorations: Sequence[Explored[Any, Any]]) -> str:
+def digest_of_class(explorations: Sequence[ExploredScope[Any, Any]]) -> str:
     """Of the text of the class that was explored."""
     return explorations[0].source[:12]

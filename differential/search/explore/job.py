@@ -87,7 +87,7 @@ class Task:
 
 
 @dataclass
-class Report:
+class ExploreReport:
     """What came of a task. `twins` are the red twins of each contract, `unrefuted` those that went
     unnoticed. `missing` says why there is no such manager."""
 
@@ -174,7 +174,7 @@ class Report:
             self.findings[number] = attribution.annotated(found, told)
 
 
-def run(tasks: Sequence[Task]) -> list[Report]:
+def run(tasks: Sequence[Task]) -> list[ExploreReport]:
     """Explore kinds of manager of one target, in one process of its own.
 
     Raises:
@@ -190,8 +190,8 @@ def run(tasks: Sequence[Task]) -> list[Report]:
         return [_report(target, elsewhere, task) for task in tasks]
 
 
-def _report(target: Explorable, elsewhere: Target, task: Task) -> Report:
-    report = Report(task, target.release, task.contracts(target.release))
+def _report(target: Explorable, elsewhere: Target, task: Task) -> ExploreReport:
+    report = ExploreReport(task, target.release, task.contracts(target.release))
     try:
         for scope in task.scopes:
             limit = scope.transitions_max
@@ -210,7 +210,7 @@ def _report(target: Explorable, elsewhere: Target, task: Task) -> Report:
 class _Twins:
     """Explores red twins until the contracts have refuted what they are to refute."""
 
-    def __init__(self, target: Explorable, report: Report) -> None:
+    def __init__(self, target: Explorable, report: ExploreReport) -> None:
         self._target = target
         self._report = report
 

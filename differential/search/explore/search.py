@@ -20,9 +20,9 @@ from cacheproof.differential.judges.manager import ManagerJudge
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.judges.violation import Violation
 from cacheproof.differential.search.explore import judged
-from cacheproof.differential.search.explore.explored import Explored, expanded, path_to
+from cacheproof.differential.search.explore.explored import ExploredScope, expanded, path_to
 from cacheproof.differential.search.explore.scope import Scope
-from cacheproof.differential.search.explore.symmetry import Part, Symmetry
+from cacheproof.differential.search.explore.symmetry import StatePart, Symmetry
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.manager import Add
@@ -32,7 +32,7 @@ from cacheproof.differential.traces.trace import AnyEvent, Trace
 Explorable = ReferenceTarget | HostTarget
 
 
-class Exploration(Explored[Scope, dict[str, tuple[Violation, Trace]]]):
+class Exploration(ExploredScope[Scope, dict[str, tuple[Violation, Trace]]]):
     """Of a manager or a scheduler: `broken` has a shortest trace for each contract."""
 
 
@@ -85,9 +85,9 @@ class _Search:
         assert isinstance(judge, ManagerJudge)
         self._judge = judge
         self._explorer = target.explorer(scope.header, self._alphabet, fault)
-        self._parts = [Part(self._explorer.tree)]
+        self._parts = [StatePart(self._explorer.tree)]
         self._ledgers = {0: judged.ledger(self._judge)}
-        self._parts_of_judge: dict[bytes, Part] = {}
+        self._parts_of_judge: dict[bytes, StatePart] = {}
         root = _State(0, self._saved(0))
         self._met = {(root.number, root.judge)}
         self._keys = {self._key(root)}
@@ -125,7 +125,7 @@ class _Search:
                 continue
             record, number, tree = step
             if tree is not None:
-                self._parts.append(Part(tree))
+                self._parts.append(StatePart(tree))
             if isinstance(event, Add) and self._remembers(state, event.request):
                 continue
             self.taken.append((state, event))
@@ -164,7 +164,7 @@ class _Search:
         """The judge is in that state."""
         of_judge = self._parts_of_judge.get(state.judge)
         if of_judge is None:
-            of_judge = self._parts_of_judge[state.judge] = Part(judged.tree(self._judge))
+            of_judge = self._parts_of_judge[state.judge] = StatePart(judged.tree(self._judge))
         return self._symmetry.key(self._parts[state.number], of_judge)
 
     def _note(self, state: _State, event: AnyEvent) -> None:

@@ -17,7 +17,7 @@ FEW = 2
 Renaming = Mapping[str, str]
 
 
-class Part:
+class StatePart:
     """A part of a state, with its texts under the renamings that were asked for."""
 
     def __init__(self, tree: Any) -> None:
@@ -50,7 +50,7 @@ class Symmetry:
         self._renamings = renamings
         self._old_names = [sorted(renaming, key=renaming.__getitem__) for renaming in renamings]
 
-    def key(self, *parts: Part) -> bytes:
+    def key(self, *parts: StatePart) -> bytes:
         """Equal for two states if a renaming turns one into the other; and, unless digests
         collide, only then."""
         text = min(
@@ -59,7 +59,7 @@ class Symmetry:
         )
         return hashlib.blake2b(text.encode(), digest_size=DIGEST_BYTES).digest()
 
-    def _candidates(self, parts: Sequence[Part]) -> Iterable[int]:
+    def _candidates(self, parts: Sequence[StatePart]) -> Iterable[int]:
         """Numbers of the renamings after which colours are in order; all where they are few, as
         colours cost as much as a text or two."""
         if len(self._renamings) <= FEW:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from cacheproof.differential.search.explore.explored import digest_of_class, row_of
 from cacheproof.differential.search.explore.search import Explorable
 from cacheproof.differential.search.explore.tables import (
-    Break,
     Broken,
+    TableBreak,
     TableExploration,
     TableScope,
     explore,
@@ -67,7 +67,7 @@ class TableReport:
     release: str | None
     contracts: tuple[str, ...] = ()
     explorations: list[TableExploration] = field(default_factory=list)
-    twins: dict[str, tuple[RedTwin, Break | None]] = field(default_factory=dict)
+    twins: dict[str, tuple[RedTwin, TableBreak | None]] = field(default_factory=dict)
     twin_transitions: int = 0
     missing: str | None = None
     known: dict[tuple[str, str], KnownFault] = field(default_factory=dict)
@@ -172,7 +172,7 @@ def _explore_twin(target: Explorable, report: TableReport, contract: str, name: 
     fault: str | None = name
     if isinstance(target, ReferenceTarget):
         target, fault = with_table(TABLES[name], target.release), None
-    found: Break | None = None
+    found: TableBreak | None = None
     for scope in report.task.scopes:
         twin = explore(target, scope, fault=fault, until=contract, transitions_max=TWIN_TRANSITIONS)
         report.twin_transitions += twin.transitions

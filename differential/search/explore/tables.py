@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from itertools import permutations
 from typing import Any
 
-from cacheproof.differential.search.explore.explored import Explored, expanded, path_to
+from cacheproof.differential.search.explore.explored import ExploredScope, expanded, path_to
 from cacheproof.differential.search.explore.search import Explorable
-from cacheproof.differential.search.explore.symmetry import Part, Symmetry
+from cacheproof.differential.search.explore.symmetry import StatePart, Symmetry
 from cacheproof.differential.targets.host.explorer import SET
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.entry_table import (
@@ -45,7 +45,7 @@ from cacheproof.spec.registry import Contract, contracts
 TOO_LARGE = "larger than the table"
 """A call that is told apart, so that what breaks a contract there hides nothing that breaks it
 elsewhere."""
-Broken = dict[tuple[str, str], "Break"]
+Broken = dict[tuple[str, str], "TableBreak"]
 """By contract and kind of break: TOO_LARGE, or ""."""
 OF_REGIONS = frozenset({"TB-6", "TB-7"})
 """Contracts of a table of blocks that says whether it is in use."""
@@ -102,7 +102,7 @@ LARGE = (_scope(3, 3), _scope(3, 4))
 
 
 @dataclass(frozen=True)
-class Break:
+class TableBreak:
     """The calls that break a contract first, and why it does not hold."""
 
     calls: tuple[TableEvent, ...]
@@ -118,7 +118,7 @@ def in_words(event: TableEvent) -> str:
     return f"{event.__struct_config__.tag}({given})"
 
 
-class TableExploration(Explored[TableScope, Broken]):
+class TableExploration(ExploredScope[TableScope, Broken]):
     """Of a table of entries: `broken` has the shortest calls for each contract and kind."""
 
     STEPS = "calls"
@@ -162,7 +162,7 @@ class _Search:
         self._rules = rules_of(target)
         self._explorer = target.explorer(scope.header, self._alphabet, fault)
         self._symmetry = Symmetry(scope.renamings)
-        self._parts = [Part(self._explorer.tree)]
+        self._parts = [StatePart(self._explorer.tree)]
         nothing = {
             "capacity": scope.capacity,
             "free": scope.capacity,
@@ -206,7 +206,7 @@ class _Search:
             if step is None:
                 continue
             if step.tree is not None:
-                self._parts.append(Part(step.tree))
+                self._parts.append(StatePart(step.tree))
             self._transitions += 1
             call = _call(event, step.record)
             if call.raised:
@@ -232,7 +232,7 @@ class _Search:
             values = _values(rule, known, tables)
             if values is not None and not rule.predicate(**values):
                 calls: Iterator[TableEvent] = path_to(state)
-                self._broken[rule.id, kind] = Break((*calls, event), _why(rule, values))
+                self._broken[rule.id, kind] = TableBreak((*calls, event), _why(rule, values))
 
     def _meet(self, state: _State) -> None:
         key = self._key(state)
@@ -242,7 +242,7 @@ class _Search:
 
     def _key(self, state: _State) -> bytes:
         used = sorted(state.ghost.used, key=state.ghost.used.__getitem__)
-        told = Part([used, [SET, *state.ghost.writing], _pairs(state.ghost.pins)])
+        told = StatePart([used, [SET, *state.ghost.writing], _pairs(state.ghost.pins)])
         return self._symmetry.key(self._parts[state.number], told)
 
 

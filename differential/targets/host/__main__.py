@@ -2,7 +2,7 @@
 
 Started as `PYTHON <this folder>` with a vLLM tree on PYTHONPATH and PYTHONHASHSEED=0. What the
 release prints goes to standard error; results alone travel over standard output. A module named
-on the command line gives the `Release` that is run in place of vLLM. With `--forks` and a
+on the command line gives the `HOST` that is run in place of vLLM. With `--forks` and a
 descriptor in front of it, every host is a fork of the process that imported it: see forking.py.
 """
 
@@ -55,7 +55,7 @@ def main() -> None:
     if control is not None:
         descriptor = importlib.import_module("host.forking").fork_hosts(control)
     results = os.fdopen(descriptor, "wb", buffering=1 << 20)
-    release = module.Release()
+    release = module.HOST()
     encode = importlib.import_module("msgspec").json.Encoder().encode
     for line in sys.stdin:
         request = json.loads(line)

@@ -4,7 +4,7 @@ import sys
 from typing import Any
 
 
-class Watched:
+class WatchedSession:
     """A session of which each event's calls are noted in `called`: names of functions of the tree
     at `root`, as module:qualified name. What a function defines within itself is that function's.
     """

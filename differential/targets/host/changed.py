@@ -35,14 +35,14 @@ from .connectors import cpu as _connector_cpu  # noqa: E402, F401
 from .connectors import release as _connector_release  # noqa: E402, F401
 from .managers import kv_cache_build as _kv_cache_build  # noqa: E402, F401
 from .managers import media_hash  # noqa: E402  (what these import is what is noted)
-from .release import Release as _Release  # noqa: E402
+from .release import ManagersHost as _Release  # noqa: E402
 
 media_hash.hasher_module()
 sys.setprofile(None)
 _CALLED_BY_IMPORTS = frozenset(_called)
 
 
-class Release(_Release):
+class ChangedHost(_Release):
     """Runs traces as the release does; between `change` and `restore` as the changed text does."""
 
     def __init__(self) -> None:
@@ -153,3 +153,6 @@ def _end_at_once(kind: Any, error: Any, where: Any) -> None:
     traceback.print_exception(kind, error, where)
     sys.stderr.flush()
     os._exit(1)
+
+
+HOST = ChangedHost

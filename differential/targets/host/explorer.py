@@ -19,7 +19,7 @@ SET = "{}"
 Step = tuple[tuple[Any, ...], int, Any]
 
 
-class Moment(NamedTuple):
+class ExplorerMoment(NamedTuple):
     """The state that a session is in: equal ones have equal keys. `keep` makes of it what can be
     put back, and `tree` its tree."""
 
@@ -34,7 +34,7 @@ class States(Protocol):
     @property
     def classes(self) -> Iterable[type]: ...
 
-    def now(self) -> Moment:
+    def now(self) -> ExplorerMoment:
         """The state that the session is in. Raises HostError where it cannot be kept."""
 
     def put_back(self, kept: Any) -> None:
@@ -97,7 +97,7 @@ class Explorer:
             steps.append((record, number, moment.tree() if is_new else None))
         return steps
 
-    def _number(self, moment: Moment) -> int:
+    def _number(self, moment: ExplorerMoment) -> int:
         number = self._numbers.setdefault(moment.key, len(self._kept))
         if number == len(self._kept):
             self._kept.append(moment.keep())
@@ -117,7 +117,7 @@ class ManagerStates:
     def classes(self) -> Iterable[type]:
         return type(self._manager).__mro__[:-1]
 
-    def now(self) -> Moment:
+    def now(self) -> ExplorerMoment:
         data = {name: v for name, v in self._attributes.items() if name not in self._fixed}
         try:
             pickled = pickle.dumps(data, pickle.HIGHEST_PROTOCOL)
@@ -125,7 +125,9 @@ class ManagerStates:
             raise HostError(f"this manager cannot be explored: {error}") from error
         position = self._session.position()
         kept = position, pickled
-        return Moment(kept, lambda: kept, lambda: [tree_of(position), tree_of(list(data.values()))])
+        return ExplorerMoment(
+            kept, lambda: kept, lambda: [tree_of(position), tree_of(list(data.values()))]
+        )
 
     def put_back(self, kept: Any) -> None:
         position, data = kept

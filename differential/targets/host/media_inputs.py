@@ -58,7 +58,7 @@ _GIVEN = re.compile(r"embeddings .* of (\d{1,2})")
 _VIDEO = re.compile(r"film .* of (\d{1,2})x(\d{1,2})x(\d{1,2})")
 
 
-class Medium(NamedTuple):
+class ItemMedium(NamedTuple):
     """What an item shows: pixels of [frames, height, width, 3], bytes."""
 
     modality: str
@@ -82,7 +82,7 @@ class Medium(NamedTuple):
         }
 
 
-class Sound(NamedTuple):
+class ItemSound(NamedTuple):
     """What an item sounds like: samples from -1 to 1."""
 
     samples: Any
@@ -94,17 +94,17 @@ class Sound(NamedTuple):
         return self.samples, SAMPLES_PER_SECOND
 
 
-def medium_of(identifier: str) -> Medium | Sound:
+def medium_of(identifier: str) -> ItemMedium | ItemSound:
     """What an identifier stands for."""
     import numpy
 
     noise = numpy.random.RandomState(zlib.crc32(identifier.encode()))
     if identifier.startswith("sound "):
         match = _SOUND.fullmatch(identifier)
-        return Sound(_tones(noise, SAMPLES_OF_A_ROW * int(match[1]) if match else None))
+        return ItemSound(_tones(noise, SAMPLES_OF_A_ROW * int(match[1]) if match else None))
     modality, frames, height, width = _shape_of(identifier)
     shape = (frames, SQUARE * height, SQUARE * width, 3)
-    return Medium(modality, noise.randint(0, 256, shape, dtype=numpy.uint8))
+    return ItemMedium(modality, noise.randint(0, 256, shape, dtype=numpy.uint8))
 
 
 def name_of(item: Event) -> str:

@@ -81,7 +81,7 @@ REFUSED = "refused: "
 """What the type of an exception begins with by which a release refuses what it is asked."""
 
 
-class Refused(Illegal):
+class RefusedByRelease(Illegal):
     """The release itself raises where it is configured, or given a request."""
 
     def __init__(self, error: BaseException, reason: str) -> None:

@@ -20,7 +20,7 @@ from vllm.v1.core.kv_cache_manager import KVCacheManager
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.request import Request
 
-from .called import Watched
+from .called import WatchedSession
 from .explorer import Explorer, ManagerStates, States, Step
 from .faults.entry_table import TABLE_FAULTS
 from .faults.kv_cache import KV_CACHE_FAULTS
@@ -51,7 +51,7 @@ IMPORT_SECONDS = 30
 """For a plug-in's own code: vLLM is imported by then."""
 
 
-class Release:
+class ManagersHost:
     """Runs traces on the managers of this vLLM, or on a plug-in's in their place."""
 
     def __init__(self) -> None:
@@ -89,11 +89,11 @@ class Release:
 
     def called(self, request: dict[str, Any]) -> dict[str, Any]:
         """The functions of the release that each event of a trace calls, as far as it is run."""
-        asked = Asked(request["trace"], request["manager"], request["fault"], self.protocol)
+        asked = AskedTrace(request["trace"], request["manager"], request["fault"], self.protocol)
         root = f"{Path(vllm.__file__).parents[1]}{os.sep}"
         called: list[list[str]] = []
         with suppress(Illegal), closed(SESSIONS[asked.header["depth"]](asked)) as session:
-            run_events(Watched(session, root, called), asked.trace["events"])
+            run_events(WatchedSession(session, root, called), asked.trace["events"])
         return {"called": called}
 
     def built(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -136,7 +136,7 @@ class Release:
     def _run_trace(
         self, trace: dict[str, Any], plug_in: str | None, fault: str | None
     ) -> dict[str, Any]:
-        asked = Asked(trace, plug_in, fault, self.protocol)
+        asked = AskedTrace(trace, plug_in, fault, self.protocol)
         depth = trace["header"]["depth"]
         if depth not in SESSIONS:
             raise HostError(f"a {depth}-depth trace for a release without an engine")
@@ -160,7 +160,7 @@ class Release:
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedTrace:
     """A trace, on a plug-in or none, with a fault planted or none; `protocol` is the release's."""
 
     trace: dict[str, Any]
@@ -179,12 +179,12 @@ class Asked:
         return _make_manager(self.header["manager"], self.plug_in, self.fault, capacity)
 
 
-def _manager_session(asked: Asked) -> ManagerSession:
+def _manager_session(asked: AskedTrace) -> ManagerSession:
     manager = asked.make_manager(asked.header["config"]["capacity"])
     return ManagerSession(asked.header, manager, asked.protocol)
 
 
-def _scheduler_session(asked: Asked) -> SchedulerSession:
+def _scheduler_session(asked: AskedTrace) -> SchedulerSession:
     manager = _manager_class(asked.header["manager"], asked.plug_in)
     kit = build(
         asked.trace,
@@ -197,7 +197,7 @@ def _scheduler_session(asked: Asked) -> SchedulerSession:
     return SchedulerSession(kit, asked.header["config"])
 
 
-SESSIONS: dict[str, Callable[[Asked], Any]] = {
+SESSIONS: dict[str, Callable[[AskedTrace], Any]] = {
     "manager": _manager_session,
     "scheduler": _scheduler_session,
     "block_hash": lambda asked: block_hash_session(asked.header, asked.fault),
@@ -225,7 +225,7 @@ def _kv_cache(config: dict[str, Any], fault: str | None) -> KVCacheSession:
     return KVCacheSession(config, kit)
 
 
-def _connectors(asked: Asked) -> Any:
+def _connectors(asked: AskedTrace) -> Any:
     """A session on engines with connectors. Raises Illegal where the release has none yet."""
     from .connectors.encoder_connector import ConnectorSession
 
@@ -355,3 +355,6 @@ def _plant(fault: str | None, manager: Any) -> None:
     """Plant a manager's fault by name; no name, and that of a scheduler's fault, plants nothing."""
     if fault is not None and fault not in SCHEDULER_FAULTS:
         FAULTS[fault](manager)
+
+
+HOST = ManagersHost

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from .protocol import Event, HostError, Illegal, Refused
+from .protocol import Event, HostError, Illegal, RefusedByRelease
 
 _DRIVER = Path(__file__).parent
 _OF_OTHERS = frozenset({"site-packages", Path(os.__file__).parent.name})
@@ -100,7 +100,7 @@ def run_events(session: Any, events: Iterable[Event]) -> list[tuple[Any, ...]]:
     for event in events:
         try:
             outcome, calls, raised = run_event(session, event)
-        except Refused as refusal:
+        except RefusedByRelease as refusal:
             refusal.records = [*records, *refusal.records]
             raise
         calls_until_state -= len(calls)

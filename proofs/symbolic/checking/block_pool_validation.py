@@ -9,10 +9,10 @@ import z3
 from cacheproof.proofs.logic import Formula, iff
 from cacheproof.proofs.symbolic.checking.validation import element, is_value
 from cacheproof.proofs.symbolic.deciding.play import Play
-from cacheproof.proofs.symbolic.deciding.subject import End
+from cacheproof.proofs.symbolic.deciding.subject import CallEnd
 from cacheproof.proofs.symbolic.reading.block_pool_readings import Places
 from cacheproof.proofs.symbolic.values.values import BLOCK, BOOL, HASH, Universe
-from cacheproof.proofs.witness.pool import BLOCKS, Asked, Exploration, Setting
+from cacheproof.proofs.witness.pool import BLOCKS, Exploration, PoolAsked, PoolSetting
 from cacheproof.proofs.witness.recorded import RecordedCall
 
 
@@ -21,10 +21,10 @@ def universe() -> Universe:
     return Universe(BLOCKS - 1)
 
 
-class PoolCall(RecordedCall[Setting, Asked]):
+class PoolCall(RecordedCall[PoolSetting, PoolAsked]):
     """A call that CPython made of a pool."""
 
-    def answered(self, end: End) -> Formula:
+    def answered(self, end: CallEnd) -> Formula:
         """That its answer is what a path says, where contracts look at it."""
         if self.made.asked.operation != "reset":
             return True

@@ -8,9 +8,9 @@ import z3
 from cacheproof.proofs.logic import Formula, iff
 from cacheproof.proofs.symbolic.checking.validation import element
 from cacheproof.proofs.symbolic.deciding.play import Play
-from cacheproof.proofs.symbolic.deciding.subject import End
+from cacheproof.proofs.symbolic.deciding.subject import CallEnd
 from cacheproof.proofs.symbolic.values.values import IDENTIFIER, Universe
-from cacheproof.proofs.witness.entry_table import ENTRIES_MAX, Asked, Exploration, Setting
+from cacheproof.proofs.witness.entry_table import ENTRIES_MAX, Exploration, TableAsked, TableSetting
 from cacheproof.proofs.witness.recorded import RecordedCall
 
 
@@ -19,10 +19,10 @@ def universe() -> Universe:
     return Universe(ENTRIES_MAX)
 
 
-class TableCallMade(RecordedCall[Setting, Asked]):
+class TableCallMade(RecordedCall[TableSetting, TableAsked]):
     """A call that CPython made of a table."""
 
-    def answered(self, end: End) -> Formula:
+    def answered(self, end: CallEnd) -> Formula:
         """That its answer is what a path says, where it is one."""
         answer = self.made.answer
         return answer is None or iff(end.names["c"].fields["granted"], answer)

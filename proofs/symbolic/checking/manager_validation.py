@@ -12,10 +12,10 @@ from cacheproof.proofs.symbolic.checking.validation import element
 from cacheproof.proofs.symbolic.deciding.counterexample import Model
 from cacheproof.proofs.symbolic.deciding.play import Play
 from cacheproof.proofs.symbolic.deciding.replay import SECONDS, made_of
-from cacheproof.proofs.symbolic.deciding.subject import End, Subject
+from cacheproof.proofs.symbolic.deciding.subject import CallEnd, Subject
 from cacheproof.proofs.symbolic.values.values import IDENTIFIER, INPUT, REQUEST, Universe
-from cacheproof.proofs.witness.calls import Made, attributes_of
-from cacheproof.proofs.witness.exploration import Exploration, Transition
+from cacheproof.proofs.witness.calls import MadeCall, attributes_of
+from cacheproof.proofs.witness.exploration import CallTransition, ScopeExploration
 from cacheproof.proofs.witness.limits import Endless, limited
 from cacheproof.proofs.witness.recorded import Found, mark_of
 from cacheproof.spec.records import inputs_in, named_by, number_of
@@ -38,7 +38,7 @@ class ManagerCall:
     """A call that CPython made: the inputs of requests, by request and number, each an identifier,
     its embeddings and its end; all attributes before and after."""
 
-    made: Made
+    made: MadeCall
     capacity: int
     inputs: Inputs
     answer: LookedAt
@@ -56,7 +56,7 @@ class ManagerCall:
         }
         return f"{self.made} from {_short(self.before)} to {_short(changed)}"
 
-    def answered(self, end: End) -> Formula:
+    def answered(self, end: CallEnd) -> Formula:
         """That its answer is what a path says, where contracts look at it."""
         if self.answer is None:
             return True
@@ -94,7 +94,9 @@ class ManagerCall:
                     yield words.end(r, member) == end
 
 
-def calls_of(subject: Subject, explorations: Sequence[Exploration]) -> dict[str, list[ManagerCall]]:
+def calls_of(
+    subject: Subject, explorations: Sequence[ScopeExploration]
+) -> dict[str, list[ManagerCall]]:
     """Operation -> the calls of it that explorations made, of each kind one."""
     found: dict[str, list[ManagerCall]] = {}
     for one in explorations:
@@ -104,7 +106,7 @@ def calls_of(subject: Subject, explorations: Sequence[Exploration]) -> dict[str,
     return found
 
 
-def _call_of(subject: Subject, one: Transition) -> ManagerCall:
+def _call_of(subject: Subject, one: CallTransition) -> ManagerCall:
     scope = one.scope
     inputs = {
         (name, number): (identifier, size, number + 1)
@@ -121,7 +123,7 @@ def _call_of(subject: Subject, one: Transition) -> ManagerCall:
     )
 
 
-def _looked_at(made: Made, inputs: Inputs, answer: object) -> LookedAt:
+def _looked_at(made: MadeCall, inputs: Inputs, answer: object) -> LookedAt:
     """An answer as contracts look at it; None: they do not."""
     if made.operation == SIZED:
         return answer is not None, number_of(answer)
@@ -133,7 +135,7 @@ def _looked_at(made: Made, inputs: Inputs, answer: object) -> LookedAt:
     return bool(answer) if made.operation in ANSWERED else None
 
 
-def run_from(subject: Subject, play: Play, end: End, found: Model) -> ManagerCall | str:
+def run_from(subject: Subject, play: Play, end: CallEnd, found: Model) -> ManagerCall | str:
     """The call that a model describes, made of the class from the state that the path to an end
     began in; in words why it cannot be so where it raises."""
     assert subject.replay is not None

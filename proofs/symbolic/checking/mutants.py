@@ -14,7 +14,7 @@ from cacheproof.proofs.symbolic.reading.source import Source
 
 
 @dataclass(frozen=True)
-class Mutant:
+class ClassMutant:
     """A class with one change in a method."""
 
     name: str
@@ -31,7 +31,7 @@ def mutants(
     source: Source,
     changes: "Sequence[Change] | None" = None,
     among: Container[str] | None = None,
-) -> Iterator[Mutant]:
+) -> Iterator[ClassMutant]:
     """Every change of every method, or of those `among` these, those for red twins by default, each
     once; methods that begin anew come last."""
     last = ("reset", "__init__")
@@ -40,7 +40,7 @@ def mutants(
         if among is None or name in among:
             for words, changed in _changes_of(method, asked):
                 methods = {**source.methods, name: changed}
-                yield Mutant(f"{name}() {words}", name, replace(source, methods=methods))
+                yield ClassMutant(f"{name}() {words}", name, replace(source, methods=methods))
 
 
 @lru_cache(maxsize=256)

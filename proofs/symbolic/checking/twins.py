@@ -7,12 +7,12 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 
-from cacheproof.proofs.symbolic.checking.mutants import EVERY, FOR_TWINS, Mutant, mutants
-from cacheproof.proofs.symbolic.deciding.prove import Library
+from cacheproof.proofs.symbolic.checking.mutants import EVERY, FOR_TWINS, ClassMutant, mutants
+from cacheproof.proofs.symbolic.deciding.prove import ProverLibrary
 from cacheproof.proofs.symbolic.deciding.refuter import Refuter
 from cacheproof.proofs.symbolic.deciding.subject import Operation, Subject
 from cacheproof.proofs.symbolic.reading.source import reached_from
-from cacheproof.proofs.symbolic.rules.readings import Language
+from cacheproof.proofs.symbolic.rules.readings import RuleLanguage
 from cacheproof.proofs.symbolic.values.language import NotTranslated
 from cacheproof.proofs.symbolic.values.values import Universe
 
@@ -28,14 +28,14 @@ def red_twins(
     subject: Subject,
     rules: Collection[str],
     without: Collection[str] = (),
-    library: Library | None = None,
-) -> dict[str, Mutant]:
+    library: ProverLibrary | None = None,
+) -> dict[str, ClassMutant]:
     """Rule -> the first mutant of which it is refuted, `without` the rules that do not stand.
 
     A rule that no mutant breaks is missing.
     """
-    found: dict[str, Mutant] = {}
-    library = library or Library()
+    found: dict[str, ClassMutant] = {}
+    library = library or ProverLibrary()
     for mutant, owner, asked in _changes(subject, rules):
         missing = [rule for rule in asked if rule not in found]
         for rule in refuted_of(subject, mutant, missing, without, owner, library):
@@ -46,12 +46,12 @@ def red_twins(
 
 
 def twins_of_operations(
-    subject: Subject, without: Collection[str], library: Library
-) -> dict[str, Mutant | None]:
+    subject: Subject, without: Collection[str], library: ProverLibrary
+) -> dict[str, ClassMutant | None]:
     """Operation -> the first change of a method that it runs, its own method's before others, of
     which it breaks a rule, `without` the rules that do not stand; None where there is none. What
     runs no method of the class has its twin in the ghost's."""
-    found: dict[str, Mutant | None] = {}
+    found: dict[str, ClassMutant | None] = {}
     for operation in subject.operations:
         asked = subject.reading_of(operation), frozenset(without)
         if asked not in library.twins:
@@ -61,8 +61,8 @@ def twins_of_operations(
 
 
 def _twin_of(
-    subject: Subject, operation: Operation, without: Collection[str], library: Library
-) -> Mutant | None:
+    subject: Subject, operation: Operation, without: Collection[str], library: ProverLibrary
+) -> ClassMutant | None:
     changes = _changes_within(subject, operation)
     while several := list(islice(changes, CHANGES_AT_ONCE)):
         asked = [
@@ -81,10 +81,10 @@ def _twin_of(
 def _asked_of(
     subject: Subject,
     operation: Operation,
-    mutant: Mutant,
+    mutant: ClassMutant,
     owner: str,
     without: Collection[str],
-    library: Library,
+    library: ProverLibrary,
 ) -> tuple[Refuter, list[str]]:
     """Who looks for a rule that an operation breaks with a change, and the rules, the soonest
     broken one first."""
@@ -99,7 +99,7 @@ def _asked_of(
     return refuter, rules
 
 
-def _changes_within(subject: Subject, operation: Operation) -> Iterator[tuple[Mutant, str]]:
+def _changes_within(subject: Subject, operation: Operation) -> Iterator[tuple[ClassMutant, str]]:
     """Every change of what an operation runs; last, that it fails at once."""
     of_class = bool(operation.method)
     owners = [one for one in subject.sources if (one in subject.under_proof) == of_class]
@@ -123,7 +123,7 @@ def _fails(method: ast.FunctionDef, node: ast.AST) -> str | None:
 
 def _changes(
     subject: Subject, rules: Collection[str]
-) -> Iterator[tuple[Mutant, str, Collection[str]]]:
+) -> Iterator[tuple[ClassMutant, str, Collection[str]]]:
     """Every mutant with its owner and the rules that are asked of it; first, for each rule, those
     of a method that it is known to hang on."""
     for rule in rules:
@@ -139,17 +139,17 @@ def _changes(
 
 def refuted_of(
     subject: Subject,
-    mutant: Mutant,
+    mutant: ClassMutant,
     rules: Collection[str],
     without: Collection[str] = (),
     owner: str = "m",
-    library: Library | None = None,
+    library: ProverLibrary | None = None,
 ) -> list[str]:
     """Those of the rules that a counterexample refutes of a mutant."""
     if not rules:
         return []
     broken = replace(subject, sources={**subject.sources, owner: mutant.source}, replay=None)
-    refuter = (library or Library()).refuter_of_change(broken)
+    refuter = (library or ProverLibrary()).refuter_of_change(broken)
     found: list[str] = []
     for operation in _running(broken, mutant):
         for rule in broken.judged_at(operation):
@@ -164,7 +164,7 @@ def refuted_of(
 
 
 def first_broken(
-    subject: Subject, mutant: Mutant, contracts: Collection[str], owner: str = "m"
+    subject: Subject, mutant: ClassMutant, contracts: Collection[str], owner: str = "m"
 ) -> str | None:
     """A contract that a mutant breaks, if need be by way of invariants that fall before it.
 
@@ -172,7 +172,7 @@ def first_broken(
         NotTranslated: the change led out of what can be read.
     """
     broken = replace(subject, sources={**subject.sources, owner: mutant.source}, replay=None)
-    refuter = Refuter(broken, [Language(Universe(SIZE))])
+    refuter = Refuter(broken, [RuleLanguage(Universe(SIZE))])
     fallen: set[str] = set()
     asked = [(one, rule) for one in broken.operations for rule in refuter.rules(one)]
     asked.sort(key=lambda one: one[1] not in contracts)
@@ -190,7 +190,7 @@ def first_broken(
     return None
 
 
-def _running(subject: Subject, mutant: Mutant) -> Iterator[Operation]:
+def _running(subject: Subject, mutant: ClassMutant) -> Iterator[Operation]:
     """The operations that run what was changed, but for those that only repeat others."""
     texts = [subject.sources[owner] for owner in subject.under_proof]
     for operation in subject.operations:

@@ -4,8 +4,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from cacheproof.proofs.symbolic.checking.vacuity import contradicted, unseen, words_of
-from cacheproof.proofs.symbolic.checking.validator import Shown
-from cacheproof.proofs.symbolic.deciding.prove import Library
+from cacheproof.proofs.symbolic.checking.validator import ShownCalls
+from cacheproof.proofs.symbolic.deciding.prove import ProverLibrary
 from cacheproof.proofs.symbolic.deciding.prover import Prover
 from cacheproof.proofs.symbolic.deciding.subject import Operation, Subject
 from cacheproof.proofs.symbolic.values.state import Place
@@ -15,14 +15,14 @@ from cacheproof.spec.evidence import RedTwin, Witness
 class Validation:
     """Of the texts of a family, as a library proves them."""
 
-    def __init__(self, library: Library) -> None:
+    def __init__(self, library: ProverLibrary) -> None:
         self._library = library
         self._places: dict[tuple[Any, ...], frozenset[Place]] = {}
 
     def witness(
         self,
         subject: Subject,
-        shown_of: Mapping[str, Shown],
+        shown_of: Mapping[str, ShownCalls],
         fallen: Collection[str],
     ) -> Witness:
         """What is said of all operations, of which calls showed something each, where some rules
@@ -57,7 +57,7 @@ class Validation:
         self,
         subject: Subject,
         operation: Operation,
-        shown: Shown,
+        shown: ShownCalls,
         fallen: Collection[str],
     ) -> Iterator[str]:
         """Where what is taken to be known of an operation contradicts itself."""
@@ -73,7 +73,7 @@ class Validation:
         self,
         subject: Subject,
         operation: Operation,
-        shown: Shown,
+        shown: ShownCalls,
         fallen: Collection[str],
     ) -> Iterator[str]:
         """What calls did not show of an operation: where larger states alone go, or no call did."""
@@ -94,7 +94,7 @@ class Validation:
         self,
         look: Callable[[Prover, Collection[Place], Collection[str]], frozenset[Place]],
         prover: Prover,
-        shown: Shown,
+        shown: ShownCalls,
         fallen: Collection[str],
     ) -> frozenset[Place]:
         """What a look at a prover's paths finds, beside the places that calls went through."""

@@ -18,8 +18,8 @@ import z3
 
 from cacheproof.proofs.logic import Formula
 from cacheproof.proofs.symbolic.deciding.play import Play
-from cacheproof.proofs.symbolic.deciding.subject import End
-from cacheproof.proofs.symbolic.values.solver import Told, models, shared_by
+from cacheproof.proofs.symbolic.deciding.subject import CallEnd
+from cacheproof.proofs.symbolic.values.solver import ToldSolver, models, shared_by
 from cacheproof.proofs.symbolic.values.state import Fact, Place, State
 from cacheproof.proofs.symbolic.values.values import (
     BLOCK,
@@ -50,7 +50,7 @@ SEEDS = range(1, 5)
 """Of those that are asked after one that cannot tell."""
 
 
-class Refused(Enum):
+class UnadmittedCall(Enum):
     """What a call is that no path was seen to admit."""
 
     BY_ALL = "by all paths"
@@ -67,7 +67,7 @@ class Paths:
 
     def models(
         self, without: Collection[str] = (), through: Collection[Place] | None = None
-    ) -> Iterator[tuple[End, z3.ModelRef]]:
+    ) -> Iterator[tuple[CallEnd, z3.ModelRef]]:
         """The ends that can be reached at all, `without` what some rules say, each with one way to
         reach it; of those `through` some places, if any are named."""
         for end, path in zip(self.play.ends, self._paths_without(without), strict=True):
@@ -82,9 +82,9 @@ class Paths:
         before: Found,
         given: Iterable[Formula],
         afters: Sequence[Found],
-        answered: Callable[[End], Formula],
+        answered: Callable[[CallEnd], Formula],
         without: Collection[str] = (),
-    ) -> list["End | Refused"]:
+    ) -> list["CallEnd | UnadmittedCall"]:
         """For each state after, the first end that a call leads to it by from a state before, with
         what it is given and what it `answered`; or that no path does. `without` what some rules
         say."""
@@ -93,22 +93,22 @@ class Paths:
         if not play.operation.begins:
             solver.add(*self._is_state(self._first, before))
         solver.add(*given)
-        found: list[End | Refused] = [Refused.BY_ALL] * len(afters)
+        found: list[CallEnd | UnadmittedCall] = [UnadmittedCall.BY_ALL] * len(afters)
         begins = solver.check()
         if begins != z3.sat:
-            return found if begins == z3.unsat else [Refused.UNDECIDED] * len(afters)
+            return found if begins == z3.unsat else [UnadmittedCall.UNDECIDED] * len(afters)
         gone = _Gone(solver)
         for end, path in zip(play.ends, self._paths_without(without), strict=True):
             if not gone.to(path):
                 continue
             for number, after in enumerate(afters):
-                if isinstance(found[number], Refused):
+                if isinstance(found[number], UnadmittedCall):
                     facts = [*self._is_state(end.after, after), answered(end)]
                     is_there = _is_there(solver, facts)
                     if is_there == z3.sat:
                         found[number] = end
                     elif is_there == z3.unknown:
-                        found[number] = Refused.UNDECIDED
+                        found[number] = UnadmittedCall.UNDECIDED
         return found
 
     def _paths_without(self, rules: Collection[str]) -> list[list[Fact]]:
@@ -143,7 +143,7 @@ class _Gone:
     common once, and what cannot be gone no further than to where that shows."""
 
     def __init__(self, solver: z3.Solver) -> None:
-        self._told = Told(solver, lambda fact: fact.formula)
+        self._told = ToldSolver(solver, lambda fact: fact.formula)
         self._begun = solver.model()
         self._is_false: dict[int, bool] = {}
         self._dead: Sequence[Fact] = ()
@@ -211,7 +211,7 @@ def _others() -> Iterator[z3.Solver]:
     yield from map(_simple_solver, SEEDS)
 
 
-def places_of(ends: Iterable[End]) -> frozenset[Place]:
+def places_of(ends: Iterable[CallEnd]) -> frozenset[Place]:
     """All places of the text that these paths went through."""
     return frozenset(place for end in ends for place in end.after.ran)
 
@@ -298,7 +298,8 @@ def _otherwise(found: Any, kind: Type, draw: random.Random) -> Any:
             key = draw.choice(sorted(found))
             if ordered and len(found) > 1 and draw.random() < 0.5:
                 return type(found)(reversed(found.items()))
-            if draw.random() < 0.5:
+            # A block has each of its attributes: to leave one out says what an empty one says.
+            if leaf != BLOCK and draw.random() < 0.5:
                 return type(found)((k, v) for k, v in found.items() if k != key)
             return type(found)({**found, key: _otherwise(found[key], inner, draw)})
         case MapOf(leaf, inner):

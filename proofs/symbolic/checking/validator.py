@@ -14,20 +14,25 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from cacheproof.proofs.logic import Formula
-from cacheproof.proofs.symbolic.checking.validation import Paths, Refused, places_of, with_a_change
-from cacheproof.proofs.symbolic.deciding.answers import Answer, Answers
+from cacheproof.proofs.symbolic.checking.validation import (
+    Paths,
+    UnadmittedCall,
+    places_of,
+    with_a_change,
+)
+from cacheproof.proofs.symbolic.deciding.answers import Answer, OperationAnswers
 from cacheproof.proofs.symbolic.deciding.counterexample import Model
 from cacheproof.proofs.symbolic.deciding.play import Play
-from cacheproof.proofs.symbolic.deciding.subject import End, Operation, Subject
+from cacheproof.proofs.symbolic.deciding.subject import CallEnd, Operation, Subject
 from cacheproof.proofs.symbolic.reading.source import reached_from
-from cacheproof.proofs.symbolic.rules.readings import Language
+from cacheproof.proofs.symbolic.rules.readings import RuleLanguage
 from cacheproof.proofs.symbolic.values.language import NotTranslated
 from cacheproof.proofs.symbolic.values.state import Place
 from cacheproof.proofs.symbolic.values.values import Universe
 from cacheproof.proofs.witness.recorded import Found
 
 
-class Call(Protocol):
+class PlayedCall(Protocol):
     """A call that CPython made: all attributes before it and after it."""
 
     @property
@@ -43,19 +48,21 @@ class Call(Protocol):
     def given(self, play: Play) -> Iterator[Formula]:
         """What it is given."""
 
-    def answered(self, end: End) -> Formula:
+    def answered(self, end: CallEnd) -> Formula:
         """That its answer is what a path says, where contracts look at it."""
 
 
-class Running(Protocol):
+class RunningClass(Protocol):
     """Runs a class in the call of a play that a model describes, from the state that the path to
     an end began in; tells in words why it cannot be so where it raises."""
 
-    def __call__(self, subject: Subject, play: Play, end: End, found: Model) -> Call | str: ...
+    def __call__(
+        self, subject: Subject, play: Play, end: CallEnd, found: Model
+    ) -> PlayedCall | str: ...
 
 
 @dataclass
-class Shown:
+class ShownCalls:
     """What calls showed of an operation.
 
     Attributes:
@@ -88,18 +95,18 @@ class Validator:
         running: runs a class from a state that a solver found; None: it cannot be.
     """
 
-    def __init__(self, universe: Universe, running: Running | None = None) -> None:
-        self._language = Language(universe)
+    def __init__(self, universe: Universe, running: RunningClass | None = None) -> None:
+        self._language = RuleLanguage(universe)
         self._running = running
         self._readings: dict[tuple[Any, ...], _Reading] = {}
 
     def all_shown(
         self,
         subject: Subject,
-        calls: Mapping[str, Sequence[Call]],
+        calls: Mapping[str, Sequence[PlayedCall]],
         fallen: Collection[str],
-        answers: Answers | None = None,
-    ) -> dict[str, Shown]:
+        answers: OperationAnswers | None = None,
+    ) -> dict[str, ShownCalls]:
         """What the calls of each operation show, where some rules have fallen."""
         return {
             one.name: self.shown(subject, one, calls.get(one.name, ()), fallen, answers)
@@ -110,13 +117,13 @@ class Validator:
         self,
         subject: Subject,
         operation: Operation,
-        calls: Sequence[Call],
+        calls: Sequence[PlayedCall],
         fallen: Collection[str] = (),
-        answers: Answers | None = None,
-    ) -> Shown:
+        answers: OperationAnswers | None = None,
+    ) -> ShownCalls:
         """What the calls of an operation show; `answers` are what other processes found."""
-        shown = Shown()
-        answers = Answers() if answers is None else answers
+        shown = ShownCalls()
+        answers = OperationAnswers() if answers is None else answers
         try:
             readings = [self._read(replace(subject, unrolls=True), operation, answers)]
             if _has_loop(subject, operation):
@@ -140,7 +147,7 @@ class Validator:
         subject: Subject,
         readings: Sequence["_Reading"],
         fallen: Collection[str],
-        shown: Shown,
+        shown: ShownCalls,
     ) -> None:
         """Run the class through places that no call went through, from states in which all holds
         that is taken to hold."""
@@ -164,7 +171,9 @@ class Validator:
                 _hold(readings, call, fallen, shown)
         shown.elsewhere = left
 
-    def _read(self, subject: Subject, operation: Operation, answers: Answers) -> "_Reading":
+    def _read(
+        self, subject: Subject, operation: Operation, answers: OperationAnswers
+    ) -> "_Reading":
         reading = subject.unrolls, subject.reading_of(operation)
         if reading not in self._readings:
             self._readings[reading] = _Reading(subject, operation, self._language, answers)
@@ -183,14 +192,18 @@ class _Said:
 
     ran: frozenset[Place] = frozenset()
     refuses_another: bool = False
-    refused: Refused | None = None
+    refused: UnadmittedCall | None = None
 
 
 class _Reading:
     """An operation as it is read, held against calls; `answers` are what other processes found."""
 
     def __init__(
-        self, subject: Subject, operation: Operation, language: Language, answers: Answers
+        self,
+        subject: Subject,
+        operation: Operation,
+        language: RuleLanguage,
+        answers: OperationAnswers,
     ) -> None:
         self._subject = subject
         self._operation = operation
@@ -234,7 +247,7 @@ class _Reading:
             sorted(places),
         )
 
-    def said(self, call: Call, fallen: Collection[str]) -> _Said:
+    def said(self, call: PlayedCall, fallen: Collection[str]) -> _Said:
         """What it says of a call, where some rules have fallen."""
         asked = frozenset(fallen), call.mark
         if asked not in self._said:
@@ -243,14 +256,14 @@ class _Reading:
             )
         return self._said[asked]
 
-    def _say(self, call: Call, fallen: Collection[str]) -> _Said:
+    def _say(self, call: PlayedCall, fallen: Collection[str]) -> _Said:
         changed = with_a_change(call.after, self._subject.types, random.Random(call.mark))
         given = call.given(self.paths.play)
         afters = [call.after, changed]
         end, of_changed = self.paths.admitting(call.before, given, afters, call.answered, fallen)
-        if isinstance(end, Refused):
+        if isinstance(end, UnadmittedCall):
             return _Said(refused=end)
-        return _Said(places_of([end]), of_changed is Refused.BY_ALL)
+        return _Said(places_of([end]), of_changed is UnadmittedCall.BY_ALL)
 
     def _once(self, what: str, kind: Any, ask: Callable[[], Answer], *given: Any) -> Answer:
         return self._answers.once((what, self._digest, *given), kind, ask)
@@ -260,11 +273,13 @@ class _Reading:
         return self._subject.digest_of(self._operation)
 
 
-def _hold(readings: Sequence[_Reading], call: Call, fallen: Collection[str], shown: Shown) -> None:
+def _hold(
+    readings: Sequence[_Reading], call: PlayedCall, fallen: Collection[str], shown: ShownCalls
+) -> None:
     """Hold each reading against a call."""
     for number, reading in enumerate(readings):
         said = reading.said(call, fallen)
-        if said.refused is Refused.UNDECIDED:
+        if said.refused is UnadmittedCall.UNDECIDED:
             shown.undecided = f"{call}: no solver can tell whether a path admits it"
             return
         if said.refused is not None:

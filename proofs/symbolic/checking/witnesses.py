@@ -15,8 +15,8 @@ from cacheproof.proofs.symbolic.checking import (
     entry_table_validation,
     manager_validation,
 )
-from cacheproof.proofs.symbolic.checking.mutants import Mutant, mutants
-from cacheproof.proofs.symbolic.checking.validator import Call, Validator
+from cacheproof.proofs.symbolic.checking.mutants import ClassMutant, mutants
+from cacheproof.proofs.symbolic.checking.validator import PlayedCall, Validator
 from cacheproof.proofs.symbolic.deciding.subject import Subject
 from cacheproof.proofs.symbolic.reading.source import Source
 from cacheproof.proofs.symbolic.subjects.calls import (
@@ -26,7 +26,12 @@ from cacheproof.proofs.symbolic.subjects.calls import (
 )
 from cacheproof.proofs.witness import entry_table, exploration, pool
 from cacheproof.proofs.witness.classes import class_of
-from cacheproof.proofs.witness.exploration import SCOPES, Explorer, Scope, Unexplorable
+from cacheproof.proofs.witness.exploration import (
+    SCOPES,
+    Unexplorable,
+    WitnessExplorer,
+    WitnessScope,
+)
 from cacheproof.spec.evidence import RedTwin, Witness
 from cacheproof.spec.registry import contracts
 
@@ -35,11 +40,11 @@ CALLS = 6_000
 CALLS_OF_TWIN = (600, 6_000)
 """In each scope, of a change that must be noticed: at first; and where none is noticed so soon."""
 NO_TWIN = "any change of the text"
-_KEPT: Mapping[Assumption, Callable[[Scope], bool]] = {
+_KEPT: Mapping[Assumption, Callable[[WitnessScope], bool]] = {
     identifier_fixes_size: lambda scope: scope.fixes_sizes,
     items_differ: lambda scope: scope.items_differ,
 }
-Explored = exploration.Exploration | pool.Exploration | entry_table.Exploration
+Explored = exploration.ScopeExploration | pool.Exploration | entry_table.Exploration
 
 
 class Exploring(ABC):
@@ -54,14 +59,14 @@ class Exploring(ABC):
         self._subject = subject
         self._noticed_before = {} if noticed is None else noticed
         self._explored: dict[str, Explored] = {}
-        self._of_changes: dict[tuple[str, str, int], tuple[Mutant, Collection[str]]] = {}
+        self._of_changes: dict[tuple[str, str, int], tuple[ClassMutant, Collection[str]]] = {}
 
     @abstractmethod
     def validator(self) -> Validator:
         """What holds the readings of texts like it against its calls."""
 
     @abstractmethod
-    def calls(self, promises: Sequence[Assumption]) -> Mapping[str, Sequence[Call]]:
+    def calls(self, promises: Sequence[Assumption]) -> Mapping[str, Sequence[PlayedCall]]:
         """Operation -> one call of each kind that was made of it in the scopes in which callers
         keep these promises.
 
@@ -90,7 +95,7 @@ class Exploring(ABC):
         return [self._explored[one.name] for one in self._scopes(promises)]
 
     def witness(
-        self, contract: str, promises: Sequence[Assumption], twin: Mutant | None
+        self, contract: str, promises: Sequence[Assumption], twin: ClassMutant | None
     ) -> Witness:
         """What it says of a contract that is proved of callers who keep these promises; `twin` is
         a change of which the proof refutes it."""
@@ -112,7 +117,7 @@ class Exploring(ABC):
             self._noticed(contract, scopes, twin),
         )
 
-    def _noticed(self, contract: str, scopes: Sequence[Any], twin: Mutant | None) -> RedTwin:
+    def _noticed(self, contract: str, scopes: Sequence[Any], twin: ClassMutant | None) -> RedTwin:
         """A change of the text that breaks the contract here: the proof's, one that was seen to, or
         the first of all."""
         few, many = CALLS_OF_TWIN
@@ -142,18 +147,18 @@ class Exploring(ABC):
                 return RedTwin(mutant.name, refuted=True)
         return RedTwin(NO_TWIN if twin is None else twin.name, refuted=False)
 
-    def _was_noticed(self, mutant: Mutant, contract: str) -> bool:
+    def _was_noticed(self, mutant: ClassMutant, contract: str) -> bool:
         """Whether a class that was explored before, or most classes, break a contract so."""
         method, words = self._subject.noticed_by.get(contract, ("", ""))
         is_likely = mutant.method == method and words in mutant.name
         return is_likely or mutant.change == self._noticed_before.get(contract)
 
     @cached_property
-    def _changes(self) -> Sequence[Mutant]:
+    def _changes(self) -> Sequence[ClassMutant]:
         subject = self._subject
         return [one for owner in subject.under_proof for one in mutants(subject.sources[owner])]
 
-    def _broken(self, mutant: Mutant, scope: Any, calls: int) -> Collection[str]:
+    def _broken(self, mutant: ClassMutant, scope: Any, calls: int) -> Collection[str]:
         """The contracts that a changed class breaks in a scope."""
         asked = mutant.name, scope.name, calls
         if asked not in self._of_changes:
@@ -179,24 +184,24 @@ class ManagerExploring(Exploring):
     def validator(self) -> Validator:
         return Validator(manager_validation.universe(), manager_validation.run_from)
 
-    def calls(self, promises: Sequence[Assumption]) -> Mapping[str, Sequence[Call]]:
+    def calls(self, promises: Sequence[Assumption]) -> Mapping[str, Sequence[PlayedCall]]:
         return manager_validation.calls_of(self._subject, self.of(promises))
 
-    def _scopes(self, promises: Sequence[Assumption]) -> Sequence[Scope]:
+    def _scopes(self, promises: Sequence[Assumption]) -> Sequence[WitnessScope]:
         return [one for one in SCOPES if all(_KEPT[promise](one) for promise in promises)]
 
-    def _explore(self, source: Source, scope: Scope, calls: int) -> Explored:
+    def _explore(self, source: Source, scope: WitnessScope, calls: int) -> Explored:
         return self._explorer(source).explore(scope, calls)
 
     @property
-    def explorer(self) -> Explorer:
+    def explorer(self) -> WitnessExplorer:
         """What runs the subject's class."""
         return self._explorer(self._subject.sources["m"])
 
-    def _explorer(self, source: Source) -> Explorer:
+    def _explorer(self, source: Source) -> WitnessExplorer:
         subject = self._subject
         assert subject.replay is not None
-        return Explorer(
+        return WitnessExplorer(
             self._class_of(source),
             [one.name for one in subject.operations],
             {name: value for (_, name), value in subject.constants.items()},
@@ -214,13 +219,13 @@ class PoolExploring(Exploring):
     def validator(self) -> Validator:
         return Validator(block_pool_validation.universe())
 
-    def calls(self, promises: Sequence[Assumption]) -> Mapping[str, Sequence[Call]]:
+    def calls(self, promises: Sequence[Assumption]) -> Mapping[str, Sequence[PlayedCall]]:
         return block_pool_validation.calls_of(self.of(promises))
 
-    def _scopes(self, promises: Sequence[Assumption]) -> Sequence[pool.Setting]:
+    def _scopes(self, promises: Sequence[Assumption]) -> Sequence[pool.PoolSetting]:
         return pool.SETTINGS
 
-    def _explore(self, source: Source, scope: pool.Setting, calls: int) -> Explored:
+    def _explore(self, source: Source, scope: pool.PoolSetting, calls: int) -> Explored:
         return pool.explore(self._class_of(source), scope, self._rules, calls)
 
 
@@ -230,11 +235,11 @@ class TableExploring(Exploring):
     def validator(self) -> Validator:
         return Validator(entry_table_validation.universe())
 
-    def calls(self, promises: Sequence[Assumption]) -> Mapping[str, Sequence[Call]]:
+    def calls(self, promises: Sequence[Assumption]) -> Mapping[str, Sequence[PlayedCall]]:
         return entry_table_validation.calls_of(self.of(promises))
 
-    def _scopes(self, promises: Sequence[Assumption]) -> Sequence[entry_table.Setting]:
+    def _scopes(self, promises: Sequence[Assumption]) -> Sequence[entry_table.TableSetting]:
         return entry_table.SETTINGS
 
-    def _explore(self, source: Source, scope: entry_table.Setting, calls: int) -> Explored:
+    def _explore(self, source: Source, scope: entry_table.TableSetting, calls: int) -> Explored:
         return entry_table.explore(self._class_of(source), scope, self._rules, calls)

@@ -16,7 +16,7 @@ Question = tuple[Any, ...]
 """Of texts, numbers, truth values, and lists of them."""
 
 
-class Store(Protocol):
+class AnswerStore(Protocol):
     """Where answers are kept, each by a digest."""
 
     def read(self, digest: str) -> bytes | None: ...
@@ -24,7 +24,7 @@ class Store(Protocol):
     def write(self, digest: str, answer: bytes) -> None: ...
 
 
-class Answers:
+class OperationAnswers:
     """Those of all that is asked about a kind of class, under one promise and one seed.
 
     Args:
@@ -32,7 +32,7 @@ class Answers:
         about: what all questions have in common.
     """
 
-    def __init__(self, store: Store | None = None, *about: str) -> None:
+    def __init__(self, store: AnswerStore | None = None, *about: str) -> None:
         self._store = store
         self._about = about
 

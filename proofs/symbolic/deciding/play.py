@@ -10,9 +10,9 @@ import z3
 from cacheproof.proofs.logic import Formula, conjunction, implies
 from cacheproof.proofs.symbolic.deciding.subject import Aggregate, Names, Operation, Subject
 from cacheproof.proofs.symbolic.reading.machine import Machine
-from cacheproof.proofs.symbolic.rules.readings import Language
+from cacheproof.proofs.symbolic.rules.readings import RuleLanguage
 from cacheproof.proofs.symbolic.rules.rules import Predicate
-from cacheproof.proofs.symbolic.values.solver import Verdict
+from cacheproof.proofs.symbolic.values.solver import SolverVerdict
 from cacheproof.proofs.symbolic.values.state import Fact, Snapshot, State
 from cacheproof.proofs.symbolic.values.values import Value
 
@@ -45,7 +45,7 @@ class Play:
     none of them joined."""
 
     def __init__(
-        self, subject: Subject, operation: Operation, language: Language, *, joins: bool = True
+        self, subject: Subject, operation: Operation, language: RuleLanguage, *, joins: bool = True
     ) -> None:
         self.subject = subject
         self.operation = operation
@@ -132,7 +132,7 @@ class Play:
 
     # sums
 
-    def sums(self, state: State, proved: Callable[[Formula], Verdict]) -> Iterator[Fact]:
+    def sums(self, state: State, proved: Callable[[Formula], SolverVerdict]) -> Iterator[Fact]:
         """Of every sum: how it changes since nothing was known of it, and its bounds then and
         now, where what they rest on is `proved`."""
         first = max((n for n, one in enumerate(state.snapshots) if one.anew), default=0)
@@ -161,7 +161,7 @@ class Play:
                 yield Fact(new == old + changed, of_sums=True)
 
     def _bounds(
-        self, one: Aggregate, names: Names, proved: Callable[[Formula], Verdict]
+        self, one: Aggregate, names: Names, proved: Callable[[Formula], SolverVerdict]
     ) -> Iterator[Fact]:
         """A sum without shares is 0; one of shares that are not negative is at least each of them;
         one whose shares are at most another's is at most that; one whose shares are those of others

@@ -10,18 +10,23 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from cacheproof.proofs.symbolic.deciding.answers import Answers
+from cacheproof.proofs.symbolic.deciding.answers import OperationAnswers
 from cacheproof.proofs.symbolic.deciding.play import Play
 from cacheproof.proofs.symbolic.deciding.prover import Prover, Unkept
 from cacheproof.proofs.symbolic.deciding.refuter import Counterexample, Findings, Refuter
 from cacheproof.proofs.symbolic.deciding.subject import Operation, Subject
-from cacheproof.proofs.symbolic.rules.readings import Language
-from cacheproof.proofs.symbolic.values.solver import ALL_BUT_THE_GREATEST, SOON, Effort, Verdict
+from cacheproof.proofs.symbolic.rules.readings import RuleLanguage
+from cacheproof.proofs.symbolic.values.solver import (
+    ALL_BUT_THE_GREATEST,
+    SOON,
+    Effort,
+    SolverVerdict,
+)
 from cacheproof.proofs.symbolic.values.values import Universe
 
 
 @dataclass
-class Outcome:
+class RuleOutcome:
     """What became of one rule.
 
     Attributes:
@@ -42,15 +47,15 @@ class Outcome:
     rests_on: frozenset[str] = frozenset()
 
 
-class Library:
+class ProverLibrary:
     """Provers of operations, each for all subjects of one kind in which its text reads alike: what
     is proved of it there is proved of each, and a counterexample is one of each. `twins` are of
     operations, by all that makes two of them the same; `answers` are what other processes found."""
 
-    def __init__(self, seed: int = 0, answers: Answers | None = None) -> None:
-        self.answers = answers or Answers()
-        self.few = [Language(Universe(size)) for size in (2, 3)]
-        self._language = Language(Universe())
+    def __init__(self, seed: int = 0, answers: OperationAnswers | None = None) -> None:
+        self.answers = answers or OperationAnswers()
+        self.few = [RuleLanguage(Universe(size)) for size in (2, 3)]
+        self._language = RuleLanguage(Universe())
         self._seed = seed
         self._provers: dict[tuple[Any, ...], Prover] = {}
         self._found = Findings(answers=self.answers)
@@ -92,15 +97,15 @@ class Library:
 
 
 def prove(
-    subject: Subject, library: Library | None = None, settled: Collection[str] = ()
-) -> dict[str, Outcome]:
+    subject: Subject, library: ProverLibrary | None = None, settled: Collection[str] = ()
+) -> dict[str, RuleOutcome]:
     """What holds of a subject, by the id of the rule; but for rules that are `settled`: they hold,
     and lean on each other only. A library is for subjects that differ in their texts alone.
 
     Raises:
         Unkept: answers that were kept do not do; the library is to prove the operation anew.
     """
-    library = library or Library()
+    library = library or ProverLibrary()
     refuter = library.refuter(subject)
     conditions = [
         (operation, prover, number)
@@ -110,10 +115,11 @@ def prove(
         if rule not in settled
     ]
     outcomes = {
-        rule: Outcome(rule) for rule in (prover.rules[number] for _, prover, number in conditions)
+        rule: RuleOutcome(rule)
+        for rule in (prover.rules[number] for _, prover, number in conditions)
     }
     out: set[str] = set()
-    proved: dict[tuple[str, int], tuple[str, Verdict]] = {}
+    proved: dict[tuple[str, int], tuple[str, SolverVerdict]] = {}
     changed = True
     while changed:
         changed = False
@@ -124,7 +130,7 @@ def prove(
                 continue
             soon = ALL_BUT_THE_GREATEST if subject.unrolls else SOON
             verdict = _decided(prover, refuter, operation, number, out, soon)
-            if isinstance(verdict, Verdict) and verdict.word == "proved":
+            if isinstance(verdict, SolverVerdict) and verdict.word == "proved":
                 proved[place] = rule, verdict
                 continue
             outcome = outcomes[rule]
@@ -152,7 +158,7 @@ def _decided(
     number: int,
     out: Collection[str],
     soon: int,
-) -> Verdict | Counterexample:
+) -> SolverVerdict | Counterexample:
     """A proof, or a counterexample; or a verdict that says that neither was found.
 
     What no two elements refute is tried with all effort before more of them are looked at: among

@@ -9,14 +9,14 @@ from functools import cached_property
 import z3
 
 from cacheproof.proofs.logic import Formula
-from cacheproof.proofs.symbolic.deciding.answers import Answers, Question
+from cacheproof.proofs.symbolic.deciding.answers import OperationAnswers, Question
 from cacheproof.proofs.symbolic.deciding.play import Condition, Play
 from cacheproof.proofs.symbolic.values.solver import (
     RLIMIT,
     Among,
     Effort,
     Premises,
-    Verdict,
+    SolverVerdict,
     efforts_for,
 )
 from cacheproof.proofs.symbolic.values.state import Fact, State
@@ -59,7 +59,7 @@ class Prover:
         self,
         make: Callable[[], Play],
         seed: int = 0,
-        answers: Answers | None = None,
+        answers: OperationAnswers | None = None,
         reading: str = "",
         name: str = "",
         efforts: MutableMapping[tuple[str, str, int], Effort] | None = None,
@@ -67,13 +67,13 @@ class Prover:
         is_anew: bool = False,
     ) -> None:
         self._make = make
-        self.answers = answers or Answers()
+        self.answers = answers or OperationAnswers()
         self.reading = reading
         self._name = name
         self._efforts = {} if efforts is None else efforts
         known = None if is_anew else self.answers.known(self._asked("rules"), _Kept)
         self._kept: _Kept | None = None if known is None else known[0]
-        self._proved: dict[int, list[Verdict]] = {}
+        self._proved: dict[int, list[SolverVerdict]] = {}
         self._premises = Premises(seed)
         self._sums: dict[int, tuple[State, list[Fact]]] = {}
         self._told: dict[str, Effort] = {}
@@ -111,7 +111,7 @@ class Prover:
     def _asked(self, *question: object) -> Question:
         return (self.reading, *question)
 
-    def verdict(self, number: int, without: Collection[str], tries: slice) -> Verdict:
+    def verdict(self, number: int, without: Collection[str], tries: slice) -> SolverVerdict:
         """Whether a condition holds, `without` some rules, by some of its efforts; what was proved
         once stays so."""
         proved = self._proved.setdefault(number, [])
@@ -122,11 +122,11 @@ class Prover:
         asked = self._asked("verdict", self._here.name, number, sorted(without), effort)
         of_all = self._asked("proved", self._here.name, number)
         for question in (of_all, asked):
-            kept = self.answers.known(question, Verdict) if self._kept is not None else None
+            kept = self.answers.known(question, SolverVerdict) if self._kept is not None else None
             if kept is not None and kept[0].rules.isdisjoint(without):
                 if kept[0].word == "proved":
                     proved.append(kept[0])
-                found: Verdict = kept[0]
+                found: SolverVerdict = kept[0]
                 return found
         verdict = self._decided(number, without, tries)
         self.answers.keep(asked, verdict)
@@ -135,7 +135,7 @@ class Prover:
             proved.append(verdict)
         return verdict
 
-    def _decided(self, number: int, without: Collection[str], tries: slice) -> Verdict:
+    def _decided(self, number: int, without: Collection[str], tries: slice) -> SolverVerdict:
         condition = self.conditions[number]
         rule = condition.rule
         likely = self._name, rule, self.rules[:number].count(rule)
@@ -164,12 +164,12 @@ class Prover:
 
     def decided(
         self, condition: Condition, without: Collection[str], efforts: Sequence[Effort]
-    ) -> Verdict:
+    ) -> SolverVerdict:
         """Whether a condition holds, `without` some rules, by some efforts."""
         known = condition.known(without)
         for fact in known:
             if condition.rule in fact.rules and _same(fact.formula, condition.claimed):
-                return Verdict("proved", fact.rules)
+                return SolverVerdict("proved", fact.rules)
         parts = _parts(condition.claimed)
         if len(parts) > 1:
             whole = self._tried(condition, condition.claimed, without, efforts[:1])
@@ -181,7 +181,7 @@ class Prover:
             if verdicts[-1].word != "proved":
                 return verdicts[-1]
         rules = frozenset(rule for one in verdicts for rule in one.rules)
-        return Verdict("proved", rules, max(one.work for one in verdicts))
+        return SolverVerdict("proved", rules, max(one.work for one in verdicts))
 
     def _tried(
         self,
@@ -189,7 +189,7 @@ class Prover:
         claimed: Formula,
         without: Collection[str],
         efforts: Sequence[Effort],
-    ) -> Verdict:
+    ) -> SolverVerdict:
         """Whether a part of a condition holds, by the first effort that tells."""
         worst = 0.0
         told = self._told.get(condition.rule)
@@ -208,7 +208,7 @@ class Prover:
                 self._told[condition.rule] = effort
                 return verdict
             worst = max(worst, verdict.work)
-        return Verdict("unknown", frozenset(), worst)
+        return SolverVerdict("unknown", frozenset(), worst)
 
     def _sums_at(self, state: State, without: Collection[str]) -> list[Fact]:
         if id(state) not in self._sums:
@@ -219,7 +219,7 @@ class Prover:
             def plain(fact: Fact) -> bool:
                 return known(fact) and _takes_part(fact, Among.PLAIN)
 
-            def proved(claimed: Formula) -> Verdict:
+            def proved(claimed: Formula) -> SolverVerdict:
                 verdict = self._premises.imply(state.path, claimed, plain, RLIMIT // 200)
                 if verdict.word != "proved":
                     verdict = self._premises.imply(state.path, claimed, known, RLIMIT // 100)

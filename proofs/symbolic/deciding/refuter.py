@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cacheproof.proofs.logic import negated
-from cacheproof.proofs.symbolic.deciding.answers import Answers, Question
+from cacheproof.proofs.symbolic.deciding.answers import OperationAnswers, Question
 from cacheproof.proofs.symbolic.deciding.counterexample import Model, terms_of
 from cacheproof.proofs.symbolic.deciding.play import Play
 from cacheproof.proofs.symbolic.deciding.subject import Operation, Subject
-from cacheproof.proofs.symbolic.rules.readings import Language
+from cacheproof.proofs.symbolic.rules.readings import RuleLanguage
 from cacheproof.proofs.symbolic.values.solver import is_possible, models
 from cacheproof.proofs.symbolic.values.state import Fact
 from cacheproof.spec.registry import contracts
@@ -35,7 +35,7 @@ class Findings:
 
     counterexamples: dict[tuple[Any, ...], Counterexample | None] = field(default_factory=dict)
     soon: dict[tuple[Any, ...], bool] = field(default_factory=dict)
-    answers: Answers = field(default_factory=Answers)
+    answers: OperationAnswers = field(default_factory=OperationAnswers)
 
 
 class Refuter:
@@ -48,7 +48,7 @@ class Refuter:
     """
 
     def __init__(
-        self, subject: Subject, languages: Sequence[Language], found: Findings | None = None
+        self, subject: Subject, languages: Sequence[RuleLanguage], found: Findings | None = None
     ) -> None:
         self._subject = subject
         self._languages = languages

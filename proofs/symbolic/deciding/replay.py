@@ -9,12 +9,12 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cacheproof.proofs.crosshair.episode import Broken, Episode, Tables
-from cacheproof.proofs.crosshair.states import Request
+from cacheproof.proofs.crosshair.episode import BrokenRule, ClaimTables, Episode
+from cacheproof.proofs.crosshair.states import SymbolicRequest
 from cacheproof.proofs.symbolic.deciding.counterexample import Model
 from cacheproof.proofs.symbolic.reading.source import Source
 from cacheproof.proofs.symbolic.values.state import Snapshot, State
-from cacheproof.proofs.witness.calls import Made, perform
+from cacheproof.proofs.witness.calls import MadeCall, perform
 from cacheproof.proofs.witness.classes import class_of
 from cacheproof.proofs.witness.limits import Endless, limited
 from cacheproof.spec.ghost import Ghost
@@ -25,7 +25,7 @@ SECONDS = 3.0
 
 
 @dataclass(frozen=True)
-class Replay:
+class CounterexampleReplay:
     """How counterexamples of a manager are run again: `state_of` makes the record that contracts
     look at; `has_ledger` says whether the manager knows what may stay in a worker's store."""
 
@@ -45,7 +45,7 @@ class Replay:
         try:
             with limited(SECONDS):
                 self.run(source, constants, operation, [by_id(rule)], found, state.snapshots[0])
-        except Broken:
+        except BrokenRule:
             return True
         except Endless:
             return by_id(rule).calls == WHOLE_EVENT
@@ -73,7 +73,7 @@ class Replay:
             if owner in ("m", "g"):
                 setattr(manager if owner == "m" else ghost, name, value)
         episode = Episode(
-            manager, ghost, self.state_of, lambda _: Tables({}, {}), rules,
+            manager, ghost, self.state_of, lambda _: ClaimTables({}, {}), rules,
             encoded=before.get(("w", "encoded"), {}),
         )  # fmt: skip
         if operation == "init":
@@ -86,16 +86,16 @@ class Replay:
         return episode, perform(episode, made, request, ledger=self.has_ledger)
 
 
-def made_of(operation: str, found: Model) -> Made:
+def made_of(operation: str, found: Model) -> MadeCall:
     """The call that a model describes."""
     given = found.arguments()
-    return Made(
+    return MadeCall(
         operation, given.get("r", ""), given.get("i", -1), given.get("budget", 0),
         given.get("pending", 0), given.get("progress", 0),
     )  # fmt: skip
 
 
-def _requests(found: Model) -> dict[str, Request]:
+def _requests(found: Model) -> dict[str, SymbolicRequest]:
     """The requests of a model; a number without an input is an item that nobody else has."""
     inputs: dict[str, dict[int, tuple[str, int, int]]] = collections.defaultdict(dict)
     for (name, number), item in found.inputs().items():
@@ -106,7 +106,7 @@ def _requests(found: Model) -> dict[str, Request]:
         items = [
             shown.get(number, ("absent", 1, 1)) for number in range(max(shown, default=-1) + 1)
         ]
-        request = Request(name, [item[0] for item in items], [item[1] for item in items])
+        request = SymbolicRequest(name, [item[0] for item in items], [item[1] for item in items])
         request.ends = [item[2] for item in items]
         requests[name] = request
     return requests

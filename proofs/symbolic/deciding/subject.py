@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import z3
 
 from cacheproof.proofs.logic import Formula
-from cacheproof.proofs.symbolic.deciding.replay import Replay
+from cacheproof.proofs.symbolic.deciding.replay import CounterexampleReplay
 from cacheproof.proofs.symbolic.reading.execution import Readings
 from cacheproof.proofs.symbolic.reading.machine import READINGS
 from cacheproof.proofs.symbolic.reading.source import Source, reached_from
@@ -38,7 +38,7 @@ class Aggregate:
 
 
 @dataclass(frozen=True)
-class End:
+class CallEnd:
     """Where a call may end: the state after it, and the names its contracts look at."""
 
     after: State
@@ -52,7 +52,7 @@ class Operation:
     is no method. Schedulers make it `since` a release, or all of them."""
 
     name: str
-    run: Callable[["Play", State], Iterable[End]]
+    run: Callable[["Play", State], Iterable[CallEnd]]
     method: str = ""
     begins: bool = False
     since: str = "0"
@@ -97,7 +97,7 @@ class Subject:
     loops: Callable[["Play"], Mapping[tuple[str, str], Sequence[Loop]]]
     safety: str
     assumptions: Callable[["Play"], Sequence[Formula]]
-    replay: Replay | None = None
+    replay: CounterexampleReplay | None = None
     component: str = ""
     under_proof: Sequence[str] = ("m",)
     readings: Readings = READINGS

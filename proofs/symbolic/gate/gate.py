@@ -77,7 +77,9 @@ def refuse_unread(
         NotTranslated: names the file, the line, and what stands there.
     """
     reached = {name for one in operations for name in reached_from(one, [source])}
-    text = Text(source, [one for name, one in source.methods.items() if name in reached], is_pool)
+    text = CalledMethods(
+        source, [one for name, one in source.methods.items() if name in reached], is_pool
+    )
     refusals = [of_module(source), *of_class(source, is_record=is_record)]
     for found in (*refusals, *(check(text) for check in CHECKS), unbound(source)):
         _refuse(source, found)
@@ -90,7 +92,7 @@ def _refuse(source: Source, refusals: Iterator[Refusal]) -> None:
 
 
 @dataclass(frozen=True)
-class Text:
+class CalledMethods:
     """The methods of a class that a call may run."""
 
     source: Source
@@ -125,7 +127,7 @@ class Text:
         return False
 
 
-Check = Callable[[Text], Iterator[Refusal]]
+Check = Callable[[CalledMethods], Iterator[Refusal]]
 CHECKS: list[Check] = []
 
 
@@ -135,7 +137,7 @@ def _check(check: Check) -> Check:
 
 
 @_check
-def _unread_nodes(text: Text) -> Iterator[Refusal]:
+def _unread_nodes(text: CalledMethods) -> Iterator[Refusal]:
     """Statements, expressions and operators that the tables above do not name."""
     read = (*_READ, *OF_POOL) if text.is_pool else _READ
     for node in text.nodes:
@@ -145,7 +147,7 @@ def _unread_nodes(text: Text) -> Iterator[Refusal]:
 
 
 @_check
-def _constants(text: Text) -> Iterator[Refusal]:
+def _constants(text: CalledMethods) -> Iterator[Refusal]:
     """Fractions, complex numbers, bytes and the ellipsis."""
     for node in text.nodes:
         if isinstance(node, ast.Constant) and isinstance(
@@ -155,7 +157,7 @@ def _constants(text: Text) -> Iterator[Refusal]:
 
 
 @_check
-def _operands(text: Text) -> Iterator[Refusal]:
+def _operands(text: CalledMethods) -> Iterator[Refusal]:
     """`-` in front of anything but a number; `is` with anything but `None` at its right."""
     for node in text.nodes:
         match node:
@@ -169,7 +171,7 @@ def _operands(text: Text) -> Iterator[Refusal]:
 
 
 @_check
-def _signatures(text: Text) -> Iterator[Refusal]:
+def _signatures(text: CalledMethods) -> Iterator[Refusal]:
     """Decorators but `property`; `*args`, `**kwargs`, positional-only and type parameters; a first
     parameter that is not `self`; defaults that are not constants; annotations that call."""
     for method in text.methods:
@@ -193,7 +195,7 @@ def _signatures(text: Text) -> Iterator[Refusal]:
 
 
 @_check
-def _local_names(text: Text) -> Iterator[Refusal]:
+def _local_names(text: CalledMethods) -> Iterator[Refusal]:
     """Parameters and variables that hide a builtin or the class, or bind `self` anew; names of
     parameters, variables and keywords that begin with two underscores, which Python changes."""
     hidden = {*BUILTINS, ORDERED, text.source.name}
@@ -217,7 +219,7 @@ def _local_names(text: Text) -> Iterator[Refusal]:
 
 
 @_check
-def _attributes(text: Text) -> Iterator[Refusal]:
+def _attributes(text: CalledMethods) -> Iterator[Refusal]:
     """Attributes in the place of methods, and those that begin with two underscores; properties
     that are called, and methods that are not."""
     called = {id(one.func) for one in text.nodes if isinstance(one, ast.Call)}
@@ -235,7 +237,7 @@ def _attributes(text: Text) -> Iterator[Refusal]:
 
 
 @_check
-def _targets(text: Text) -> Iterator[Refusal]:
+def _targets(text: CalledMethods) -> Iterator[Refusal]:
     """Several targets in one assignment; `del` of several things, or of what is no item; an
     annotation without a value; `else` of a loop; what a loop or a comprehension binds but names,
     each once."""
@@ -255,7 +257,7 @@ def _targets(text: Text) -> Iterator[Refusal]:
 
 
 @_check
-def _raised(text: Text) -> Iterator[Refusal]:
+def _raised(text: CalledMethods) -> Iterator[Refusal]:
     """`raise` of anything but one of Python's exceptions by its name, which `except Exception`
     catches; a call in what it is given but of a method of the class."""
     for node in text.nodes:
@@ -275,7 +277,7 @@ def _raised(text: Text) -> Iterator[Refusal]:
 
 
 @_check
-def _places_of_effects(text: Text) -> Iterator[Refusal]:
+def _places_of_effects(text: CalledMethods) -> Iterator[Refusal]:
     """Effects in a comprehension, in an assertion, in the target of an augmented assignment, and in
     its value where the target is an item."""
     asked: list[ast.expr]
@@ -297,7 +299,7 @@ def _places_of_effects(text: Text) -> Iterator[Refusal]:
 
 
 @_check
-def _comprehensions(text: Text) -> Iterator[Refusal]:
+def _comprehensions(text: CalledMethods) -> Iterator[Refusal]:
     """Comprehensions with several `for`, inside one another, with `next`, or with what is evaluated
     of some members alone: `and`, `or`, `... if ... else`, chained comparisons, a second `if`, and
     what stands before an `if`, unless that is a name; a generator but as the one argument of `any`
@@ -322,7 +324,7 @@ def _comprehensions(text: Text) -> Iterator[Refusal]:
 
 
 @_check
-def _views(text: Text) -> Iterator[Refusal]:
+def _views(text: CalledMethods) -> Iterator[Refusal]:
     """Views, iterators and ranges that are kept, compared or asked for their truth value: they go
     on showing what they are of, so they are run through where they stand."""
     for node in text.nodes:
@@ -347,7 +349,7 @@ def _views(text: Text) -> Iterator[Refusal]:
 
 
 @_check
-def _recursion(text: Text) -> Iterator[Refusal]:
+def _recursion(text: CalledMethods) -> Iterator[Refusal]:
     """Methods that may call themselves."""
     of_class = text.source.methods
     calls = {
@@ -365,7 +367,7 @@ def _recursion(text: Text) -> Iterator[Refusal]:
 
 
 @_check
-def _ordered_dicts(text: Text) -> Iterator[Refusal]:
+def _ordered_dicts(text: CalledMethods) -> Iterator[Refusal]:
     """`move_to_end` and `popitem` of anything but an attribute that is always an `OrderedDict`."""
     bound = [
         (ast.unparse(target), ast.unparse(value))
@@ -419,7 +421,7 @@ def _annotations(method: ast.FunctionDef) -> Iterator[ast.expr]:
         yield method.returns
 
 
-def _is_run_through(text: Text, node: ast.AST) -> bool:
+def _is_run_through(text: CalledMethods, node: ast.AST) -> bool:
     """Whether a loop, a comprehension or a builtin runs through it where it stands."""
     parent: Any = text.parent(node)
     if isinstance(parent, ast.For | ast.comprehension):

@@ -27,7 +27,7 @@ from cacheproof.proofs.symbolic.values.words import Words
 
 
 @dataclass(frozen=True)
-class Reader:
+class PredicateReader:
     """Reads one predicate, whose file and first line are for messages."""
 
     words: Words

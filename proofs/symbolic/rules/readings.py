@@ -12,7 +12,7 @@ from typing import Any
 import z3
 
 from cacheproof.proofs.logic import Formula
-from cacheproof.proofs.symbolic.rules.predicates import Reader
+from cacheproof.proofs.symbolic.rules.predicates import PredicateReader
 from cacheproof.proofs.symbolic.rules.rules import Predicate
 from cacheproof.proofs.symbolic.values.records import Record
 from cacheproof.proofs.symbolic.values.values import Universe, Value
@@ -32,7 +32,7 @@ class _Reading:
         return z3.substitute(self.formula, *zip(self.names, terms, strict=True))
 
 
-class Language:
+class RuleLanguage:
     """A universe, the words that are said of it, and the rules that were read in them."""
 
     def __init__(self, universe: Universe) -> None:
@@ -65,7 +65,7 @@ class Language:
         return _Reading(holds, standing) if defined is True else None
 
     def _read(self, rule: Predicate, names: Mapping[str, Any]) -> tuple[Formula, Formula]:
-        return Reader(self.words, rule.place).formula(rule.tree, names)
+        return PredicateReader(self.words, rule.place).formula(rule.tree, names)
 
     def _parts_of(self, rule: Predicate, names: Mapping[str, Any]) -> list[tuple[str, str]]:
         """What a rule looks at: of records the fields, of other names themselves ("")."""

@@ -8,7 +8,7 @@ import z3
 
 from cacheproof.proofs.logic import Formula, conjunction, disjunction, iff, implies, negated
 from cacheproof.proofs.symbolic.deciding.play import Play
-from cacheproof.proofs.symbolic.deciding.subject import End, Operation
+from cacheproof.proofs.symbolic.deciding.subject import CallEnd, Operation
 from cacheproof.proofs.symbolic.reading.block_pool_readings import (
     HashedRequest,
     OncePlaces,
@@ -45,7 +45,7 @@ def end_of(
     may: Value | None = None,
     must: Value | None = None,
     **known: Any,
-) -> End:
+) -> CallEnd:
     """Where a call ended. What is not said is nothing: no block was given back, taken or told to
     lose its hashes. `waiting` is the queue that those who take found."""
     then, now = (play.names(state)["s"].fields for state in (before, after))
@@ -68,7 +68,7 @@ def end_of(
         **known,
     }
     end = after.assuming(defined)
-    return End(end, {**play.names(end), "w": Record(seen)})
+    return CallEnd(end, {**play.names(end), "w": Record(seen)})
 
 
 def _lost(play: Play, then: Value, now: Value) -> tuple[Value, Formula]:
@@ -108,7 +108,7 @@ def described(
 # calls, as a manager makes them
 
 
-def begin(play: Play, state: State) -> Iterator[End]:
+def begin(play: Play, state: State) -> Iterator[CallEnd]:
     """A pool of one block at least, that nobody holds anything of."""
     blocks, hash_size = z3.Int("num_gpu_blocks"), z3.Int("hash_block_size")
     caches, tells = z3.Bools("enable_caching enable_kv_cache_events")
@@ -124,18 +124,18 @@ def begin(play: Play, state: State) -> Iterator[End]:
     ]
     for built, _ in play.machine.call("m", "__init__", given, state):
         after = built.snapshot(anew=True)
-        yield End(after, play.names(after))
+        yield CallEnd(after, play.names(after))
 
 
-def count(play: Play, state: State) -> Iterator[End]:
+def count(play: Play, state: State) -> Iterator[CallEnd]:
     """What the pool says of its free blocks is what contracts take it to say."""
     for after, answer in play.machine.call("m", "get_num_free_blocks", [], state):
         end = end_of(play, state, after)
         seen = {**play.names(after)["s"].fields, "num_free": answer}
-        yield End(end.after, {**end.names, "s": Record(seen)})
+        yield CallEnd(end.after, {**end.names, "s": Record(seen)})
 
 
-def new(play: Play, state: State) -> Iterator[End]:
+def new(play: Play, state: State) -> Iterator[CallEnd]:
     """So many blocks are free."""
     many = z3.Int("num_blocks")
     queue = play.names(state)["s"].fields["queue"]
@@ -153,7 +153,7 @@ def _one_more(blocks: Value, block: z3.ExprRef) -> z3.ArithRef:
     return z3.If(blocks.has(block), 1, 0)
 
 
-def touch(play: Play, state: State) -> Iterator[End]:
+def touch(play: Play, state: State) -> Iterator[CallEnd]:
     """Each block is given once, but for the null block."""
     state, given, lazy, null = _given(play, state)
     s = play.names(state)["s"].fields
@@ -165,7 +165,7 @@ def touch(play: Play, state: State) -> Iterator[End]:
         yield end_of(play, state, more, waiting=s["queue"].filtered(rest.term))
 
 
-def free(play: Play, state: State) -> Iterator[End]:
+def free(play: Play, state: State) -> Iterator[CallEnd]:
     """Each block is given once, but for the null block, and somebody holds it."""
     state, given, lazy, null = _given(play, state)
     s = play.names(state)["s"].fields
@@ -203,7 +203,7 @@ def _is_one(given: Value, null: z3.ExprRef, block: z3.ExprRef) -> Formula:
     return conjunction((given.has(block), block != null))
 
 
-def evict(play: Play, state: State) -> Iterator[End]:
+def evict(play: Play, state: State) -> Iterator[CallEnd]:
     """Blocks are named that the pool has, in any order, as often as one likes."""
     named = play.universe.fresh(SetOf(BLOCK), "named")
     play.given = {"block_ids": named}
@@ -217,14 +217,14 @@ def evict(play: Play, state: State) -> Iterator[End]:
         yield end_of(play, state, after, must=must)
 
 
-def reset(play: Play, state: State) -> Iterator[End]:
+def reset(play: Play, state: State) -> Iterator[CallEnd]:
     refs = play.names(state)["s"].fields["refs"]
     for after, answer in play.machine.call("m", "reset_prefix_cache", [], state):
         must = refs.keys if answer is True else None
         yield end_of(play, state, after, must=must, done=answer)
 
 
-def take_events(play: Play, state: State) -> Iterator[End]:
+def take_events(play: Play, state: State) -> Iterator[CallEnd]:
     """Who follows the events replays what it takes."""
     for after, answer in play.machine.call("m", "take_events", [], state):
         events = after.value(answer)
@@ -263,7 +263,7 @@ def _followed(
     return {"replayed": replayed.unless(tells, there), "found": there}
 
 
-def find(play: Play, state: State) -> Iterator[End]:
+def find(play: Play, state: State) -> Iterator[CallEnd]:
     """Groups are asked for in any order, as often as one likes."""
     groups = play.universe.fresh(SetOf(GROUP), "groups")
     block_hash = play.universe.constant(HASH, "hash")
@@ -273,15 +273,15 @@ def find(play: Play, state: State) -> Iterator[End]:
         yield end_of(play, state, after)
 
 
-def cache(play: Play, state: State) -> Iterator[End]:
+def cache(play: Play, state: State) -> Iterator[CallEnd]:
     yield from _cache(play, state, masked=False)
 
 
-def cache_masked(play: Play, state: State) -> Iterator[End]:
+def cache_masked(play: Play, state: State) -> Iterator[CallEnd]:
     yield from _cache(play, state, masked=True)
 
 
-def _cache(play: Play, state: State, *, masked: bool) -> Iterator[End]:
+def _cache(play: Play, state: State, *, masked: bool) -> Iterator[CallEnd]:
     """Only where caching is on. The table and the hashes reach as far as what is to be cached; no
     hash stands twice in it, and no block but the null block; no block has the key already."""
     universe, names = play.universe, play.names(state)
@@ -324,7 +324,7 @@ def _cache(play: Play, state: State, *, masked: bool) -> Iterator[End]:
         yield end_of(play, state, after)
 
 
-def cache_partial(play: Play, state: State) -> Iterator[End]:
+def cache_partial(play: Play, state: State) -> Iterator[CallEnd]:
     """Only where caching is on, up to a hash that the request has."""
     names = play.names(state)
     m = names["m"].fields

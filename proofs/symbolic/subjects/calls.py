@@ -9,7 +9,7 @@ import z3
 
 from cacheproof.proofs.logic import Formula, conjunction, implies, negated
 from cacheproof.proofs.symbolic.deciding.play import Play
-from cacheproof.proofs.symbolic.deciding.subject import End
+from cacheproof.proofs.symbolic.deciding.subject import CallEnd
 from cacheproof.proofs.symbolic.reading.plain import in_plain_words
 from cacheproof.proofs.symbolic.reading.source import Source, source_of
 from cacheproof.proofs.symbolic.rules.rules import of_contract
@@ -122,10 +122,10 @@ def leaves_out(play: Play, state: State, request: z3.ExprRef, inputs: Value | No
     return universe.some(INPUT, is_left_out)
 
 
-def end_of(play: Play, before: State, at_call: State, after: State, call: Record) -> End:
+def end_of(play: Play, before: State, at_call: State, after: State, call: Record) -> CallEnd:
     names = play.names(at_call)
     pre = play.names(before)["s"]
-    return End(after, {"pre": pre, "post": names["s"], "g": names["g"], "c": call})
+    return CallEnd(after, {"pre": pre, "post": names["s"], "g": names["g"], "c": call})
 
 
 def kept(play: Play, state: State, call: Record) -> State:

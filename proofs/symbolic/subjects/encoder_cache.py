@@ -14,8 +14,14 @@ import z3
 from cacheproof.proofs.crosshair.states import state_of
 from cacheproof.proofs.logic import Formula, disjunction, negated
 from cacheproof.proofs.symbolic.deciding.play import Play
-from cacheproof.proofs.symbolic.deciding.replay import Replay
-from cacheproof.proofs.symbolic.deciding.subject import Aggregate, End, Names, Operation, Subject
+from cacheproof.proofs.symbolic.deciding.replay import CounterexampleReplay
+from cacheproof.proofs.symbolic.deciding.subject import (
+    Aggregate,
+    CallEnd,
+    Names,
+    Operation,
+    Subject,
+)
 from cacheproof.proofs.symbolic.reading.source import Source, source_of
 from cacheproof.proofs.symbolic.rules.rules import Predicate, of_contract
 from cacheproof.proofs.symbolic.subjects.calls import (
@@ -103,7 +109,7 @@ OF_REQUESTS = {
 """What requests of some releases have: the first release that is read and has it, and the last."""
 
 
-class View:
+class EncoderCacheView:
     """The records that contracts look at, of a manager with these attributes."""
 
     def __init__(self, attributes: Sequence[str]) -> None:
@@ -140,7 +146,7 @@ def _sizes(cached: Value, size: Value) -> Value:
 # calls, as a scheduler makes them
 
 
-def begin(play: Play, state: State) -> Iterator[End]:
+def begin(play: Play, state: State) -> Iterator[CallEnd]:
     """A manager of some capacity, and a ghost that was told nothing."""
     capacity = z3.Int("capacity")
     state = state.assuming(capacity >= 0)
@@ -154,7 +160,7 @@ def begin(play: Play, state: State) -> Iterator[End]:
         yield end_of(play, after, after, after, call_record(play, "init", None))
 
 
-def check(play: Play, state: State) -> Iterator[End]:
+def check(play: Play, state: State) -> Iterator[CallEnd]:
     state, r, i = one_input(play, state)
     m, words = play.machine, play.words
     for answered, answer in m.asked("check_and_update_cache", [RequestOf(r), i], state):
@@ -168,7 +174,7 @@ def check(play: Play, state: State) -> Iterator[End]:
                 yield end_of(play, state, after, end, call)
 
 
-def can(play: Play, state: State) -> Iterator[End]:
+def can(play: Play, state: State) -> Iterator[CallEnd]:
     state, r, i = one_input(play, state)
     budget, pending = z3.Int("budget"), z3.Int("pending")
     given = [RequestOf(r), i, budget, pending]
@@ -177,7 +183,7 @@ def can(play: Play, state: State) -> Iterator[End]:
         yield end_of(play, state, after, after, call)
 
 
-def allocate(play: Play, state: State) -> Iterator[End]:
+def allocate(play: Play, state: State) -> Iterator[CallEnd]:
     state, r, i = one_input(play, state)
     m, words = play.machine, play.words
     identifier, need = words.item(r, i), words.embeds(r, i)
@@ -189,7 +195,7 @@ def allocate(play: Play, state: State) -> Iterator[End]:
                 yield end_of(play, told, after, encoded, call_record(play, "allocate", r, i))
 
 
-def release(play: Play, state: State) -> Iterator[End]:
+def release(play: Play, state: State) -> Iterator[CallEnd]:
     state, r, i = one_input(play, state)
     m = play.machine
     state = kept(play, state, call_record(play, "release", r, i))
@@ -198,7 +204,7 @@ def release(play: Play, state: State) -> Iterator[End]:
             yield end_of(play, state, after, told, call_record(play, "release", r, i))
 
 
-def withdraw(play: Play, state: State) -> Iterator[End]:
+def withdraw(play: Play, state: State) -> Iterator[CallEnd]:
     """A request ends, or stops running."""
     r = one_request(play)
     state = kept(play, state, call_record(play, "withdraw", r))
@@ -207,7 +213,7 @@ def withdraw(play: Play, state: State) -> Iterator[End]:
         yield end_of(play, after, after, after, call_record(play, "withdraw", r))
 
 
-def free(play: Play, state: State) -> Iterator[End]:
+def free(play: Play, state: State) -> Iterator[CallEnd]:
     """A request that was withdrawn gives up all that it holds."""
     r = one_request(play)
     state = kept(play, state, call_record(play, "free", r))
@@ -215,7 +221,7 @@ def free(play: Play, state: State) -> Iterator[End]:
         yield end_of(play, state, after, after, call_record(play, "free", r))
 
 
-def consume(play: Play, state: State) -> Iterator[End]:
+def consume(play: Play, state: State) -> Iterator[CallEnd]:
     """A worker has executed a request's tokens up to some progress; no step is in the making."""
     r = one_request(play)
     encoded = play.names(state)["w"].fields["encoded"]
@@ -236,7 +242,7 @@ def _nothing_held_in_vain(play: Play, state: State) -> list[Formula]:
     ]
 
 
-def notices(play: Play, state: State) -> Iterator[End]:
+def notices(play: Play, state: State) -> Iterator[CallEnd]:
     """A step ends: the worker drops what the notices name, then encodes."""
     m = play.machine
     for after, told in m.kept_by_caller("m", "get_freed_mm_hashes", state):
@@ -252,10 +258,10 @@ def notices(play: Play, state: State) -> Iterator[End]:
                 "pending": play.universe.empty(SetOf(IDENTIFIER)),
             }
             end = end_of(play, state, after, done, call_record(play, "notices", None))
-            yield End(end.after, {**end.names, "w": Record(step)})
+            yield CallEnd(end.after, {**end.names, "w": Record(step)})
 
 
-def inputs(play: Play, state: State) -> Iterator[End]:
+def inputs(play: Play, state: State) -> Iterator[CallEnd]:
     r = one_request(play)
     m, method = play.machine, "get_cached_input_ids"
     for after, answer in m.call("m", method, [RequestOf(r)], state):
@@ -266,7 +272,7 @@ def inputs(play: Play, state: State) -> Iterator[End]:
         yield end_of(play, state, known, known, call)
 
 
-def embeds(play: Play, state: State) -> Iterator[End]:
+def embeds(play: Play, state: State) -> Iterator[CallEnd]:
     state, r, i = one_input(play, state)
     m = play.machine
     for after, answer in m.call("m", "get_cached_num_encoder_embeds", [RequestOf(r), i], state):
@@ -282,7 +288,7 @@ def _number_of(answer: Any) -> Any:
     return number if is_number else 0
 
 
-def reset(play: Play, state: State) -> Iterator[End]:
+def reset(play: Play, state: State) -> Iterator[CallEnd]:
     """Both sides forget every entry."""
     for after, _ in play.machine.call("m", "reset", [], state):
         for told, _ in play.machine.call("g", "reset", [], after):
@@ -365,7 +371,7 @@ def subject_of(
         sources_with(source),
         types_with({one: MANAGER[one] for one in attributes}),
         constants or {},
-        View(attributes),
+        EncoderCacheView(attributes),
         [
             *(of_contract(rule) for rule in rules if rule.kind == "state"),
             *auxiliaries([*attributes, *claims]),
@@ -379,7 +385,7 @@ def subject_of(
             *(one(play) for one in (sizes_at_least_one, *assumptions)),
             *(play.words.laws_of_occurrences() if "request_hash_refs" in attributes else ()),
         ],
-        Replay(state_of, has_ledger=True),
+        CounterexampleReplay(state_of, has_ledger=True),
         component=COMPONENT,
         told=TOLD,
         hangs_on=HANGS_ON,

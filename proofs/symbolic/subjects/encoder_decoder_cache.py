@@ -15,8 +15,14 @@ import z3
 from cacheproof.proofs.crosshair.encoder_decoder_cache import state_of
 from cacheproof.proofs.logic import Formula, conjunction
 from cacheproof.proofs.symbolic.deciding.play import Play
-from cacheproof.proofs.symbolic.deciding.replay import Replay
-from cacheproof.proofs.symbolic.deciding.subject import Aggregate, End, Names, Operation, Subject
+from cacheproof.proofs.symbolic.deciding.replay import CounterexampleReplay
+from cacheproof.proofs.symbolic.deciding.subject import (
+    Aggregate,
+    CallEnd,
+    Names,
+    Operation,
+    Subject,
+)
 from cacheproof.proofs.symbolic.reading.ghost_loops import (
     Rules,
     counted,
@@ -130,7 +136,7 @@ _OF_ATTRIBUTE: Mapping[str, Sequence[Callable[..., bool]]] = {
 }
 
 
-class View:
+class EncoderDecoderView:
     """The records that contracts look at, of a manager with these attributes."""
 
     def __init__(self, attributes: Sequence[str]) -> None:
@@ -150,14 +156,14 @@ class View:
 # calls, as a scheduler makes them; where nothing else is said, as those of an encoder cache manager
 
 
-def check(play: Play, state: State) -> Iterator[End]:
+def check(play: Play, state: State) -> Iterator[CallEnd]:
     state, r, i = one_input(play, state)
     m = play.machine
     for after, answer in m.asked("check_and_update_cache", [RequestOf(r), i], state):
         yield end_of(play, state, after, after, call_record(play, "check", r, i, granted=answer))
 
 
-def allocate(play: Play, state: State) -> Iterator[End]:
+def allocate(play: Play, state: State) -> Iterator[CallEnd]:
     state, r, i = one_input(play, state)
     m, words = play.machine, play.words
     identifier, need = words.item(r, i), words.embeds(r, i)
@@ -171,7 +177,7 @@ def allocate(play: Play, state: State) -> Iterator[End]:
                 yield end_of(play, told, after, encoded, call)
 
 
-def release(play: Play, state: State) -> Iterator[End]:
+def release(play: Play, state: State) -> Iterator[CallEnd]:
     """Any input may be released, at any time."""
     state, r, i = one_input(play, state)
     debited = play.names(state)["g"].fields["debits"].has(play.universe.pair(r, i))
@@ -182,7 +188,7 @@ def release(play: Play, state: State) -> Iterator[End]:
             yield end_of(play, state, after, told, call)
 
 
-def free(play: Play, state: State) -> Iterator[End]:
+def free(play: Play, state: State) -> Iterator[CallEnd]:
     """A request ends, or stops running."""
     r = one_request(play)
     m = play.machine
@@ -191,14 +197,14 @@ def free(play: Play, state: State) -> Iterator[End]:
             yield end_of(play, told, after, after, call_record(play, "free", r))
 
 
-def consume(play: Play, state: State) -> Iterator[End]:
+def consume(play: Play, state: State) -> Iterator[CallEnd]:
     """A worker has executed a request's tokens up to some progress."""
     r = one_request(play)
     for after, _ in play.machine.call("g", "consume", [r, z3.Int("progress")], state):
         yield end_of(play, after, after, after, call_record(play, "consume", r))
 
 
-def notices(play: Play, state: State) -> Iterator[End]:
+def notices(play: Play, state: State) -> Iterator[CallEnd]:
     """A step ends: the worker drops what the notices name, then encodes."""
     m = play.machine
     for after, told in m.kept_by_caller("m", "get_freed_mm_hashes", state):
@@ -212,7 +218,7 @@ def notices(play: Play, state: State) -> Iterator[End]:
             }
             done = m.emptied(executed, [("w", "encoded")])
             end = end_of(play, state, after, done, call_record(play, "notices", None))
-            yield End(end.after, {**end.names, "w": Record(step)})
+            yield CallEnd(end.after, {**end.names, "w": Record(step)})
 
 
 _OPERATIONS = (
@@ -326,7 +332,7 @@ def _subject_of(
         sources_with(source),
         types_with({one: MANAGER[one] for one in attributes}),
         constants,
-        View(attributes),
+        EncoderDecoderView(attributes),
         [
             *(of_contract(rule) for rule in rules if rule.kind == "state"),
             *(auxiliary(one) for one in auxiliaries),
@@ -337,7 +343,7 @@ def _subject_of(
         loops,
         SAFETY,
         lambda play: [one(play) for one in (sizes_at_least_one, *assumptions)],
-        Replay(state_of, has_ledger=False),
+        CounterexampleReplay(state_of, has_ledger=False),
         component=COMPONENT,
         also_called=encoder_cache.also_called(release),
         told=TOLD,

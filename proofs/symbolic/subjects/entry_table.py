@@ -13,7 +13,13 @@ import z3
 
 from cacheproof.proofs.logic import Formula, negated
 from cacheproof.proofs.symbolic.deciding.play import Play
-from cacheproof.proofs.symbolic.deciding.subject import Aggregate, End, Names, Operation, Subject
+from cacheproof.proofs.symbolic.deciding.subject import (
+    Aggregate,
+    CallEnd,
+    Names,
+    Operation,
+    Subject,
+)
 from cacheproof.proofs.symbolic.reading.source import source_of
 from cacheproof.proofs.symbolic.rules.rules import of_contract
 from cacheproof.proofs.symbolic.subjects.calls import Assumption
@@ -72,11 +78,11 @@ def view(get: Callable[[str, str], Any]) -> dict[str, Any]:
 # calls, as a tier makes them
 
 
-def _end(play: Play, before: State, after: State, **known: Any) -> End:
+def _end(play: Play, before: State, after: State, **known: Any) -> CallEnd:
     names = play.names(after)
     call = {"need": 0, "granted": False, "raised": "", **known}
     seen = {"pre": play.names(before)["s"], "post": names["s"], "g": names["g"]}
-    return End(after, {**names, **seen, "c": Record(call)})
+    return CallEnd(after, {**names, **seen, "c": Record(call)})
 
 
 def _entry(play: Play) -> z3.ExprRef:
@@ -92,7 +98,7 @@ def _told(play: Play, state: State, entry: z3.ExprRef, *calls: str) -> State:
     return state
 
 
-def init(play: Play, state: State) -> Iterator[End]:
+def init(play: Play, state: State) -> Iterator[CallEnd]:
     """A table of some capacity, which nobody has called."""
     capacity = z3.Int("capacity")
     nobody = [place for place in TYPES if place[0] == "g"]
@@ -102,7 +108,7 @@ def init(play: Play, state: State) -> Iterator[End]:
         yield _end(play, after, after)
 
 
-def begin(play: Play, state: State) -> Iterator[End]:
+def begin(play: Play, state: State) -> Iterator[CallEnd]:
     """Of an entry that is not there; it has one byte at least."""
     state, entry = _of(play, state, NOBODY)
     size, m = z3.Int("size"), play.machine
@@ -113,21 +119,21 @@ def begin(play: Play, state: State) -> Iterator[End]:
             yield _end(play, state, told, need=size, granted=granted)
 
 
-def publish(play: Play, state: State) -> Iterator[End]:
+def publish(play: Play, state: State) -> Iterator[CallEnd]:
     """Of an entry that somebody writes."""
     state, entry = _of(play, state, "writing")
     for after, _ in play.machine.call("m", "publish", [entry], state):
         yield _end(play, state, _told(play, after, entry, "end", "use"))
 
 
-def abandon(play: Play, state: State) -> Iterator[End]:
+def abandon(play: Play, state: State) -> Iterator[CallEnd]:
     """Of an entry that somebody writes."""
     state, entry = _of(play, state, "writing")
     for after, _ in play.machine.call("m", "abandon", [entry], state):
         yield _end(play, state, _told(play, after, entry, "end"))
 
 
-def pin(play: Play, state: State) -> Iterator[End]:
+def pin(play: Play, state: State) -> Iterator[CallEnd]:
     entry, m = _entry(play), play.machine
     for after, answer in m.asked("pin", [entry], state):
         for end, granted in m.split(answer, after):
@@ -141,7 +147,7 @@ def pin(play: Play, state: State) -> Iterator[End]:
                 yield _end(play, state, told, granted=granted)
 
 
-def unpin(play: Play, state: State) -> Iterator[End]:
+def unpin(play: Play, state: State) -> Iterator[CallEnd]:
     """Of an entry of which somebody has a pin."""
     state, entry = _of(play, state, "pins")
     for after, _ in play.machine.call("m", "unpin", [entry], state):
@@ -149,18 +155,18 @@ def unpin(play: Play, state: State) -> Iterator[End]:
             yield _end(play, state, told)
 
 
-def remove(play: Play, state: State) -> Iterator[End]:
+def remove(play: Play, state: State) -> Iterator[CallEnd]:
     entry = _entry(play)
     for after, _ in play.machine.call("m", "remove", [entry], state):
         yield _end(play, state, after)
 
 
-def clear(play: Play, state: State) -> Iterator[End]:
+def clear(play: Play, state: State) -> Iterator[CallEnd]:
     for after, _ in play.machine.call("m", "clear", [], state):
         yield _end(play, state, after)
 
 
-def contains(play: Play, state: State) -> Iterator[End]:
+def contains(play: Play, state: State) -> Iterator[CallEnd]:
     entry = _entry(play)
     for after, answer in play.machine.asked("contains", [entry], state):
         yield _end(play, state, after, granted=answer)

@@ -83,7 +83,7 @@ def _speaks_of_sums(formula: z3.ExprRef) -> bool:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class SolverVerdict:
     """`word` is proved or unknown; `rules` the invariants that a proof leans on; `work` what it
     took, as a share of RLIMIT."""
 
@@ -98,7 +98,7 @@ def shared_by(one: Sequence[object], other: Sequence[object]) -> int:
     return next((number for number, (a, b) in pairs if a is not b), min(len(one), len(other)))
 
 
-class Told:
+class ToldSolver:
     """What a solver was told of paths, in scopes that begin where paths part; of a fact what it
     `says`. So what paths have in common it takes in once."""
 
@@ -134,11 +134,11 @@ class Premises:
     def _begin_anew(self) -> None:
         solver = z3.SimpleSolver()
         solver.set(auto_config=False, mbqi=False, random_seed=self._seed)
-        self._told = Told(solver, lambda fact: fact.where_taken)
+        self._told = ToldSolver(solver, lambda fact: fact.where_taken)
 
     def imply(
         self, path: Sequence[Fact], claimed: Formula, takes: Callable[[Fact], bool], rlimit: int
-    ) -> Verdict:
+    ) -> SolverVerdict:
         """Whether the facts of a path imply a claim: all those without a mark, and of the others
         those that it `takes`."""
         self._told.tell(path)
@@ -153,12 +153,12 @@ class Premises:
         work = (_work(solver) - before) / RLIMIT
         if answer != z3.unsat:
             self._begin_anew()  # z3 may crash where it leaves a scope in which it gave up
-            return Verdict("unknown", frozenset(), work)
+            return SolverVerdict("unknown", frozenset(), work)
         core = {one.get_id() for one in solver.unsat_core()}
         leant_on = [kinds[mark] for mark, one in marks.items() if one.get_id() in core]
         solver.pop()
         rules = frozenset(rule for fact in leant_on for rule in fact.rules)
-        return Verdict("proved", rules, work)
+        return SolverVerdict("proved", rules, work)
 
     def _literal(self, mark: str, taken: bool) -> z3.BoolRef:
         """That facts with a mark are taken, or are not."""
@@ -197,7 +197,7 @@ class Possible:
     def _begin_anew(self) -> None:
         solver = z3.SimpleSolver()
         solver.set("rlimit", RLIMIT)
-        self._told = Told(solver, lambda fact: fact.formula)
+        self._told = ToldSolver(solver, lambda fact: fact.formula)
 
     def __call__(self, path: Sequence[Fact]) -> bool:
         self._told.tell(path)

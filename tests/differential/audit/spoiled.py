@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from cacheproof.differential.audit.auditor import Auditor
-from cacheproof.differential.audit.streams import Numbered, Part, Stream, folder_or_file
+from cacheproof.differential.audit.streams import Numbered, Part, RecordStream, folder_or_file
 from cacheproof.differential.recording.blocks import MAGIC, framed, pack
 from cacheproof.differential.recording.messages import Opened, Raised, Stored, Text
 
@@ -72,7 +72,7 @@ def beside(folder: Path, said: Raised | Stored) -> Path:
 
 
 def parts_of(data: bytes) -> list[Part]:
-    return list(Stream("a record", [io.BytesIO(data)]).end())
+    return list(RecordStream("a record", [io.BytesIO(data)]).end())
 
 
 def audit(parts: Sequence[Part], *, skips: bool) -> Auditor:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from cacheproof.differential.audit.account import At, Failure, Found
+from cacheproof.differential.audit.account import At, Failure, FoundBreak
 from cacheproof.differential.audit.auditor import Auditor
 from cacheproof.differential.audit.ranking import ranked
 from cacheproof.differential.audit.streams import Numbered
@@ -23,7 +23,7 @@ def audited(*steps: tuple[str, int, int], died: Failure | None = DIED) -> Audito
     """Of each contract the steps of its first and last break, in the order in which they broke."""
     auditor = Auditor()
     for contract, first, last in steps:
-        found = Found(
+        found = FoundBreak(
             Violation(by_id(contract), 0, "schedule", "", "", "why"), At(first, first, 0.0, 0), ()
         )
         auditor.found.append(found)

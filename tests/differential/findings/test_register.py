@@ -13,7 +13,7 @@ from cacheproof.differential.findings import register_file
 from cacheproof.differential.findings.finding import LOCKSTEP, Finding, found_in
 from cacheproof.differential.findings.identity import identity_of, ingredients
 from cacheproof.differential.findings.register import (
-    Record,
+    FaultRecord,
     broke,
     held,
     merge,
@@ -42,7 +42,7 @@ def find(release: str, contract: str, seed: int) -> Finding:
 
 
 @pytest.fixture
-def record() -> Record:
+def record() -> FaultRecord:
     return record_of(find("0.28.0", "EC-6a", 0), "encoder cache", DAY)
 
 
@@ -100,14 +100,14 @@ def test_a_difference_is_known_by_the_field_and_the_call() -> None:
     assert identity_of(one).name != identity_of(other).name
 
 
-def test_a_fault_that_a_newer_release_no_longer_has_is_mended(record: Record) -> None:
+def test_a_fault_that_a_newer_release_no_longer_has_is_mended(record: FaultRecord) -> None:
     after = held(record, "vllm@0.33.0", "0.33.0", NEXT)
     assert (record.status, after.status) == ("new", "mended")
     assert after.releases == ["0.28.0"]
     assert after.last == record.first
 
 
-def test_a_fault_that_an_older_release_does_not_have_is_not_mended(record: Record) -> None:
+def test_a_fault_that_an_older_release_does_not_have_is_not_mended(record: FaultRecord) -> None:
     assert held(record, "vllm@0.10.2", "0.10.2", NEXT).status == "new"
 
 
@@ -120,7 +120,7 @@ def test_a_listed_fault_says_so_until_it_is_mended() -> None:
 
 
 def test_a_release_that_holds_between_two_that_break_means_that_it_came_back(
-    record: Record,
+    record: FaultRecord,
 ) -> None:
     mended = held(record, "vllm@0.32.0", "0.32.0", DAY)
     again = broke(mended, "vllm@0.33.0", "0.33.0", NEXT)
@@ -129,22 +129,22 @@ def test_a_release_that_holds_between_two_that_break_means_that_it_came_back(
     assert again.last.release == "0.33.0"
 
 
-def test_a_checkout_that_held_and_breaks_means_that_it_came_back(record: Record) -> None:
+def test_a_checkout_that_held_and_breaks_means_that_it_came_back(record: FaultRecord) -> None:
     mended = held(broke(record, "path:x", None, DAY), "path:x", None, DAY)
     assert broke(mended, "path:x", None, NEXT).status == "came back"
 
 
-def test_a_fork_that_mends_a_fault_does_not_mend_its_release(record: Record) -> None:
+def test_a_fork_that_mends_a_fault_does_not_mend_its_release(record: FaultRecord) -> None:
     assert held(record, "path:x", "0.28.0", NEXT).status == "new"
 
 
-def test_of_two_records_of_a_target_the_smaller_trace_stays(record: Record) -> None:
+def test_of_two_records_of_a_target_the_smaller_trace_stays(record: FaultRecord) -> None:
     larger = msgspec.structs.replace(record, events=(*record.events, record.events[-1]))
     assert merged(larger, record).events == record.events
     assert merged(record, larger).events == record.events
 
 
-def test_a_smaller_trace_of_another_release_does_not_replace_it(record: Record) -> None:
+def test_a_smaller_trace_of_another_release_does_not_replace_it(record: FaultRecord) -> None:
     smaller = msgspec.structs.replace(
         record, events=record.events[:1], trace_target="reference@0.27.1"
     )
@@ -152,14 +152,14 @@ def test_a_smaller_trace_of_another_release_does_not_replace_it(record: Record) 
     assert merged(record, later).events == record.events
 
 
-def test_records_of_two_faults_are_not_merged(record: Record) -> None:
+def test_records_of_two_faults_are_not_merged(record: FaultRecord) -> None:
     other = msgspec.structs.replace(record, identity="another")
     with pytest.raises(ValueError, match="two faults"):
         merged(record, other)
     assert len(merge({record.identity: record}, [other])) == 2
 
 
-def test_a_file_gives_back_what_was_added_to_it(record: Record, tmp_path: Path) -> None:
+def test_a_file_gives_back_what_was_added_to_it(record: FaultRecord, tmp_path: Path) -> None:
     path = tmp_path / "register.jsonl"
     assert register_file.load(path) == {}
     register_file.add([record], path)
@@ -170,7 +170,7 @@ def test_a_file_gives_back_what_was_added_to_it(record: Record, tmp_path: Path) 
 
 @pytest.mark.parametrize("is_older", [True, False])
 def test_of_two_sightings_of_one_day_that_which_is_merged_in_counts(
-    record: Record, is_older: bool
+    record: FaultRecord, is_older: bool
 ) -> None:
     other = record_of(find("0.24.0", "EC-6a", 0), "encoder cache", DAY)
     one, news = (other, record) if is_older else (record, other)
@@ -178,7 +178,7 @@ def test_of_two_sightings_of_one_day_that_which_is_merged_in_counts(
     assert merged(known, news).status == "came back"
 
 
-def test_a_trace_that_held_says_nothing_where_the_search_met_the_fault(record: Record) -> None:
+def test_a_trace_that_held_says_nothing_where_the_search_met_the_fault(record: FaultRecord) -> None:
     again = msgspec.structs.replace(record, sightings=())
     replayed = held(again, record.first.target, "0.28.0", NEXT)
     elsewhere = held(again, "vllm@0.33.0", "0.33.0", NEXT)
@@ -217,7 +217,7 @@ print("done", flush=True)
 one that is `free` takes no lock."""
 
 
-def add_at_a_time(folder: Path, records: list[Record], *words: str) -> set[str]:
+def add_at_a_time(folder: Path, records: list[FaultRecord], *words: str) -> set[str]:
     """Two processes add a record each: the second begins while the first has read and not written.
     Returns what the register has then."""
     kept, adding = folder / "kept.jsonl", []
@@ -243,15 +243,17 @@ def add_at_a_time(folder: Path, records: list[Record], *words: str) -> set[str]:
 
 
 @pytest.fixture
-def two(record: Record) -> list[Record]:
+def two(record: FaultRecord) -> list[FaultRecord]:
     return [record, msgspec.structs.replace(record, identity="0123456789")]
 
 
-def test_two_processes_that_add_at_a_time_lose_nothing(two: list[Record], tmp_path: Path) -> None:
+def test_two_processes_that_add_at_a_time_lose_nothing(
+    two: list[FaultRecord], tmp_path: Path
+) -> None:
     assert add_at_a_time(tmp_path, two) == {one.identity for one in two}
 
 
-def test_without_the_lock_one_of_them_is_lost(two: list[Record], tmp_path: Path) -> None:
+def test_without_the_lock_one_of_them_is_lost(two: list[FaultRecord], tmp_path: Path) -> None:
     assert add_at_a_time(tmp_path, two, "free") == {two[0].identity}
 
 
@@ -267,7 +269,7 @@ def test_without_the_lock_one_of_them_is_lost(two: list[Record], tmp_path: Path)
     ],
 )
 def test_a_file_that_is_no_register_is_refused_in_a_line(
-    record: Record, tmp_path: Path, spoil, words: str
+    record: FaultRecord, tmp_path: Path, spoil, words: str
 ) -> None:
     path = tmp_path / "register.jsonl"
     register_file.add([record], path)

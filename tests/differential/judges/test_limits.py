@@ -5,7 +5,7 @@ import msgspec
 from cacheproof.differential.judges.examination import Examination, examine
 from cacheproof.differential.judges.limits import way_of
 from cacheproof.differential.lanes.all_lanes import LANES
-from cacheproof.differential.targets.host.protocol import REFUSED, Refused
+from cacheproof.differential.targets.host.protocol import REFUSED, RefusedByRelease
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.records import TraceResult, records_of
 from cacheproof.differential.traces.scheduler import SchedulerConfig
@@ -24,7 +24,7 @@ def with_config(**fields: object) -> Trace:
 
 
 def refused(trace: Trace, release: str | None = "0.33.0") -> Examination:
-    refusal = Refused(ValueError(), REASON)
+    refusal = RefusedByRelease(ValueError(), REASON)
     result = TraceResult(records_of(refusal.records), illegal=REASON)
     semantics = Semantics.of_vllm(release or "0.33.0")
     target = ReferenceTarget(semantics, release=release)

@@ -2,19 +2,19 @@
 
 import pytest
 
-from cacheproof.differential.judges.scheduler_kv import Text
+from cacheproof.differential.judges.scheduler_kv import KVText
 from cacheproof.differential.traces.base import Rows
 from cacheproof.differential.traces.manager import Add
 
 
-def of(*names: str, prompt: int = 8) -> Text:
+def of(*names: str, prompt: int = 8) -> KVText:
     """The text of a prompt of these rows, one behind the other, and tokens behind them."""
     rows, at = [], 0
     for name in names:
         length = int(name.split()[-1])
         rows.append(Rows(name, at, length))
         at += length
-    return Text(Add("a", prompt, embeds=tuple(rows) or None))
+    return KVText(Add("a", prompt, embeds=tuple(rows) or None))
 
 
 @pytest.mark.parametrize(

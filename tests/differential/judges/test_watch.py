@@ -21,7 +21,7 @@ from cacheproof.differential.search.gallery.encoder_cache import VARIANTS
 from cacheproof.differential.search.gallery.kill_matrix import SEEDS
 from cacheproof.differential.search.gallery.variant import Variant
 from cacheproof.differential.targets.attached import Attachment
-from cacheproof.differential.targets.host.managers.manager import Request
+from cacheproof.differential.targets.host.managers.manager import ManagerRequest
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.reference.encoder_cache import EncoderCacheManager
@@ -51,7 +51,7 @@ def manager(watch: ManagerWatch) -> EncoderCacheManager:
 
 def shows(name: str, *items: str, size: int = 4) -> Any:
     """A request that shows items of that size."""
-    return Request(name, [*items], [size] * len(items))
+    return ManagerRequest(name, [*items], [size] * len(items))
 
 
 def drive(variant: Variant | None, kind: str, *, resized: bool = False) -> None:

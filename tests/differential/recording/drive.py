@@ -85,7 +85,7 @@ def main() -> None:
     from host.torch_names import answer
 
     answer()
-    release = __import__("host.release", fromlist=["Release"]).Release()
+    release = __import__("host.release", fromlist=["HOST"]).HOST()
     from host import release as module
     from host.protocol import Illegal
 

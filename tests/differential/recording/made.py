@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from cacheproof.differential.audit.streams import Part, Stream
+from cacheproof.differential.audit.streams import Part, RecordStream
 from cacheproof.differential.recording.blocks import MAGIC, framed, pack
 from cacheproof.differential.recording.messages import (
     SCHEMA,
@@ -39,4 +39,4 @@ def written(groups: Iterable[Sequence[Message]], first: int = 0) -> bytes:
 
 def parts_of(*paths: Path) -> list[Part]:
     """What files that follow each other hold."""
-    return list(Stream(paths[0].name, [path.open("rb") for path in paths]).end())
+    return list(RecordStream(paths[0].name, [path.open("rb") for path in paths]).end())

@@ -17,9 +17,9 @@ from cacheproof.differential.recording.blocks import (
     MARK,
     RAW_MAX,
     RECORD_MAX,
-    Block,
     BlockReader,
     Garbled,
+    RecordBlock,
     framed,
     pack,
 )
@@ -37,15 +37,15 @@ def packed(groups: list[list[bytes]]) -> list[bytes]:
     return made
 
 
-def taken(data: bytes) -> tuple[list[Block], list[Garbled], int]:
+def taken(data: bytes) -> tuple[list[RecordBlock], list[Garbled], int]:
     """The blocks of a whole file, what is garbled between them, and the bytes left at its end."""
     reader = BlockReader(io.BytesIO(data))
     found = [*reader.read(), *reader.end()]
-    whole = [one for one in found if isinstance(one, Block)]
+    whole = [one for one in found if isinstance(one, RecordBlock)]
     return whole, [one for one in found if isinstance(one, Garbled)], reader.held
 
 
-def numbers(found: list[Block]) -> list[int]:
+def numbers(found: list[RecordBlock]) -> list[int]:
     return [one.first for one in found]
 
 
@@ -178,19 +178,19 @@ def test_a_block_that_is_still_being_written_is_read_when_it_is_whole() -> None:
     first, second = packed([[b"a"], [b"b"]])
     stream = io.BytesIO()
     reader = BlockReader(stream)
-    read: list[Block | Garbled] = []
+    read: list[RecordBlock | Garbled] = []
     for byte in first + second:
         place = stream.tell()
         stream.seek(0, io.SEEK_END)
         stream.write(bytes([byte]))
         stream.seek(place)
         read += reader.read()
-    assert read == [Block(0, [b"a"]), Block(1, [b"b"])]
+    assert read == [RecordBlock(0, [b"a"]), RecordBlock(1, [b"b"])]
 
 
 def test_a_file_of_heads_alone_is_read_to_its_end() -> None:
     head = HEAD.pack(MARK, 1 << 20, 1 << 20, 0, 0, 1)
     reader = BlockReader(io.BytesIO(head * (8 * GARBLED_MAX) + b"\0" * (2 << 20)))
     found = [*reader.read(), *reader.end()]
-    assert not any(isinstance(one, Block) for one in found)
+    assert not any(isinstance(one, RecordBlock) for one in found)
     assert reader.held

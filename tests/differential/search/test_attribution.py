@@ -12,11 +12,11 @@ from cacheproof.differential.findings.breaks import Attributed
 from cacheproof.differential.findings.finding import found_in
 from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.lanes.all_lanes import LANES
-from cacheproof.differential.provision.releases import Release
+from cacheproof.differential.provision.releases import InstalledRelease
 from cacheproof.differential.search import mending
 from cacheproof.differential.search.attribution import Attribution
 from cacheproof.differential.search.campaign import Campaign, search
-from cacheproof.differential.search.campaigns.outcomes import Searched, read, written
+from cacheproof.differential.search.campaigns.outcomes import SearchedShard, read, written
 from cacheproof.differential.search.fault_folders import load
 from cacheproof.differential.search.known import Cause, KnownFault, Symptom
 from cacheproof.differential.search.paired import Both, RunSeeds
@@ -173,7 +173,7 @@ def test_what_tells_breaks_apart_ends_the_hosts_of_mended_releases(
 ) -> None:
     host, tree = Hosts(Semantics.of_vllm(OLD)), Path("tree")
     monkeypatch.setattr(mending, "host_of", lambda *told, **more: host)
-    release = Release(OLD, tree, tree, tree, (), "sdist", "", "", pinned=True)
+    release = InstalledRelease(OLD, tree, tree, tree, (), "sdist", "", "", pinned=True)
     mends_of = mending.Mending(release)
     assert mends_of.without("stripped-item") is mends_of.without("stripped-item")
     attribution = Attribution([], OLD, None, mending=mends_of)
@@ -259,7 +259,7 @@ def test_a_search_counts_the_traces_that_are_a_listed_fault_and_a_store_keeps_it
     assert counted.listed_in("EC-6a", LANE, "") == {"same": traces}
     assert unknown.kinds == counted.kinds
     assert not unknown.listed
-    kept = read(Searched, written(Searched.of(counted)))
+    kept = read(SearchedShard, written(SearchedShard.of(counted)))
     again = Campaign.begun(model(), lanes, None)
     kept.put_into(again)
     assert (again.kinds, again.listed) == (counted.kinds, counted.listed)

@@ -11,15 +11,15 @@ from cacheproof.differential.errors import HarnessError, InputError
 from cacheproof.differential.findings.finding import found_in
 from cacheproof.differential.findings.finding_file import load
 from cacheproof.differential.findings.question import Question
-from cacheproof.differential.findings.register import Record, record_of
+from cacheproof.differential.findings.register import FaultRecord, record_of
 from cacheproof.differential.generators.manager import manager_trace
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search import corpus
 from cacheproof.differential.search import git_bisection as git
 from cacheproof.differential.search.attribution import Attribution
 from cacheproof.differential.search.bisection import (
-    Answer,
     Bisection,
+    ReleaseAnswer,
     ask,
     bisections,
     remarks,
@@ -35,10 +35,10 @@ BROKEN = frozenset({"EC-6"})
 NONE = Attribution([], None, None)
 
 
-def answers(breaking: str) -> list[Answer]:
+def answers(breaking: str) -> list[ReleaseAnswer]:
     """Releases 0.0, 0.1, ...: x breaks, - holds, ? refuses."""
     of = {"x": BROKEN, "-": frozenset(), "?": None}
-    return [Answer(f"0.{number}", of[one]) for number, one in enumerate(breaking)]
+    return [ReleaseAnswer(f"0.{number}", of[one]) for number, one in enumerate(breaking)]
 
 
 def bisection(breaking: str) -> Bisection:
@@ -92,8 +92,8 @@ def test_what_holds_everywhere_has_no_bisection() -> None:
 
 
 def test_releases_that_refuse_the_trace_are_named_with_the_reason() -> None:
-    refused = [Answer("0.1", None, refusal="why"), Answer("0.2", None, refusal="why")]
-    without = Answer("0.3", BROKEN, ("drafter",))
+    refused = [ReleaseAnswer("0.1", None, refusal="why"), ReleaseAnswer("0.2", None, refusal="why")]
+    without = ReleaseAnswer("0.3", BROKEN, ("drafter",))
     assert list(remarks([*refused, without])) == [
         "0.1 to 0.2: not run: why",
         "0.3: run without drafter, which the release lacks",
@@ -125,7 +125,7 @@ def test_runs_that_differ_are_no_answer() -> None:
         ask(target, "0.28.0", question, None)
 
 
-def _record() -> Record:
+def _record() -> FaultRecord:
     """Of a fault of 0.28.0 that 0.33.0 does not have."""
     found = found_in(of_release("0.28.0"), manager_trace(0, "encoder_cache"), "EC-6a", times=1)
     assert found is not None

@@ -5,7 +5,7 @@ import pytest
 from cacheproof.differential.findings.breaks import Attributed
 from cacheproof.differential.search.known import KnownFault, Symptom
 from cacheproof.differential.search.paired import Pair, Parted
-from cacheproof.differential.search.weighing import Tally, parted_groups, tallies
+from cacheproof.differential.search.weighing import BreakTally, parted_groups, tallies
 from cacheproof.differential.traces.manager import ManagerConfig, ManagerHeader, Update
 from cacheproof.differential.traces.trace import Trace
 
@@ -33,7 +33,7 @@ def fault(name: str, releases: str) -> KnownFault:
     return KnownFault(name, "a title", "safety", symptom=(Symptom("EC-1", releases),))
 
 
-def only(pairs: list[Pair], known: list[KnownFault]) -> Tally:
+def only(pairs: list[Pair], known: list[KnownFault]) -> BreakTally:
     (tally,) = tallies(pairs, known, "0.32.0", "0.33.0")
     return tally
 

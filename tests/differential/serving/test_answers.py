@@ -5,43 +5,44 @@ from dataclasses import replace
 import pytest
 
 from cacheproof.differential.judges.outputs import BOUND, NEARLY
-from cacheproof.differential.serving.answers import Answer, Segment, Tally, Truth
-from cacheproof.differential.serving.traffic import Ask
+from cacheproof.differential.serving.answers import AnswerTally, RunnerAnswer, Segment, ServerAnswer
+from cacheproof.differential.serving.traffic import AskedPrompt
 
 Told = tuple[int, float | None, float | None]
-TRUTH = Truth([3, 3, 11], [(20, -1.0, 0.5), (21, -2.0, 0.5), (2, -0.5, 0.5)], "stop")
-WHOLE = Ask(0, 8, (), (), 0, None, leaves_after=None, at_once=True)
+TRUTH = RunnerAnswer([3, 3, 11], [(20, -1.0, 0.5), (21, -2.0, 0.5), (2, -0.5, 0.5)], "stop")
+WHOLE = AskedPrompt(0, 8, (), (), 0, None, leaves_after=None, at_once=True)
 SHORT = replace(WHOLE, max_tokens=2)
 LEAVES = replace(WHOLE, leaves_after=1, at_once=False)
 TOKENS: list[Told] = [(20, -1.0, 0.5), (21, -2.0, 0.5), (2, -0.5, 0.5)]
 
 
-TIMES = Truth([10, 512], [(20, -1.0, 0.5), (530, -2.0, 0.5), (531, -4.0, 0.5), (21, -0.5, 0.5),
+TIMES = RunnerAnswer([10, 512], [(20, -1.0, 0.5), (530, -2.0, 0.5), (531, -4.0, 0.5), (21, -0.5,
+0.5),
                           (2, -0.5, 0.5)], "stop")  # fmt: skip
 WORDS: list[Told] = [(token_id, None, None) for token_id, *_ in TIMES.tokens[:4]]
 STREAM = replace(WHOLE, at_once=False)
 
 
-def text(tokens: list[Told] = WORDS) -> Answer:
+def text(tokens: list[Told] = WORDS) -> ServerAnswer:
     """A transcript at once."""
-    return Answer(tokens, shows="words", tells_end=False)
+    return ServerAnswer(tokens, shows="words", tells_end=False)
 
 
 def stream(
     tokens: list[Told] = WORDS, ended: str = "stop", lengths: tuple[int, int] = (2, 5)
-) -> Answer:
+) -> ServerAnswer:
     """A transcript, word by word."""
-    return Answer(tokens, shows="words", lengths=lengths, ended=ended)
+    return ServerAnswer(tokens, shows="words", lengths=lengths, ended=ended)
 
 
-def cut(tokens: list[Told] = WORDS[:2], mean: float = -1.0) -> Answer:
+def cut(tokens: list[Told] = WORDS[:2], mean: float = -1.0) -> ServerAnswer:
     """A transcript that is cut at its times: the prompt's, a word and a time."""
-    return Answer(tokens, shows="cut", segments=[Segment(0, 2, 3, mean)], tells_end=False)
+    return ServerAnswer(tokens, shows="cut", segments=[Segment(0, 2, 3, mean)], tells_end=False)
 
 
-def told(request: Ask, answer: Answer, truth: Truth = TRUTH) -> list[str]:
+def told(request: AskedPrompt, answer: ServerAnswer, truth: RunnerAnswer = TRUTH) -> list[str]:
     """What is said to differ."""
-    tally = Tally()
+    tally = AnswerTally()
     tally.add(0, request, answer, truth)
     return tally.differences
 
@@ -49,34 +50,46 @@ def told(request: Ask, answer: Answer, truth: Truth = TRUTH) -> list[str]:
 @pytest.mark.parametrize(
     ("request_", "answer"),
     [
-        (WHOLE, Answer(TOKENS, [3, 3, 11], "stop")),
-        (SHORT, Answer(TOKENS[:2], [3, 3, 11], "length")),
-        (LEAVES, Answer(TOKENS[:1], None, None)),
-        (LEAVES, Answer([], None, None)),
-        (WHOLE, Answer([(20, -1.0 + BOUND / 2, 0.5), *TOKENS[1:]], None, "stop")),
+        (WHOLE, ServerAnswer(TOKENS, [3, 3, 11], "stop")),
+        (SHORT, ServerAnswer(TOKENS[:2], [3, 3, 11], "length")),
+        (LEAVES, ServerAnswer(TOKENS[:1], None, None)),
+        (LEAVES, ServerAnswer([], None, None)),
+        (WHOLE, ServerAnswer([(20, -1.0 + BOUND / 2, 0.5), *TOKENS[1:]], None, "stop")),
     ],
 )
-def test_right_answers(request_: Ask, answer: Answer) -> None:
+def test_right_answers(request_: AskedPrompt, answer: ServerAnswer) -> None:
     assert told(request_, answer) == []
 
 
 @pytest.mark.parametrize(
     ("request_", "answer", "words"),
     [
-        (WHOLE, Answer([(22, -1.0, 0.5), *TOKENS[1:]], None, "stop"), "token 0 is 22, expected 20"),
-        (WHOLE, Answer([*TOKENS[:2], (9, -0.5, 0.5)], None, "stop"), "token 2 is 9"),
-        (WHOLE, Answer([(20, -1.1, 0.5), *TOKENS[1:]], None, "stop"), "log probability of token 0"),
-        (WHOLE, Answer([(20, -1.0, 0.6), *TOKENS[1:]], None, "stop"), "log probability of token 0"),
-        (WHOLE, Answer(TOKENS, [3, 3, 12], "stop"), "the prompt is"),
-        (WHOLE, Answer(TOKENS[:2], None, "length"), "2 tokens, length; expected 3, stop"),
-        (SHORT, Answer(TOKENS, None, "stop"), "3 tokens, stop; expected 2, length"),
-        (WHOLE, Answer(TOKENS, None, "length"), "3 tokens, length; expected 3, stop"),
-        (WHOLE, Answer(TOKENS[:1], None, None), "no word of why it ended"),
-        (WHOLE, Answer(failed="500: no"), "failed: 500: no"),
-        (LEAVES, Answer([(22, -1.0, 0.5)], None, None), "token 0 is 22"),
+        (
+            WHOLE,
+            ServerAnswer([(22, -1.0, 0.5), *TOKENS[1:]], None, "stop"),
+            "token 0 is 22, expected 20",
+        ),
+        (WHOLE, ServerAnswer([*TOKENS[:2], (9, -0.5, 0.5)], None, "stop"), "token 2 is 9"),
+        (
+            WHOLE,
+            ServerAnswer([(20, -1.1, 0.5), *TOKENS[1:]], None, "stop"),
+            "log probability of token 0",
+        ),
+        (
+            WHOLE,
+            ServerAnswer([(20, -1.0, 0.6), *TOKENS[1:]], None, "stop"),
+            "log probability of token 0",
+        ),
+        (WHOLE, ServerAnswer(TOKENS, [3, 3, 12], "stop"), "the prompt is"),
+        (WHOLE, ServerAnswer(TOKENS[:2], None, "length"), "2 tokens, length; expected 3, stop"),
+        (SHORT, ServerAnswer(TOKENS, None, "stop"), "3 tokens, stop; expected 2, length"),
+        (WHOLE, ServerAnswer(TOKENS, None, "length"), "3 tokens, length; expected 3, stop"),
+        (WHOLE, ServerAnswer(TOKENS[:1], None, None), "no word of why it ended"),
+        (WHOLE, ServerAnswer(failed="500: no"), "failed: 500: no"),
+        (LEAVES, ServerAnswer([(22, -1.0, 0.5)], None, None), "token 0 is 22"),
     ],
 )
-def test_wrong_answers(request_: Ask, answer: Answer, words: str) -> None:
+def test_wrong_answers(request_: AskedPrompt, answer: ServerAnswer, words: str) -> None:
     (said,) = told(request_, answer)
     assert words in said
 
@@ -88,13 +101,13 @@ def test_wrong_answers(request_: Ask, answer: Answer, words: str) -> None:
         (SHORT, text(WORDS[:2])),
         (STREAM, stream()),
         (replace(STREAM, max_tokens=3), stream(WORDS[:3], "length", (2, 3))),
-        (LEAVES, Answer(WORDS[:1], shows="words")),
+        (LEAVES, ServerAnswer(WORDS[:1], shows="words")),
         (WHOLE, cut()),
         (SHORT, cut()),  # a time at the end is one of two
-        (replace(WHOLE, max_tokens=1), Answer([], shows="cut", tells_end=False)),
+        (replace(WHOLE, max_tokens=1), ServerAnswer([], shows="cut", tells_end=False)),
     ],
 )
-def test_right_transcripts(request_: Ask, answer: Answer) -> None:
+def test_right_transcripts(request_: AskedPrompt, answer: ServerAnswer) -> None:
     assert told(request_, answer, TIMES) == []
 
 
@@ -107,39 +120,40 @@ def test_right_transcripts(request_: Ask, answer: Answer) -> None:
         (STREAM, stream(ended="length"), "4 tokens, length; expected 4, stop"),
         (STREAM, stream(lengths=(3, 5)), "have (3, 5) tokens, expected (2, 5)"),
         (STREAM, stream(lengths=(2, 4)), "have (2, 4) tokens, expected (2, 5)"),
-        (STREAM, Answer(WORDS, shows="words"), "no word of why it ended"),
-        (LEAVES, Answer([(22, None, None)], shows="words"), "token 0 is 22"),
+        (STREAM, ServerAnswer(WORDS, shows="words"), "no word of why it ended"),
+        (LEAVES, ServerAnswer([(22, None, None)], shows="words"), "token 0 is 22"),
         (WHOLE, cut([(20, None, None), (532, None, None)]), "token 1 is 532, expected 530"),
         (WHOLE, cut(WORDS[:3]), "3 tokens, None; expected 2, None"),
         (WHOLE, cut([]), "0 tokens, None; expected 2, None"),
         (WHOLE, cut(mean=-1.1), "the log probability of tokens 0 to 2 is 0.1 apart"),
     ],
 )
-def test_wrong_transcripts(request_: Ask, answer: Answer, words: str) -> None:
+def test_wrong_transcripts(request_: AskedPrompt, answer: ServerAnswer, words: str) -> None:
     (said,) = told(request_, answer, TIMES)
     assert words in said
 
 
 def test_what_rounding_hides_from_a_transcript_is_not_compared() -> None:
     *shown, last, end = TIMES.tokens
-    near = Truth(TIMES.prompt, [*shown, last, (end[0], end[1], NEARLY / 2)], "stop")
+    near = RunnerAnswer(TIMES.prompt, [*shown, last, (end[0], end[1], NEARLY / 2)], "stop")
     assert told(WHOLE, text([*WORDS, (30, None, None)]), near) == []
     assert told(WHOLE, cut(WORDS[:3]), near) == []
     assert told(WHOLE, text(WORDS[:3]), near) != []
 
 
 def test_what_rounding_may_have_decided_ends_the_comparison_of_that_answer() -> None:
-    near = Truth(TRUTH.prompt, [(20, -1.0, NEARLY / 2), *TRUTH.tokens[1:]], "stop")
+    near = RunnerAnswer(TRUTH.prompt, [(20, -1.0, NEARLY / 2), *TRUTH.tokens[1:]], "stop")
     assert (
-        told(WHOLE, Answer([(29, -1.0, NEARLY / 2), (30, -9.0, 3.0)], None, "length"), near) == []
+        told(WHOLE, ServerAnswer([(29, -1.0, NEARLY / 2), (30, -9.0, 3.0)], None, "length"), near)
+        == []
     )
-    assert told(WHOLE, Answer([(29, -1.0, 0.5)], None, "length")) != []
+    assert told(WHOLE, ServerAnswer([(29, -1.0, 0.5)], None, "length")) != []
 
 
 def test_who_was_asked_again_is_counted_and_compared() -> None:
-    tally = Tally()
-    tally.add(0, WHOLE, Answer(TOKENS, None, "stop", asked_again=True), TRUTH)
-    tally.add(1, WHOLE, Answer(TOKENS[:1], None, "length", asked_again=True), TRUTH)
-    tally.add(2, WHOLE, Answer(failed="500: no", asked_again=True), TRUTH)
+    tally = AnswerTally()
+    tally.add(0, WHOLE, ServerAnswer(TOKENS, None, "stop", asked_again=True), TRUTH)
+    tally.add(1, WHOLE, ServerAnswer(TOKENS[:1], None, "length", asked_again=True), TRUTH)
+    tally.add(2, WHOLE, ServerAnswer(failed="500: no", asked_again=True), TRUTH)
     assert tally.counts["failed once, answered when asked again"] == 2
     assert len(tally.differences) == 2

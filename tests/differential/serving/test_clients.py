@@ -5,12 +5,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from cacheproof.differential.serving.clients import Answer, ask
-from cacheproof.differential.serving.traffic import Ask, Medium, Question
+from cacheproof.differential.serving.clients import ServerAnswer, ask
+from cacheproof.differential.serving.traffic import AskedPrompt, ChatPrompt, ServedMedium
 from tests.differential.serving.stand_in import Body, replying
 
-QUESTION = Question(("w1", Medium("image", "image 1", b"data"), "w2"))
-REQUEST = Ask(0, 8, ("image 1",), (False,), 2, "salt", leaves_after=None, at_once=True)
+QUESTION = ChatPrompt(("w1", ServedMedium("image", "image 1", b"data"), "w2"))
+REQUEST = AskedPrompt(0, 8, ("image 1",), (False,), 2, "salt", leaves_after=None, at_once=True)
 ALONE = replace(REQUEST, alone=(True,))
 ANSWERED = 200
 Reply = Callable[[dict[str, Any]], tuple[int, list[dict[str, Any]]]]
@@ -41,7 +41,7 @@ def one_after_the_other(*replies: Reply) -> Callable[[Body], tuple[int, bytes]]:
     return reply
 
 
-def answered(request: Ask, *replies: Reply) -> tuple[Answer, list[dict[str, Any]]]:
+def answered(request: AskedPrompt, *replies: Reply) -> tuple[ServerAnswer, list[dict[str, Any]]]:
     with replying(one_after_the_other(*replies)) as (url, sent):
         return ask(url, QUESTION, request), sent
 
@@ -83,7 +83,7 @@ def test_who_leaves_has_what_came_until_then() -> None:
     assert left.ended is None
     assert left.failed == ""
     gone, _ = answered(replace(REQUEST, at_once=False, leaves_after=0), right)
-    assert gone == Answer()
+    assert gone == ServerAnswer()
 
 
 def test_what_is_not_known_by_its_name_is_sent_after_all() -> None:

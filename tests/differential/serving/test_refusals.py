@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from cacheproof.differential.serving.refusals import WAYS, Refusal, refusals
+from cacheproof.differential.serving.refusals import WAYS, RefusedRequest, refusals
 from tests.differential.serving.stand_in import Body, replying
 
 MEDIUM_FAILS = 500
@@ -31,7 +31,7 @@ def failing(fails: int) -> Callable[[Body], tuple[int, bytes]]:
 def test_each_way_has_a_medium_of_its_own(fails: int, then: tuple[int, int]) -> None:
     with replying(failing(fails)) as (url, sent):
         told = list(refusals(url, "llava", 0))
-    assert told == [Refusal(way, 400, then) for way in WAYS]
+    assert told == [RefusedRequest(way, 400, then) for way in WAYS]
     assert all(one.is_refused and one.failed_after == fails for one in told)
     wrong, right = sent[::3], sent[1::3]
     assert sent[2::3] == right

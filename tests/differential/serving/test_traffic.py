@@ -12,7 +12,7 @@ from cacheproof.differential.serving.traffic import (
     FRAMES_PER_SECOND,
     MAX_MODEL_LEN,
     MODALITIES,
-    Medium,
+    ServedMedium,
     ServedModel,
     traffic,
 )
@@ -21,7 +21,7 @@ SEEDS = range(30)
 MODELS: tuple[ServedModel, ...] = get_args(ServedModel)
 
 
-def media_of(seed: int, model: ServedModel) -> list[Medium]:
+def media_of(seed: int, model: ServedModel) -> list[ServedMedium]:
     return [one for question in traffic(seed, model, 0).questions for one in question.media]
 
 
@@ -78,7 +78,7 @@ def test_media_of_every_modality_are_sent_without_loss() -> None:
 
 
 def test_what_is_named_alone_is_not_sent() -> None:
-    medium = Medium("image", "image 1", b"data")
+    medium = ServedMedium("image", "image 1", b"data")
     assert medium.part("image 1", has_data=False) == {
         "type": "image_url",
         "image_url": None,

@@ -6,15 +6,21 @@ from typing import Any
 
 import pytest
 
-from cacheproof.differential.serving.answers import Answer, Segment
-from cacheproof.differential.serving.traffic import Ask, Medium, Question, Wish, traffic
+from cacheproof.differential.serving.answers import Segment, ServerAnswer
+from cacheproof.differential.serving.traffic import (
+    AskedPrompt,
+    ChatPrompt,
+    ServedMedium,
+    Wish,
+    traffic,
+)
 from cacheproof.differential.serving.transcripts import Transcript
 from cacheproof.gpu_runner.whisper_words import FIRST_TIME_ID, WORDS
 
 WISH = Wish("w1 w2", "de", "translate", has_times=False)
 CUT = replace(WISH, task="transcribe", has_times=True)
-SOUND = Medium("audio", "audio 1", b"h" * 44 + b"s" * 640)
-AT_ONCE = Ask(0, 8, (None,), (False,), 0, None, leaves_after=None, at_once=True)
+SOUND = ServedMedium("audio", "audio 1", b"h" * 44 + b"s" * 640)
+AT_ONCE = AskedPrompt(0, 8, (None,), (False,), 0, None, leaves_after=None, at_once=True)
 STREAM = replace(AT_ONCE, at_once=False)
 SEGMENTS: list[dict[str, Any]] = [
     {"start": 0.0, "end": 0.04, "text": "w5", "tokens": [15], "avg_logprob": -1.0},
@@ -23,9 +29,9 @@ SEGMENTS: list[dict[str, Any]] = [
 CUT_ANSWER: dict[str, Any] = {"language": "de", "text": "w5 ", "segments": SEGMENTS}
 
 
-def posted(wish: Wish, request: Ask) -> tuple[str, dict[str, bytes]]:
+def posted(wish: Wish, request: AskedPrompt) -> tuple[str, dict[str, bytes]]:
     """Where, and the fields of the form."""
-    one = Transcript(Question((wish.beginning, SOUND), wish), wish, request).posted
+    one = Transcript(ChatPrompt((wish.beginning, SOUND), wish), wish, request).posted
     form = message_from_bytes(f"Content-Type: {one.content_type}\r\n\r\n".encode() + one.body)
     fields: dict[str, bytes] = {}
     for part in form.get_payload():
@@ -40,8 +46,8 @@ def posted(wish: Wish, request: Ask) -> tuple[str, dict[str, bytes]]:
     return one.path, fields
 
 
-def taken(wish: Wish, request: Ask, *told: dict[str, Any]) -> Answer:
-    transcript = Transcript(Question((wish.beginning, SOUND), wish), wish, request)
+def taken(wish: Wish, request: AskedPrompt, *told: dict[str, Any]) -> ServerAnswer:
+    transcript = Transcript(ChatPrompt((wish.beginning, SOUND), wish), wish, request)
     for one in told:
         transcript.take(one)
     return transcript.answer

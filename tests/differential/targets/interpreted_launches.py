@@ -44,12 +44,12 @@ def main() -> None:
     # What is made without a value has one all the same, so that processes can be compared.
     torch.use_deterministic_algorithms(True, warn_only=True)
     torch.utils.deterministic.fill_uninitialized_memory = True
-    interpreted = host_module("engine_interpreted")
+    interpreted = host_module("engine.interpreted")
     exec(Path(sys.argv[2]).read_text(), vars(interpreted))
     if "--plain" in sys.argv:
         interpreted.hasten = lambda: None
     host_module("torch_names").answer()
-    release = host_module("engine_second").Release()
+    release = host_module("engine.second").HOST()
     run = interpreter.InterpretedFunction.run
 
     def told(self: Any, *given: Any, grid: Any, warmup: bool, **named: Any) -> None:

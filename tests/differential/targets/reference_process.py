@@ -28,7 +28,7 @@ class ReferenceProcess(HostTarget):
         super().__init__("reference process", None, [sys.executable], environment, module=__name__)
 
 
-class Release:
+class ReferenceHost:
     """The process's side: what the host asks of a release, answered by the reference."""
 
     def __init__(self) -> None:
@@ -61,3 +61,6 @@ class Release:
             self._reference.run(traces, request["fault"])
         )
         return results
+
+
+HOST = ReferenceHost

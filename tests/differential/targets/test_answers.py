@@ -11,7 +11,7 @@ import pytest
 from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.provision import releases
-from cacheproof.differential.targets.changed import ChangingHost, Reading, decoded
+from cacheproof.differential.targets.changed import ChangedText, ChangingHost, decoded
 from cacheproof.differential.targets.host import session
 from cacheproof.differential.texts.edits import Edit, edited
 from cacheproof.differential.traces.trace import Trace
@@ -168,7 +168,7 @@ def methods(path: str) -> Iterator[tuple[str, ast.FunctionDef]]:
             yield name, one
 
 
-def answering(method: str, wrong: str) -> Reading:
+def answering(method: str, wrong: str) -> ChangedText:
     """A text in which a method gives a wrong answer, made of the right one."""
     path = next(one for one in CLASSES if method.partition(".")[0] in CLASSES[one])
     node = dict(methods(path))[method]
@@ -182,10 +182,12 @@ def answering(method: str, wrong: str) -> Reading:
     node.decorator_list, first, last = [], node.lineno, node.end_lineno
     text = ast.unparse(ast.fix_missing_locations(Wrong().visit(node)))
     lines[first - 1 : last] = [" " * node.col_offset + line for line in text.splitlines()]
-    return Reading(path, method, "\n".join(lines) + "\n")
+    return ChangedText(path, method, "\n".join(lines) + "\n")
 
 
-def broken(host: ChangingHost, changed: Reading, lane: str, seeds: range, contract: str) -> bool:
+def broken(
+    host: ChangingHost, changed: ChangedText, lane: str, seeds: range, contract: str
+) -> bool:
     """Whether a change breaks a contract that the release itself keeps until then, on a trace of
     these."""
     for first in range(seeds.start, seeds.stop, 10):
@@ -200,7 +202,7 @@ def broken(host: ChangingHost, changed: Reading, lane: str, seeds: range, contra
     return False
 
 
-def written(host: ChangingHost, changed: Reading, traces: list[Trace]) -> list[bytes]:
+def written(host: ChangingHost, changed: ChangedText, traces: list[Trace]) -> list[bytes]:
     """The results of traces under a change."""
     host.change(changed)
     try:
@@ -237,7 +239,7 @@ def test_every_answer_is_named() -> None:
 def test_contracts_alone_see_what_they_were_silent_about(host: ChangingHost, words: str) -> None:
     edit, (lane, seeds, contract) = ONCE_SILENT[words]
     text = edited((RELEASE.tree / edit.path).read_text(), edit)
-    assert broken(host, Reading(edit.path, edit.function, text), lane, seeds, contract)
+    assert broken(host, ChangedText(edit.path, edit.function, text), lane, seeds, contract)
 
 
 def test_what_is_raised_while_a_request_is_made_breaks_a_contract(host: ChangingHost) -> None:
@@ -249,7 +251,7 @@ def test_what_is_raised_while_a_request_is_made_breaks_a_contract(host: Changing
         instead="self.num_output_placeholders = self.num_output_placeholders",
     )
     text = edited((RELEASE.tree / path).read_text(), unset)
-    assert broken(host, Reading(path, function, text), SCHEDULER, range(1), "SC-8")
+    assert broken(host, ChangedText(path, function, text), SCHEDULER, range(1), "SC-8")
 
 
 @pytest.mark.parametrize(
@@ -282,7 +284,7 @@ def test_what_is_raised_while_something_is_made_breaks_a_contract(
     host: ChangingHost, edit: Edit, lane: str, contract: str
 ) -> None:
     text = edited((RELEASE.tree / edit.path).read_text(), edit)
-    assert broken(host, Reading(edit.path, edit.function, text), lane, range(1), contract)
+    assert broken(host, ChangedText(edit.path, edit.function, text), lane, range(1), contract)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cacheproof.differential.lanes.all_lanes import LANES
-from cacheproof.differential.targets.host.called import Watched
+from cacheproof.differential.targets.host.called import WatchedSession
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.resolve import resolve
 from cacheproof.reference.releases import NEWEST
@@ -32,7 +32,7 @@ class Session:
 
 def called(*events: dict[str, Any], root: str = ROOT) -> list[list[str]]:
     names: list[list[str]] = []
-    session = Watched(Session(), root, names)
+    session = WatchedSession(Session(), root, names)
     for event in events:
         session.apply(event)
     return names
@@ -60,7 +60,7 @@ def test_functions_of_other_trees_are_left_out() -> None:
 
 def test_an_event_that_raises_has_called_what_it_called_until_then() -> None:
     names: list[list[str]] = []
-    session = Watched(Session(), ROOT, names)
+    session = WatchedSession(Session(), ROOT, names)
     with pytest.raises(json.JSONDecodeError):
         session.apply({"do": "decode", "text": "]"})
     assert "json:loads" in names[0]

@@ -64,6 +64,8 @@ def test_the_runner_alone_keeps_every_contract(runner: ReferenceTarget, lane: st
     for seed in SEEDS:
         trace = LANES[lane].trace(seed, None)
         listed = LISTED_OF_DECODERS if lane.startswith("Whisper") else LISTED - {"WM-3a"}
+        if lane.endswith("sessions"):
+            listed = listed | {"SC-8", "SC-9"}  # stripped-item, after a preemption
         assert examine(trace, runner.run([trace])[0], runner).broken <= listed
 
 

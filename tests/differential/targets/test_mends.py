@@ -11,7 +11,7 @@ from cacheproof.differential.errors import InputError
 from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.provision import releases
 from cacheproof.differential.provision.cache import Cache
-from cacheproof.differential.provision.releases import Release
+from cacheproof.differential.provision.releases import InstalledRelease
 from cacheproof.differential.search.attribution import Attribution
 from cacheproof.differential.search.fault_folders import load
 from cacheproof.differential.targets import mended
@@ -193,7 +193,7 @@ def test_a_mended_tree_that_nobody_asks_for_any_more_goes(two: object, tmp_path:
     tree, cache = tmp_path / "tree", Cache(tmp_path / "cache")
     (tree / "vllm").mkdir(parents=True)
     (tree / "vllm" / "a.py").write_text(SOURCE)
-    installed = Release("0.33.0", tree, tree, tree, (), "sdist", "", "", pinned=True)
+    installed = InstalledRelease("0.33.0", tree, tree, tree, (), "sdist", "", "", pinned=True)
     forgotten, asked_for = cache.mended / "forgotten", cache.mended / "asked for"
     for other in (forgotten, asked_for):
         other.mkdir(parents=True)

@@ -9,14 +9,21 @@ from cacheproof.differential.generators.manager import manager_trace
 from cacheproof.differential.generators.scheduler import scheduler_trace
 from cacheproof.differential.provision import releases
 from cacheproof.differential.texts import places
-from cacheproof.differential.texts.places import PACKAGE, Function, Place, find, find_plugged, way
+from cacheproof.differential.texts.places import (
+    PACKAGE,
+    SourceFunction,
+    SourcePlace,
+    find,
+    find_plugged,
+    way,
+)
 from cacheproof.differential.traces.base import tag_of
 from cacheproof.differential.traces.manager import Walk
 from cacheproof.differential.traces.scheduler import Schedule
 from cacheproof.differential.traces.trace import Trace
 
 MANAGERS = "vllm/v1/core/encoder_cache_manager.py"
-CAN = Function("encoder_cache_manager", "EncoderCacheManager", ("can_allocate",))
+CAN = SourceFunction("encoder_cache_manager", "EncoderCacheManager", ("can_allocate",))
 
 
 @pytest.fixture(scope="module")
@@ -25,30 +32,30 @@ def newest() -> Path:
     return releases.install("0.33.0", report=print).tree
 
 
-def functions() -> Iterator[Function]:
+def functions() -> Iterator[SourceFunction]:
     """All that the tables name."""
     for owner in ("EncoderCacheManager", "EncoderDecoderCacheManager"):
         for names in places._OF_MANAGER.values():
-            yield Function("encoder_cache_manager", owner, names)
+            yield SourceFunction("encoder_cache_manager", owner, names)
     for component, owner, table in (
         ("scheduler", "Scheduler", {**places._OF_SCHEDULER, "schedule": "schedule"}),
         ("kv_cache_manager", "KVCacheManager", places._OF_KV_CACHE),
         ("cpu_connector", "ECCPUConnector", places._OF_CONNECTOR),
         ("example_connector", "ECExampleConnector", places._OF_CONNECTOR),
     ):
-        yield from (Function(component, owner, (name,)) for name in table.values())
+        yield from (SourceFunction(component, owner, (name,)) for name in table.values())
     yield places.EXECUTION
-    yield Function("kv_cache_utils", "", ("hash_block_tokens",))
-    yield Function("hasher", "MultiModalHasher", ("hash_kwargs",))
+    yield SourceFunction("kv_cache_utils", "", ("hash_block_tokens",))
+    yield SourceFunction("hasher", "MultiModalHasher", ("hash_kwargs",))
 
 
-def first_line(tree: Path, place: Place) -> str:
+def first_line(tree: Path, place: SourcePlace) -> str:
     return (tree / place.path).read_text().splitlines()[place.line - 1].strip()
 
 
 @pytest.mark.parametrize("function", sorted(set(functions())), ids=lambda one: one.name)
 def test_the_newest_release_has_every_function_that_is_named(
-    newest: Path, function: Function
+    newest: Path, function: SourceFunction
 ) -> None:
     found = first_line(newest, find(newest, function))
     named = tuple(f"def {name}(" for name in function.names)
@@ -66,7 +73,9 @@ def test_only_what_a_class_inherits_from_elsewhere_is_shown_as_its_class(newest:
 
 def test_an_older_name_is_found_in_the_release_that_has_it() -> None:
     old = releases.install("0.10.1.1", report=print).tree
-    asked = Function("encoder_cache_manager", "EncoderCacheManager", places._OF_MANAGER["check"])
+    asked = SourceFunction(
+        "encoder_cache_manager", "EncoderCacheManager", places._OF_MANAGER["check"]
+    )
     assert first_line(old, find(old, asked)).startswith("def has_cache(")
     assert asked.name == "EncoderCacheManager.check_and_update_cache"
 
@@ -74,8 +83,8 @@ def test_an_older_name_is_found_in_the_release_that_has_it() -> None:
 def test_what_a_tree_has_not_is_shown_as_its_class_its_file_or_the_package(newest: Path) -> None:
     gone = CAN._replace(names=("gone",))
     assert first_line(newest, find(newest, gone)) == "class EncoderCacheManager:"
-    assert find(newest, gone._replace(owner="Gone")) == Place(MANAGERS, 1)
-    assert find(newest / "nothing", gone) == Place(PACKAGE, 1)
+    assert find(newest, gone._replace(owner="Gone")) == SourcePlace(MANAGERS, 1)
+    assert find(newest / "nothing", gone) == SourcePlace(PACKAGE, 1)
 
 
 def test_a_line_moves_with_its_text(newest: Path, tmp_path: Path) -> None:
@@ -90,7 +99,7 @@ def test_a_file_that_is_no_python_is_shown_from_its_package(newest: Path, tmp_pa
     broken = tmp_path / MANAGERS
     broken.parent.mkdir(parents=True)
     broken.write_text((newest / MANAGERS).read_text() + "\ndef (\n")
-    assert find(tmp_path, CAN) == Place(PACKAGE, 1)
+    assert find(tmp_path, CAN) == SourcePlace(PACKAGE, 1)
 
 
 def test_a_plug_in_is_named_where_it_has_the_function_itself(
@@ -100,8 +109,8 @@ def test_a_plug_in_is_named_where_it_has_the_function_itself(
     file = tmp_path / "company" / "cache.py"
     file.parent.mkdir()
     file.write_text("class Base:\n    def can_allocate(self): ...\n\nclass Mine(Base): ...\n")
-    assert find_plugged(file, "Mine", CAN) == Place("company/cache.py", 2)
-    assert find_plugged(file, "Mine", CAN._replace(names=())) == Place("company/cache.py", 4)
+    assert find_plugged(file, "Mine", CAN) == SourcePlace("company/cache.py", 2)
+    assert find_plugged(file, "Mine", CAN._replace(names=())) == SourcePlace("company/cache.py", 4)
     assert find_plugged(file, "Mine", CAN._replace(names=("free",))) is None
     monkeypatch.chdir(file.parent.parent / "company")
     assert find_plugged(tmp_path / "elsewhere.py", "Mine", CAN) is None

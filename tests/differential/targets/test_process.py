@@ -29,9 +29,9 @@ Make = Callable[..., HostTarget]
 HOST = f"""
 import json, os, sys, time
 sys.path.insert(0, {str(ROOT)!r})
-from tests.differential.targets.reference_process import Release
+from tests.differential.targets.reference_process import ReferenceHost
 
-release = Release()
+release = ReferenceHost()
 
 def say(reply):
     sys.stdout.write(reply + "\\n")

@@ -20,7 +20,7 @@ from cacheproof.differential.traces.trace import Trace
 from cacheproof.listed.pages import kept_traces
 from cacheproof.reference.attention_kinds import SlidingWindowManager
 from cacheproof.reference.scheduler import running, update, waiting
-from cacheproof.reference.scheduler.step import Step
+from cacheproof.reference.scheduler.step import ScheduleStep
 from cacheproof.reference.semantics import offered_by
 from cacheproof.spec.versions import Versions, release_key
 from tests.differential.targets.parameters import newest_and
@@ -183,10 +183,10 @@ def test_a_chunk_of_a_prompt_that_is_taken_back_holds_back_prompts_in_the_releas
 def test_a_reference_that_decides_otherwise_is_seen(
     partings: Partings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def one_less(self: Step, num_new_tokens: int) -> int:
+    def one_less(self: ScheduleStep, num_new_tokens: int) -> int:
         return max(1, num_new_tokens - 1)
 
-    monkeypatch.setattr(running.Step, "bounded", one_less)
+    monkeypatch.setattr(running.ScheduleStep, "bounded", one_less)
     _, found = partings()
     assert len(found) > len(SEEDS) // 10
 

@@ -9,7 +9,7 @@ from cacheproof.differential.errors import InputError
 from cacheproof.differential.judges.examination import LOCKSTEP, examine
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.provision import releases
-from cacheproof.differential.targets.changed import ChangingHost, Reading, decoded
+from cacheproof.differential.targets.changed import ChangedText, ChangingHost, decoded
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
@@ -85,7 +85,7 @@ def test_what_a_scheduler_builds_otherwise_is_seen(
     edit, seen_by = FAULTS[name]
     source = (releases.install(NEWEST, report=print).tree / PATH).read_text()
     traces = [LANES["scheduler"].trace(seed, NEWEST) for seed in range(30)]
-    host.change(Reading(PATH, BUILT, edited(source, edit)))
+    host.change(ChangedText(PATH, BUILT, edited(source, edit)))
     changed = list(map(decoded, host.written(traces)))
     host.restore()
     broken = {
@@ -149,7 +149,7 @@ def test_a_scheduler_that_asks_something_else_than_is_proved_is_refused(
     edit, said = OTHERWISE[name]
     source = (releases.install(NEWEST, report=print).tree / PATH).read_text()
     traces = [LANES["scheduler"].trace(seed, NEWEST) for seed in range(5)]
-    host.change(Reading(PATH, edit.function, edited(source, edit)))
+    host.change(ChangedText(PATH, edit.function, edited(source, edit)))
     told = host.built(traces)
     assert set(told.otherwise) == said
     with pytest.raises(InputError, match=r"is not what its scheduler asks: it .*_manager.py"):

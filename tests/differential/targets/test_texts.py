@@ -10,7 +10,7 @@ import pytest
 
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.texts import known_texts, texts
-from cacheproof.differential.texts.modelled import COMPONENTS, LEFT_OUT, Component
+from cacheproof.differential.texts.modelled import COMPONENTS, LEFT_OUT, ModelledComponent
 from cacheproof.reference.releases import MODELLED
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -48,7 +48,7 @@ def budget(width: int, name: str) -> str:
 '''
 
 
-def read(tmp_path: Path, source: str) -> texts.Text:
+def read(tmp_path: Path, source: str) -> texts.TreeText:
     file = tmp_path / MANAGER
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(source)
@@ -151,7 +151,9 @@ def test_every_reason_to_leave_something_out_has_something_to_leave_out(
 
 
 @pytest.mark.parametrize("component", COMPONENTS, ids=lambda one: one.name)
-def test_every_component_and_every_name_of_it_is_in_some_release(component: Component) -> None:
+def test_every_component_and_every_name_of_it_is_in_some_release(
+    component: ModelledComponent,
+) -> None:
     found = {name for digests in known_texts.load().of_release.values() for name in digests}
     assert {f"{component.name}:{name}" for name in component.only} <= found
     assert any(name.startswith(f"{component.name}:") for name in found)

@@ -6,23 +6,25 @@ from functools import partial
 import pytest
 
 from cacheproof.proofs.crosshair import encoder_cache, encoder_decoder_cache
-from cacheproof.proofs.crosshair.encoder_decoder_cache import Debits, Item
+from cacheproof.proofs.crosshair.encoder_decoder_cache import Debits, DecoderItem
 from cacheproof.proofs.crosshair.episode import (
     OF_THE_SCHEDULER,
     REMEMBERED,
-    Broken,
-    Subject,
+    BrokenRule,
+    ConditionSubject,
     about,
     rules_of,
 )
-from cacheproof.proofs.crosshair.job import COMPONENTS, Component
-from cacheproof.proofs.crosshair.states import Entry, Shape
+from cacheproof.proofs.crosshair.job import COMPONENTS, ConditionSet
+from cacheproof.proofs.crosshair.states import Shape, SymbolicEntry
 from cacheproof.reference.encoder_cache import EncoderCacheManager
 from cacheproof.reference.encoder_decoder_cache import EncoderDecoderCacheManager
 from cacheproof.reference.semantics.encoder_cache import EncoderCacheSemantics
 from cacheproof.spec.registry import by_id, contracts
 
-HOLDS_TWICE = Shape(0, Entry(1, True, False), Entry(1, True, True), True, True, True, True)
+HOLDS_TWICE = Shape(
+    0, SymbolicEntry(1, True, False), SymbolicEntry(1, True, True), True, True, True, True
+)
 
 
 def without(flag: str) -> EncoderCacheSemantics:
@@ -30,7 +32,7 @@ def without(flag: str) -> EncoderCacheSemantics:
 
 
 @pytest.mark.parametrize("component", COMPONENTS.values(), ids=COMPONENTS)
-def test_each_contract_is_judged_unless_it_is_the_schedulers(component: Component) -> None:
+def test_each_contract_is_judged_unless_it_is_the_schedulers(component: ConditionSet) -> None:
     judged = {
         rule.id
         for condition in component.conditions
@@ -42,7 +44,7 @@ def test_each_contract_is_judged_unless_it_is_the_schedulers(component: Componen
 
 @pytest.mark.parametrize("component", COMPONENTS.values(), ids=COMPONENTS)
 def test_each_contract_and_each_condition_has_a_mutant_that_it_can_refute(
-    component: Component,
+    component: ConditionSet,
 ) -> None:
     of_condition = {
         condition.name: {rule.id for rule in rules_of(component.name, condition.operations, None)}
@@ -56,8 +58,8 @@ def test_each_contract_and_each_condition_has_a_mutant_that_it_can_refute(
 
 def test_a_release_of_a_first_occurrence_breaks_the_rule_that_names_it() -> None:
     semantics = without("holds_until_last_occurrence")
-    about(Subject(partial(EncoderCacheManager, semantics=semantics), [by_id("EC-6a")]))
-    with pytest.raises(Broken) as broken:
+    about(ConditionSubject(partial(EncoderCacheManager, semantics=semantics), [by_id("EC-6a")]))
+    with pytest.raises(BrokenRule) as broken:
         encoder_cache.release(HOLDS_TWICE, second=False, past_both=False)
     assert broken.value.rule.id == "EC-6a"
     assert broken.value.why == (
@@ -66,25 +68,27 @@ def test_a_release_of_a_first_occurrence_breaks_the_rule_that_names_it() -> None
 
 
 def test_the_same_release_by_the_reference_breaks_nothing() -> None:
-    about(Subject(EncoderCacheManager, list(contracts("encoder_cache"))))
+    about(ConditionSubject(EncoderCacheManager, list(contracts("encoder_cache"))))
     encoder_cache.release(HOLDS_TWICE, second=False, past_both=False)
 
 
 def test_a_stale_notice_breaks_the_rule_of_notices() -> None:
     semantics = without("drops_stale_notices")
-    about(Subject(partial(EncoderCacheManager, semantics=semantics), [by_id("EC-9")]))
-    empty = Shape(1, Entry(1, False, False), Entry(1, False, False), *[False] * 4)
+    about(ConditionSubject(partial(EncoderCacheManager, semantics=semantics), [by_id("EC-9")]))
+    empty = Shape(1, SymbolicEntry(1, False, False), SymbolicEntry(1, False, False), *[False] * 4)
     encoder_cache.draw(empty, 1, departed=True, returns=False)
-    with pytest.raises(Broken, match="EC-9"):
+    with pytest.raises(BrokenRule, match="EC-9"):
         encoder_cache.draw(empty, 1, departed=True, returns=True)
 
 
 def test_a_second_credit_breaks_the_rule_of_releases() -> None:
     semantics = without("releases_decoder_once")
-    about(Subject(partial(EncoderDecoderCacheManager, semantics=semantics), [by_id("ED-2")]))
-    debited, not_debited = Item(2, True), Item(2, False)
+    about(
+        ConditionSubject(partial(EncoderDecoderCacheManager, semantics=semantics), [by_id("ED-2")])
+    )
+    debited, not_debited = DecoderItem(2, True), DecoderItem(2, False)
     encoder_decoder_cache.release(Debits(0, debited, debited, debited))
-    with pytest.raises(Broken, match="ED-2"):
+    with pytest.raises(BrokenRule, match="ED-2"):
         encoder_decoder_cache.release(Debits(0, not_debited, debited, debited))
 
 
@@ -93,15 +97,15 @@ def test_a_call_that_raises_breaks_the_rule_and_ends_the_episode() -> None:
         def free_encoder_input(self, request: object, input_id: int) -> None:
             raise KeyError(input_id)
 
-    about(Subject(Raises, [by_id("EC-13")]))
-    with pytest.raises(Broken) as broken:
+    about(ConditionSubject(Raises, [by_id("EC-13")]))
+    with pytest.raises(BrokenRule) as broken:
         encoder_cache.update(HOLDS_TWICE, other_first=True, past_both=True, need=1)
     assert broken.value.why == "release: c.raised == '' is false: 'KeyError' == ''"
-    about(Subject(Raises, [by_id("EC-6")]))
+    about(ConditionSubject(Raises, [by_id("EC-6")]))
     encoder_cache.update(HOLDS_TWICE, other_first=True, past_both=True, need=1)
 
 
 def test_what_does_not_meet_the_preconditions_is_not_judged() -> None:
     with pytest.raises(AssertionError) as unmet:
         encoder_cache.release(replace(HOLDS_TWICE, free=-1), second=False, past_both=False)
-    assert not isinstance(unmet.value, Broken)
+    assert not isinstance(unmet.value, BrokenRule)

@@ -13,10 +13,10 @@ from cacheproof.proofs.crosshair import text
 from cacheproof.proofs.crosshair.states import (
     CALLER,
     OTHER,
-    Entry,
-    Request,
     Shape,
     Situation,
+    SymbolicEntry,
+    SymbolicRequest,
     UnmodelledState,
     state_of,
 )
@@ -34,8 +34,8 @@ def shapes() -> Iterator[Shape]:
     ):
         yield Shape(
             FREE,
-            Entry(SIZES["a"], a, a_shared),
-            Entry(SIZES["b"], b, b_shared),
+            SymbolicEntry(SIZES["a"], a, a_shared),
+            SymbolicEntry(SIZES["b"], b, b_shared),
             first,
             second,
             repeats,
@@ -53,7 +53,7 @@ def reached(make: Callable[[int], Any], shape: Shape) -> Any:
     situation = Situation(make(0), shape)
     size = {h: SIZES[h] for h in situation.manager.cached}
     manager = make(FREE + sum(size.values()))
-    gone = Request("gone", list(size), list(size.values()))
+    gone = SymbolicRequest("gone", list(size), list(size.values()))
     for input_id in range(len(size)):
         assert manager.can_allocate(gone, input_id, 10, 0)
         manager.allocate(gone, input_id)
@@ -114,9 +114,9 @@ class Node:
     """A manager that calls have led to, and as which requests caller and other have begun."""
 
     manager: EncoderCacheManager
-    bound: dict[str, Request]
+    bound: dict[str, SymbolicRequest]
 
-    def after(self, operation: str, request: Request, input_id: int) -> "Node | None":
+    def after(self, operation: str, request: SymbolicRequest, input_id: int) -> "Node | None":
         """What a call leads to; None where no scheduler makes it, or it changes nothing."""
         if self.bound.get(request.request_id, request) is not request:
             return None
@@ -141,9 +141,9 @@ class Node:
 
 def reachable() -> set[Signature]:
     """Of all states that calls on three identifiers lead to, those of at most two entries."""
-    requests = [Request(CALLER, [first, second], [1, 1]) for first in "abc" for second in "abc"] + [
-        Request(OTHER, [h], [1]) for h in "abc"
-    ]
+    requests = [
+        SymbolicRequest(CALLER, [first, second], [1, 1]) for first in "abc" for second in "abc"
+    ] + [SymbolicRequest(OTHER, [h], [1]) for h in "abc"]
     moves = [
         (operation, request, input_id)
         for request in requests

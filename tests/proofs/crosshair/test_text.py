@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cacheproof.proofs.crosshair import mutants, text
-from cacheproof.proofs.crosshair.text import Text, Unloadable
+from cacheproof.proofs.crosshair.text import ManagerText, Unloadable
 from cacheproof.reference.encoder_cache import EncoderCacheManager
 
 MODULE = """
@@ -35,7 +35,7 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def release(tree: Path) -> Text:
+def release(tree: Path) -> ManagerText:
     found = text.of_release("9.9.9", tree, text.ENCODER_CACHE)
     assert found is not None
     return found

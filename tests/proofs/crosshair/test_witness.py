@@ -10,13 +10,13 @@ import pytest
 
 from cacheproof.differential.provision import releases
 from cacheproof.proofs.crosshair import text, witness
-from cacheproof.proofs.crosshair.job import COMPONENTS, Answer, Job, Word
+from cacheproof.proofs.crosshair.job import COMPONENTS, ConditionAnswer, ConditionJob, Word
 from cacheproof.proofs.crosshair.witness import Budget, CrossHair
 from cacheproof.spec.evidence import Outcome
 
 REFERENCE = text.of_reference(text.ENCODER_CACHE)
 SECONDS_TO_END = 60
-ALLOCATE = Job(REFERENCE, "allocate", ("EC-1", "EC-3", "EC-13"), None, 2_000)
+ALLOCATE = ConditionJob(REFERENCE, "allocate", ("EC-1", "EC-3", "EC-13"), None, 2_000)
 
 
 @pytest.fixture
@@ -38,13 +38,13 @@ def mutant(name: str, condition: str) -> int:
 changed = msgspec.structs.replace
 
 
-def of_module(tmp_path: Path, old: str, new: str) -> text.Text:
+def of_module(tmp_path: Path, old: str, new: str) -> text.ManagerText:
     """The reference's manager with a piece of its text replaced."""
     source = Path(REFERENCE.classes[0][0]).read_text()
     assert old in source
     path = tmp_path / "encoder_cache.py"
     path.write_text(source.replace(old, new))
-    return text.Text("changed", None, ((str(path), text.ENCODER_CACHE),))
+    return text.ManagerText("changed", None, ((str(path), text.ENCODER_CACHE),))
 
 
 def test_a_condition_that_holds_is_confirmed_and_its_mutant_refuted(crosshair: CrossHair) -> None:
@@ -62,7 +62,7 @@ import sys
 import msgspec
 from crosshair.core_and_libs import AnalysisKind, analyze_function, run_checkables
 from crosshair.options import AnalysisOptionSet
-from cacheproof.proofs.crosshair.job import Job
+from cacheproof.proofs.crosshair.job import ConditionJob
 
 options = AnalysisOptionSet(
     analysis_kind=[AnalysisKind.asserts],
@@ -121,16 +121,16 @@ def test_a_fault_at_one_size_in_all_is_found(tmp_path: Path, crosshair: CrossHai
 def test_a_counterexample_that_cpython_does_not_show_is_none(
     crosshair: CrossHair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Job, "run_again", lambda job, arguments: None)
+    monkeypatch.setattr(ConditionJob, "run_again", lambda job, arguments: None)
     number = mutant("an allocation debits nothing", "allocate")
     answer, broken = crosshair.ask(changed(ALLOCATE, mutant=number))
     assert (answer.word, broken) == (Word.UNKNOWN, None)
-    assert answer.why == "CPython breaks no contract there: Broken: EC-1"
+    assert answer.why == "CPython breaks no contract there: BrokenRule: EC-1"
 
 
 def test_too_few_paths_are_no_confirmation(crosshair: CrossHair) -> None:
     answer, _ = crosshair.ask(changed(ALLOCATE, paths_max=10))
-    assert answer == Answer(Word.UNKNOWN, 10, "some paths were not explored")
+    assert answer == ConditionAnswer(Word.UNKNOWN, 10, "some paths were not explored")
 
 
 def test_a_solver_that_gives_up_is_no_confirmation() -> None:
@@ -144,7 +144,7 @@ def test_what_hangs_is_ended_and_unknown(tmp_path: Path) -> None:
     hangs = of_module(tmp_path, "self.num_free_slots -= need", "while True: pass")
     crosshair = CrossHair(Budget(seconds_max=3))
     answer, _ = crosshair.ask(changed(ALLOCATE, text=hangs))
-    assert answer == Answer(Word.UNKNOWN, 0, "no answer for 3 s")
+    assert answer == ConditionAnswer(Word.UNKNOWN, 0, "no answer for 3 s")
     crosshair.close()
 
 
@@ -163,7 +163,7 @@ def test_what_dies_is_unknown_and_the_next_job_gets_a_new_process(
 ) -> None:
     dies = of_module(tmp_path, "self.num_free_slots -= need", "import os; os._exit(3)")
     answer, _ = crosshair.ask(changed(ALLOCATE, text=dies))
-    assert answer == Answer(Word.UNKNOWN, 0, "CrossHair's process broke")
+    assert answer == ConditionAnswer(Word.UNKNOWN, 0, "CrossHair's process broke")
     answer, _ = crosshair.ask(ALLOCATE)
     assert answer.word is Word.CONFIRMED
 

@@ -38,7 +38,7 @@ from cacheproof.proofs.keys.prove import (
     prove_keys,
     prove_keys_of,
 )
-from cacheproof.proofs.keys.readings import Reader
+from cacheproof.proofs.keys.readings import LayoutReader
 from cacheproof.proofs.keys.source import text_of
 from cacheproof.proving.own_run import OwnRun
 from cacheproof.reference import block_hash, media_identifier
@@ -130,7 +130,7 @@ def test_the_seed_of_the_solver_does_not_matter(seed: int, rows: list[Evidence])
 @pytest.mark.full
 def test_changes_that_are_called_harmless_are_and_all_of_them_occur() -> None:
     texts, block, ideal = Texts(), text_of(block_hash), BlockKeySemantics()
-    reader = Reader()
+    reader = LayoutReader()
     checks: list[tuple[str, Callable[[], str | None]]] = []
     for one in mutants(texts.content, ENCODES, merged_tags, without_an_element):
         changed = Texts(content=one.text)

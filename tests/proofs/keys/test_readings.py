@@ -2,14 +2,23 @@
 
 import z3
 
-from cacheproof.proofs.keys.readings import Layout, Reader, ambiguous_lists
-from cacheproof.proofs.keys.symbolic import CONTENT, Field, Loop, Nested, Piece, Repeated, Run, Term
+from cacheproof.proofs.keys.readings import Layout, LayoutReader, ambiguous_lists
+from cacheproof.proofs.keys.symbolic import (
+    CONTENT,
+    BytesRun,
+    Field,
+    Nested,
+    Piece,
+    Repeated,
+    SequenceLoop,
+    Term,
+)
 
 TEXT, OTHER = z3.Const("text!0", CONTENT), z3.Const("other!1", CONTENT)
 LENGTH, COUNT = z3.Int("length!2"), z3.Int("count!3")
 SIZED = [LENGTH >= 0]
 FIELD = Field(LENGTH, 8, "little")
-RUN = Run(TEXT, "bytes", LENGTH)
+RUN = BytesRun(TEXT, "bytes", LENGTH)
 
 
 def layout(*pieces: Piece, content: tuple[Term, ...] = (TEXT,), constructor: str = "x") -> Layout:
@@ -17,7 +26,7 @@ def layout(*pieces: Piece, content: tuple[Term, ...] = (TEXT,), constructor: str
 
 
 def confused(*layouts: Layout) -> str | None:
-    found = Reader().ambiguity(layouts)
+    found = LayoutReader().ambiguity(layouts)
     return None if found is None else str(found)
 
 
@@ -31,7 +40,7 @@ def test_a_length_says_nothing_of_what_comes_before_it() -> None:
 
 
 def test_a_lossy_writing_tells_nothing_apart() -> None:
-    assert confused(layout(FIELD, Run(TEXT, "bytes", LENGTH, lossy=True))) == "two of kind x"
+    assert confused(layout(FIELD, BytesRun(TEXT, "bytes", LENGTH, lossy=True))) == "two of kind x"
 
 
 def test_a_tag_in_front_tells_kinds_apart() -> None:
@@ -54,14 +63,16 @@ def test_nested_values_are_apart_by_hypothesis_and_end_where_they_end() -> None:
 
 
 def test_a_list_needs_its_count() -> None:
-    repeated = Repeated(Loop(COUNT, OTHER, (TEXT,)), (Nested(TEXT),))
+    repeated = Repeated(SequenceLoop(COUNT, OTHER, (TEXT,)), (Nested(TEXT),))
     content = (COUNT, OTHER)
     assert confused(layout(Field(COUNT, 8, "big"), repeated, content=content)) is None
     assert confused(layout(repeated, content=content)) == "two of kind x"
 
 
 def test_a_round_that_leaves_something_out_is_found() -> None:
-    repeated = Repeated(Loop(COUNT, OTHER, (TEXT, z3.Const("left!4", CONTENT))), (Nested(TEXT),))
+    repeated = Repeated(
+        SequenceLoop(COUNT, OTHER, (TEXT, z3.Const("left!4", CONTENT))), (Nested(TEXT),)
+    )
     found = confused(layout(Field(COUNT, 8, "big"), repeated, content=(COUNT, OTHER)))
     assert found == "two of kind element of x"
 

@@ -22,7 +22,7 @@ from cacheproof.differential.traces.records import StepRecord
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.proofs.keys import block_witnesses, vllm_media
 from cacheproof.proofs.keys.block_extra import WITNESS, Hashing
-from cacheproof.proofs.keys.block_witnesses import Block
+from cacheproof.proofs.keys.block_witnesses import KeyedBlock
 from cacheproof.proofs.keys.checks import hashing_of
 from cacheproof.proofs.keys.prove import BLOCK_RELEASES, MEDIA_RELEASES
 from cacheproof.reference.media_hash_of_vllm import ReleaseStream
@@ -109,7 +109,7 @@ def listed(violation: Violation, release: str) -> bool:
     return bool(may_be(load(), "MH-3", violation.kind, release, ("media hash",)))
 
 
-def prompt(name: str, block: Block) -> Prompt:
+def prompt(name: str, block: KeyedBlock) -> Prompt:
     adapter = block.adapter and Adapter(block.adapter[0], 1, block.adapter[1])
     items = [block.item] if block.item else []
     embeds = block.given and tuple(ROW if given else None for given in block.given)

@@ -4,7 +4,7 @@ import z3
 
 from cacheproof.proofs.keys import mutants, paths
 from cacheproof.proofs.keys.language import Language
-from cacheproof.proofs.keys.loops import HELPER, Claims, Loops
+from cacheproof.proofs.keys.loops import HELPER, LoopClaims, Loops
 from cacheproof.proofs.keys.source import run_text
 from cacheproof.proofs.keys.symbolic import Field, Many, Number, Repeated, collect
 
@@ -56,7 +56,7 @@ SUMMING = Language("cacheproof.summing", read=frozenset({"total"}), cut=frozense
 class _Sum:
     """The sum of the numbers below n is not negative; wrongly, at least `least`."""
 
-    def __init__(self, claims: Claims, least: int) -> None:
+    def __init__(self, claims: LoopClaims, least: int) -> None:
         self._claims, self._least = claims, least
 
     def entered(self, total: object) -> tuple[Number]:
@@ -76,7 +76,7 @@ class _Sum:
 
 
 def claimed(least: int) -> list[str]:
-    claims = Claims()
+    claims = LoopClaims()
 
     def run() -> None:
         loops = Loops({"total 1": _Sum(claims, least)})

@@ -9,7 +9,7 @@ import pytest
 
 from cacheproof.proofs.conformance.cpython import OfCPython
 from cacheproof.proofs.conformance.judges import OfTranslator
-from cacheproof.proofs.symbolic.deciding.prove import Outcome
+from cacheproof.proofs.symbolic.deciding.prove import RuleOutcome
 
 PROVE = """
 import pickle, sys
@@ -20,13 +20,13 @@ sys.stdout.buffer.write(pickle.dumps(prove({component}.of_reference())))
 
 
 @pytest.fixture(scope="package")
-def prove_alone() -> Callable[[str], Mapping[str, Outcome]]:
+def prove_alone() -> Callable[[str], Mapping[str, RuleOutcome]]:
     """What is proved of the reference of a component. What a solver takes hangs on what its process
     did before, and here that is what other tests left."""
 
-    def alone(component: str) -> Mapping[str, Outcome]:
+    def alone(component: str) -> Mapping[str, RuleOutcome]:
         command = [sys.executable, "-c", PROVE.format(component=component)]
-        found: Mapping[str, Outcome] = pickle.loads(
+        found: Mapping[str, RuleOutcome] = pickle.loads(
             subprocess.run(command, capture_output=True, check=True).stdout
         )
         return found

@@ -10,7 +10,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from cacheproof.proofs.conformance.claims import Claim
+from cacheproof.proofs.conformance.claims import ConformanceClaim
 from cacheproof.proofs.conformance.cpython import OfCPython
 from cacheproof.proofs.conformance.judges import OfTranslator, Said
 
@@ -240,17 +240,19 @@ class _Writer:
         )
 
 
-def generated(seed: int) -> Claim:
+def generated(seed: int) -> ConformanceClaim:
     """The method of a seed; whether its claim is so, CPython tells."""
     statements, claimed = _Writer(seed).method()
-    return Claim("generated", f"seed {seed}", "read", HELPERS, tuple(statements), claimed)
+    return ConformanceClaim(
+        "generated", f"seed {seed}", "read", HELPERS, tuple(statements), claimed
+    )
 
 
 @dataclass(frozen=True)
 class Judged:
     """What came of one text: whether CPython fails it, and what the translator says."""
 
-    claim: Claim
+    claim: ConformanceClaim
     fails: bool
     said: Said
 
@@ -265,17 +267,17 @@ class Judge:
     def __init__(self) -> None:
         self._cpython, self._translator = OfCPython(), OfTranslator()
 
-    def judged(self, claim: Claim) -> Iterator[Judged]:
+    def judged(self, claim: ConformanceClaim) -> Iterator[Judged]:
         """The text that claims it, and the one that denies it."""
         for source in (claim.keeping, claim.breaking):
             if source is not None:
                 fails = bool(self._cpython.failures(source))
                 yield Judged(claim, fails, self._translator.says(source))
 
-    def misread(self, claim: Claim) -> bool:
+    def misread(self, claim: ConformanceClaim) -> bool:
         return any(one.is_misread for one in self.judged(claim))
 
-    def smaller(self, claim: Claim) -> Claim:
+    def smaller(self, claim: ConformanceClaim) -> ConformanceClaim:
         """The smallest claim on the way down from one that is misread which is misread too."""
         for statements in _without_one(claim.statements):
             less = replace(claim, statements=tuple(statements))
@@ -297,7 +299,7 @@ def _without_one(statements: Sequence[ast.stmt]) -> Iterator[list[ast.stmt]]:
                     yield [*before, ast.If(one.test, body, one.orelse), *behind]
 
 
-def text_of(claim: Claim) -> str:
+def text_of(claim: ConformanceClaim) -> str:
     """The statements and what is claimed, to be put into a table."""
     assert claim.claimed is not None
     lines = [ast.unparse(ast.fix_missing_locations(one)) for one in claim.statements]

@@ -6,7 +6,7 @@ from dataclasses import replace
 from cacheproof.proofs.symbolic.checking.twins import SIZE
 from cacheproof.proofs.symbolic.deciding.refuter import Refuter
 from cacheproof.proofs.symbolic.deciding.subject import Subject
-from cacheproof.proofs.symbolic.rules.readings import Language
+from cacheproof.proofs.symbolic.rules.readings import RuleLanguage
 from cacheproof.proofs.symbolic.rules.rules import Predicate
 from cacheproof.proofs.symbolic.values.values import Universe
 
@@ -23,7 +23,7 @@ def is_refuted_negated(subject: Subject, contract: str) -> bool:
         },
         replay=None,
     )
-    refuter = Refuter(negated, [Language(Universe(SIZE))])
+    refuter = Refuter(negated, [RuleLanguage(Universe(SIZE))])
     judged = [one for one in subject.operations if contract in subject.judged_at(one)]
     return any(refuter.counterexample(one, contract, {contract}) for one in judged)
 

@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 from cacheproof.proofs.symbolic.deciding import subject as subjects
-from cacheproof.proofs.symbolic.deciding.answers import Answers
+from cacheproof.proofs.symbolic.deciding.answers import OperationAnswers
 from cacheproof.proofs.symbolic.deciding.play import Play
 from cacheproof.proofs.symbolic.deciding.subject import Operation, Subject
 from cacheproof.proofs.symbolic.evidence import prove_texts
 from cacheproof.proofs.symbolic.reading.source import Source
 from cacheproof.proofs.symbolic.subjects.calls import Assumption
 from cacheproof.proofs.symbolic.subjects.entry_table import CLASS, of_reference
-from cacheproof.proofs.symbolic.texts import Text
+from cacheproof.proofs.symbolic.texts import ClassText
 from cacheproof.proving.kept import KeptAnswers, KeptProofs
 from cacheproof.spec.evidence import Evidence, Outcome
 
@@ -51,13 +51,13 @@ def rows_of(source: Source, store: Shared | KeptAnswers | None = None) -> list[E
     """What is proved of a table of entries, whatever time and work it took: the solver's hangs on
     what it did before."""
 
-    def subject(_text: Text, assumptions: tuple[Assumption, ...] = ()) -> Subject:
+    def subject(_text: ClassText, assumptions: tuple[Assumption, ...] = ()) -> Subject:
         reference = of_reference(assumptions)
         return replace(reference, sources={**reference.sources, "m": source})
 
-    text = Text(CLASS, ("a table",), source, None)
+    text = ClassText(CLASS, ("a table",), source, None)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Text, "subject", subject)
+        patch.setattr(ClassText, "subject", subject)
         return [replace(row, seconds=0, work_max=0) for row in prove_texts([text], 0, store)]
 
 
@@ -198,18 +198,18 @@ def test_nothing_is_asked_twice(store: Shared, rows: list[Evidence]) -> None:
 def test_an_answer_is_of_one_question_of_one_kind_promise_and_seed() -> None:
     store = Shared()
     about = ("a kind", "a promise", "0")
-    Answers(store, *about).keep(("what", 1), True)
-    assert Answers(store, *about).known(("what", 1), bool) == (True,)
-    assert Answers(store, *about).known(("what", 2), bool) is None
+    OperationAnswers(store, *about).keep(("what", 1), True)
+    assert OperationAnswers(store, *about).known(("what", 1), bool) == (True,)
+    assert OperationAnswers(store, *about).known(("what", 2), bool) is None
     for number in range(3):
         other = [*about]
         other[number] += "1"
-        assert Answers(store, *other).known(("what", 1), bool) is None
-    assert Answers().known(("what", 1), bool) is None
+        assert OperationAnswers(store, *other).known(("what", 1), bool) is None
+    assert OperationAnswers().known(("what", 1), bool) is None
 
 
 def test_an_answer_is_asked_for_once() -> None:
-    answers, asked = Answers(Shared()), []
+    answers, asked = OperationAnswers(Shared()), []
     for _ in range(2):
         assert answers.once(("what",), bool | None, lambda: asked.append(1)) is None
     assert len(asked) == 1

@@ -14,30 +14,30 @@ import pytest
 
 from cacheproof.differential.errors import HarnessError
 from cacheproof.proofs.symbolic import evidence
-from cacheproof.proofs.symbolic.aside import Aside, Asked
-from cacheproof.proofs.symbolic.checking.validator import Shown
+from cacheproof.proofs.symbolic.aside import Aside, AskedAside
+from cacheproof.proofs.symbolic.checking.validator import ShownCalls
 from cacheproof.proofs.symbolic.checking.witnesses import TableExploring
-from cacheproof.proofs.symbolic.deciding.answers import Answers
+from cacheproof.proofs.symbolic.deciding.answers import OperationAnswers
 from cacheproof.proofs.symbolic.subjects.calls import identifier_fixes_size
 from cacheproof.proofs.symbolic.subjects.entry_table import CLASS
-from cacheproof.proofs.symbolic.texts import Text, texts_of
+from cacheproof.proofs.symbolic.texts import ClassText, texts_of
 from cacheproof.proofs.witness.exploration import Unexplorable
 from cacheproof.proving import jobs as proof_jobs
 
 (TABLE,) = texts_of(CLASS, [])
 ORPHAN = """
 import os, sys
-from cacheproof.proofs.symbolic.aside import Aside, Asked
-from cacheproof.proofs.symbolic.checking.validator import Shown
-from cacheproof.proofs.symbolic.deciding.answers import Answers
-aside = Aside({kind!r}, [Answers()])
+from cacheproof.proofs.symbolic.aside import Aside, AskedAside
+from cacheproof.proofs.symbolic.checking.validator import ShownCalls
+from cacheproof.proofs.symbolic.deciding.answers import OperationAnswers
+aside = Aside({kind!r}, [OperationAnswers()])
 print(aside._process.pid, flush=True)
 os.kill(os.getpid(), 9)
 """
 
 
-def aside_with(text: Text) -> Aside:
-    found = Aside(CLASS, [Answers()])
+def aside_with(text: ClassText) -> Aside:
+    found = Aside(CLASS, [OperationAnswers()])
     found.begin(text)
     return found
 
@@ -92,7 +92,9 @@ def test_a_wrong_guess_of_what_falls_changes_no_row(monkeypatch: pytest.MonkeyPa
     asked: list[Collection[str]] = []
     ask = Aside.shown
 
-    def shown(self: Aside, promise: int, fallen: Collection[str]) -> Asked[dict[str, Shown]]:
+    def shown(
+        self: Aside, promise: int, fallen: Collection[str]
+    ) -> AskedAside[dict[str, ShownCalls]]:
         asked.append(fallen)
         return ask(self, promise, fallen)
 

@@ -9,7 +9,7 @@ from cacheproof.proofs.crosshair.episode import Episode
 from cacheproof.proofs.symbolic.checking import validation
 from cacheproof.proofs.symbolic.checking.validated import Validation
 from cacheproof.proofs.symbolic.checking.witnesses import Exploring, ManagerExploring, PoolExploring
-from cacheproof.proofs.symbolic.deciding.prove import Library
+from cacheproof.proofs.symbolic.deciding.prove import ProverLibrary
 from cacheproof.proofs.symbolic.subjects import block_pool, encoder_decoder_cache
 from cacheproof.proofs.witness import pool
 from cacheproof.spec.evidence import Evidence, Outcome, RedTwin, Witness, witnessed
@@ -53,7 +53,7 @@ def test_a_pool_of_which_nothing_is_judged_is_proved_alone(
 
 def validated(exploring: Exploring) -> Witness:
     shown = exploring.validator().all_shown(DECODER, exploring.calls(()), ())
-    return Validation(Library()).witness(DECODER, shown, ())
+    return Validation(ProverLibrary()).witness(DECODER, shown, ())
 
 
 @pytest.fixture(scope="module")

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 import z3
 
-from cacheproof.proofs.symbolic.checking.mutants import Mutant
+from cacheproof.proofs.symbolic.checking.mutants import ClassMutant
 from cacheproof.proofs.symbolic.checking.twins import refuted_of
 from cacheproof.proofs.symbolic.deciding.play import Play
-from cacheproof.proofs.symbolic.deciding.prove import Outcome
+from cacheproof.proofs.symbolic.deciding.prove import RuleOutcome
 from cacheproof.proofs.symbolic.deciding.subject import Subject
-from cacheproof.proofs.symbolic.rules.readings import Language
+from cacheproof.proofs.symbolic.rules.readings import RuleLanguage
 from cacheproof.proofs.symbolic.subjects.block_pool import PROVED, of_reference
 from cacheproof.proofs.symbolic.values.language import NotTranslated
 from cacheproof.proofs.symbolic.values.values import Universe
@@ -22,23 +22,23 @@ SUBJECT = of_reference()
 
 
 @pytest.fixture(scope="module")
-def outcomes(prove_alone: Callable[[str], Mapping[str, Outcome]]) -> Mapping[str, Outcome]:
+def outcomes(prove_alone: Callable[[str], Mapping[str, RuleOutcome]]) -> Mapping[str, RuleOutcome]:
     return prove_alone("block_pool")
 
 
 @pytest.mark.full
-def test_every_contract_is_proved(outcomes: Mapping[str, Outcome]) -> None:
+def test_every_contract_is_proved(outcomes: Mapping[str, RuleOutcome]) -> None:
     assert {one: outcomes[one].word for one in PROVED} == dict.fromkeys(PROVED, "proved")
 
 
 @pytest.mark.full
-def test_nothing_that_is_only_for_the_proof_fails(outcomes: Mapping[str, Outcome]) -> None:
+def test_nothing_that_is_only_for_the_proof_fails(outcomes: Mapping[str, RuleOutcome]) -> None:
     assert {one for one, outcome in outcomes.items() if outcome.word != "proved"} == set()
 
 
 @pytest.mark.full
 def test_the_hardest_condition_takes_less_than_a_tenth_of_what_it_may(
-    outcomes: Mapping[str, Outcome],
+    outcomes: Mapping[str, RuleOutcome],
 ) -> None:
     assert max(one.work_max for one in outcomes.values()) < 0.1
 
@@ -49,7 +49,7 @@ def test_a_negated_contract_is_refuted(contract: str) -> None:
     assert is_refuted_negated(SUBJECT, contract)
 
 
-def changed(subject: Subject, owner: str, method: str, old: str, new: str) -> Mutant:
+def changed(subject: Subject, owner: str, method: str, old: str, new: str) -> ClassMutant:
     """A class in whose method one piece of text is another."""
     source = subject.sources[owner]
     text = ast.unparse(source.methods[method])
@@ -57,7 +57,7 @@ def changed(subject: Subject, owner: str, method: str, old: str, new: str) -> Mu
     (definition,) = ast.parse(text.replace(old, new)).body
     assert isinstance(definition, ast.FunctionDef)
     methods = {**source.methods, method: definition}
-    return Mutant(f"{method}: {new}", method, replace(source, methods=methods))
+    return ClassMutant(f"{method}: {new}", method, replace(source, methods=methods))
 
 
 (BEGIN,) = [one for one in SUBJECT.operations if one.begins]
@@ -66,13 +66,13 @@ def changed(subject: Subject, owner: str, method: str, old: str, new: str) -> Mu
 def test_all_but_the_first_are_read_and_not_each_second_of_them() -> None:
     mutant = changed(SUBJECT, "m", "__init__", "self.blocks[1:]", "self.blocks[1::2]")
     skipping = replace(SUBJECT, sources={**SUBJECT.sources, "m": mutant.source})
-    assert Play(SUBJECT, BEGIN, Language(Universe())).ends
+    assert Play(SUBJECT, BEGIN, RuleLanguage(Universe())).ends
     with pytest.raises(NotTranslated, match=r"no reading of 1::2"):
-        Play(skipping, BEGIN, Language(Universe()))
+        Play(skipping, BEGIN, RuleLanguage(Universe()))
 
 
 def test_numbers_that_are_written_there_are_divided_as_python_does() -> None:
-    play = Play(SUBJECT, BEGIN, Language(Universe()))
+    play = Play(SUBJECT, BEGIN, RuleLanguage(Universe()))
     state = replace(play.ends[0].after, names={"": ("m", "__init__")})
     ((_, found),) = play.machine.evaluated(ast.parse("7 // 2", mode="eval").body, state)
     assert z3.simplify(found).eq(z3.IntVal(7 // 2))

@@ -6,13 +6,13 @@ from functools import cache
 import pytest
 
 from cacheproof.proofs.symbolic.checking.block_pool_validation import PoolCall, calls_of, universe
-from cacheproof.proofs.symbolic.checking.validator import Shown, Validator
+from cacheproof.proofs.symbolic.checking.validator import ShownCalls, Validator
 from cacheproof.proofs.symbolic.subjects.block_pool import PROVED, of_reference
 from cacheproof.proofs.witness.pool import SETTINGS, explore
 from cacheproof.reference.block_pool import BlockPool, KVCacheBlock
 
 REFERENCE = of_reference()
-Shows = Callable[[type[BlockPool], str], Shown]
+Shows = Callable[[type[BlockPool], str], ShownCalls]
 
 
 @cache
@@ -24,7 +24,7 @@ def calls(pool: type[BlockPool]) -> Mapping[str, Sequence[PoolCall]]:
 def shows() -> Shows:
     validator = Validator(universe())
 
-    def show(pool: type[BlockPool], name: str) -> Shown:
+    def show(pool: type[BlockPool], name: str) -> ShownCalls:
         (operation,) = [one for one in REFERENCE.operations if one.name == name]
         return validator.shown(REFERENCE, operation, calls(pool)[name])
 

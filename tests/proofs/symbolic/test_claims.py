@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from cacheproof.proofs.conformance.claims import TABLES, Claim, claims
+from cacheproof.proofs.conformance.claims import TABLES, ConformanceClaim, claims
 from cacheproof.proofs.conformance.cpython import OfCPython
 from cacheproof.proofs.conformance.judges import OfTranslator, complaints
 
@@ -25,7 +25,7 @@ def test_there_are_texts_of_every_table_and_no_two_alike() -> None:
 @pytest.mark.sample(20)
 @pytest.mark.parametrize("claim", ALL, ids=str)
 def test_the_translator_says_what_cpython_does(
-    cpython: OfCPython, translator: OfTranslator, claim: Claim
+    cpython: OfCPython, translator: OfTranslator, claim: ConformanceClaim
 ) -> None:
     assert complaints(claim, cpython, translator) == []
 

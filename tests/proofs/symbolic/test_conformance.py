@@ -13,7 +13,7 @@ from cacheproof.proofs.symbolic.deciding.refuter import Refuter
 from cacheproof.proofs.symbolic.deciding.subject import Subject
 from cacheproof.proofs.symbolic.gate.gate import refuse_subject
 from cacheproof.proofs.symbolic.reading.source import Source, source_in
-from cacheproof.proofs.symbolic.rules.readings import Language
+from cacheproof.proofs.symbolic.rules.readings import RuleLanguage
 from cacheproof.proofs.symbolic.subjects.encoder_cache import CLASS, of_reference
 from cacheproof.proofs.symbolic.values.language import NotTranslated
 from cacheproof.proofs.symbolic.values.values import Universe
@@ -501,7 +501,7 @@ def test_it_is_refuted_or_refused(case: Case) -> None:
     subject = case.subject
     try:
         refuse_subject(subject)
-        refuter = Refuter(subject, [Language(Universe(2))])
+        refuter = Refuter(subject, [RuleLanguage(Universe(2))])
         found = [
             one.name for one in subject.operations if refuter.counterexample(one, case.contract)
         ]

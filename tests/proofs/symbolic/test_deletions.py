@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from cacheproof.proofs.symbolic.checking.mutants import EVERY, Mutant, mutants
+from cacheproof.proofs.symbolic.checking.mutants import EVERY, ClassMutant, mutants
 from cacheproof.proofs.symbolic.checking.twins import first_broken
 from cacheproof.proofs.symbolic.subjects import encoder_cache, encoder_decoder_cache
 from cacheproof.proofs.symbolic.values.language import NotTranslated
@@ -39,23 +39,23 @@ def deletions(*, of_start: bool) -> list[Any]:
     return found
 
 
-def _leaves_unset(mutant: Mutant) -> bool:
+def _leaves_unset(mutant: ClassMutant) -> bool:
     return mutant.method == "__init__" and "cache_size" in mutant.name
 
 
-def first_broken_contract(about: Any, mutant: Mutant) -> str | None:
+def first_broken_contract(about: Any, mutant: ClassMutant) -> str | None:
     own = [rule.id for rule in contracts(about.COMPONENT) if rule.component == about.COMPONENT]
     return first_broken(about.of_reference(), mutant, own)
 
 
 @pytest.mark.sample(12)
 @pytest.mark.parametrize(("about", "mutant"), deletions(of_start=False))
-def test_a_statement_left_out_is_refuted(about: Any, mutant: Mutant) -> None:
+def test_a_statement_left_out_is_refuted(about: Any, mutant: ClassMutant) -> None:
     assert first_broken_contract(about, mutant)
 
 
 @pytest.mark.parametrize(("about", "mutant"), deletions(of_start=True))
-def test_what_is_not_set_at_the_start_is_named(about: Any, mutant: Mutant) -> None:
+def test_what_is_not_set_at_the_start_is_named(about: Any, mutant: ClassMutant) -> None:
     with pytest.raises(NotTranslated, match="nothing has set"):
         first_broken_contract(about, mutant)
 
@@ -65,4 +65,4 @@ def test_what_is_not_set_at_the_start_is_named(about: Any, mutant: Mutant) -> No
 )
 def test_the_reference_as_it_is_is_not_refuted(about: Any) -> None:
     source = about.of_reference().sources["m"]
-    assert first_broken_contract(about, Mutant("nothing", "free", source)) is None
+    assert first_broken_contract(about, ClassMutant("nothing", "free", source)) is None

@@ -10,7 +10,7 @@ from cacheproof.proofs.symbolic.deciding.prove import prove
 from cacheproof.proofs.symbolic.evidence import prove_texts
 from cacheproof.proofs.symbolic.reading.source import source_of
 from cacheproof.proofs.symbolic.subjects.encoder_decoder_cache import CLASS, of_reference
-from cacheproof.proofs.symbolic.texts import SUBJECTS, Read, Text, texts_of
+from cacheproof.proofs.symbolic.texts import SUBJECTS, ClassText, ReadClass, texts_of
 from cacheproof.proofs.text.bindings import named_beside
 from cacheproof.proving.jobs import _digest
 from cacheproof.reference.encoder_decoder_cache import EncoderDecoderCacheManager
@@ -60,7 +60,7 @@ def test_a_second_release_breaks_what_it_breaks_in_releases(forgetful: Path) -> 
 
 def test_one_text_under_other_promises_is_another() -> None:
     source = SUBJECTS[CLASS].of_reference().sources["m"]
-    reads = [Read("path:a", one, source) for one in ("0.33.0", "0.32.0", "0.10.2")]
+    reads = [ReadClass("path:a", one, source) for one in ("0.33.0", "0.32.0", "0.10.2")]
     _, *texts = texts_of(CLASS, reads)
     assert [(one.release, len(one.targets)) for one in texts] == [("0.33.0", 2), ("0.10.2", 1)]
 
@@ -72,7 +72,7 @@ def test_one_text_beside_others_is_another(monkeypatch: pytest.MonkeyPatch) -> N
     name = min(named_beside(source.text, source.module), key=len).split()[-1]
     modules = ["", "\nUNNAMED = 1\n", f"\n{name} = 1\n", f"\ndef f():\n    global {name}\n"]
     reads = [
-        Read(f"path:{number}", "0.33.0", replace(source, module=source.module + more))
+        ReadClass(f"path:{number}", "0.33.0", replace(source, module=source.module + more))
         for number, more in enumerate(modules)
     ]
     _, *texts = texts_of(CLASS, reads)
@@ -94,7 +94,7 @@ def test_a_class_is_proved_again_where_what_it_names_has_changed(
     """Or where a gate refuses the module, whatever it is that has changed."""
     source = SUBJECTS[CLASS].of_reference().sources["m"]
     texts = [
-        Text(CLASS, ("path:a",), replace(source, module=source.module + one), "0.33.0")
+        ClassText(CLASS, ("path:a",), replace(source, module=source.module + one), "0.33.0")
         for one in ("", more)
     ]
     digests = {_digest(one, 0) for one in texts}

@@ -16,12 +16,12 @@ from cacheproof.proofs.symbolic.checking.entry_table_validation import (
     universe,
 )
 from cacheproof.proofs.symbolic.checking.twins import refuted_of
-from cacheproof.proofs.symbolic.checking.validator import Shown, Validator
-from cacheproof.proofs.symbolic.deciding.prove import Outcome
+from cacheproof.proofs.symbolic.checking.validator import ShownCalls, Validator
+from cacheproof.proofs.symbolic.deciding.prove import RuleOutcome
 from cacheproof.proofs.symbolic.deciding.refuter import Refuter
 from cacheproof.proofs.symbolic.deciding.subject import Operation
 from cacheproof.proofs.symbolic.evidence import prove_texts
-from cacheproof.proofs.symbolic.rules.readings import Language
+from cacheproof.proofs.symbolic.rules.readings import RuleLanguage
 from cacheproof.proofs.symbolic.subjects import entry_table
 from cacheproof.proofs.symbolic.subjects.entry_table import OF_BEGIN, SAFETY, STATE, of_reference
 from cacheproof.proofs.symbolic.texts import texts_of
@@ -38,12 +38,12 @@ FOUND_TOGETHER = 6_000
 
 
 @pytest.fixture(scope="module")
-def outcomes(prove_alone: Callable[[str], Mapping[str, Outcome]]) -> Mapping[str, Outcome]:
+def outcomes(prove_alone: Callable[[str], Mapping[str, RuleOutcome]]) -> Mapping[str, RuleOutcome]:
     return prove_alone("entry_table")
 
 
 def test_every_contract_and_all_that_is_only_for_the_proof_is_proved(
-    outcomes: Mapping[str, Outcome],
+    outcomes: Mapping[str, RuleOutcome],
 ) -> None:
     assert {one.word for one in outcomes.values()} == {"proved"}
     assert {*PROVED} <= outcomes.keys()
@@ -103,7 +103,7 @@ def refuter_of(method: str, old: str, new: str) -> Refuter:
     """Of a changed text, among three entries: one is pinned, one is idle, one is to be written."""
     mutant = changed(SUBJECT, "m", method, old, new)
     broken = replace(SUBJECT, sources={**SUBJECT.sources, "m": mutant.source})
-    return Refuter(broken, [Language(Universe(3))])
+    return Refuter(broken, [RuleLanguage(Universe(3))])
 
 
 def test_another_order_of_use_breaks_a_contract_by_way_of_what_is_known_of_it() -> None:
@@ -135,7 +135,7 @@ def test_no_proof_does_without_what_a_caller_owes(
         return having == owed or keeps(names, entry, having)
 
     monkeypatch.setattr(entry_table, "_owed", keeps_others)
-    refuter = Refuter(of_reference(), [Language(Universe(2))])
+    refuter = Refuter(of_reference(), [RuleLanguage(Universe(2))])
     assert any(refuter.counterexample(operation(name), rule) for rule in PROVED)
 
 
@@ -148,10 +148,10 @@ def calls(table: type[EntryTable]) -> Mapping[str, Sequence[TableCallMade]]:
 
 
 @pytest.fixture(scope="module")
-def shows() -> Callable[[type[EntryTable], str], Shown]:
+def shows() -> Callable[[type[EntryTable], str], ShownCalls]:
     validator = Validator(universe())
 
-    def show(table: type[EntryTable], name: str) -> Shown:
+    def show(table: type[EntryTable], name: str) -> ShownCalls:
         return validator.shown(SUBJECT, operation(name), calls(table)[name])
 
     return show
@@ -172,7 +172,7 @@ def test_a_table_that_breaks_a_contract_is_seen_to(contract: str, name: str) -> 
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("name", [one.name for one in SUBJECT.operations])
 def test_what_the_table_does_is_admitted_and_nothing_else(
-    shows: Callable[[type[EntryTable], str], Shown], name: str
+    shows: Callable[[type[EntryTable], str], ShownCalls], name: str
 ) -> None:
     shown = shows(EntryTable, name)
     assert (shown.against, shown.unread) == ("", "")
@@ -190,7 +190,7 @@ def test_what_the_table_does_is_admitted_and_nothing_else(
     ],
 )
 def test_a_table_that_is_not_its_text_is_named(
-    shows: Callable[[type[EntryTable], str], Shown], table: type[EntryTable], name: str
+    shows: Callable[[type[EntryTable], str], ShownCalls], table: type[EntryTable], name: str
 ) -> None:
     shown = shows(table, name)
     assert shown.against.startswith(f"{name}(")

@@ -8,7 +8,7 @@ import pytest
 from cacheproof.differential.provision import releases
 from cacheproof.proofs.symbolic.evidence import digest_of_texts
 from cacheproof.proofs.symbolic.reading.source import source_of
-from cacheproof.proofs.symbolic.texts import SUBJECTS, Read, texts_of
+from cacheproof.proofs.symbolic.texts import SUBJECTS, ReadClass, texts_of
 from cacheproof.proving.page import markdown
 from cacheproof.proving.targets import MANAGERS
 from cacheproof.reference.releases import NEWEST
@@ -72,7 +72,7 @@ def test_the_page_of_releases_is_of_their_texts_as_they_are(subject: str) -> Non
     table = table_of(subject)
     installed = [one for one in releases.list_installed() if one.version in table]
     sources = [
-        Read(f"vllm@{one.version}", one.version, source_of(one.tree / MANAGERS, subject))
+        ReadClass(f"vllm@{one.version}", one.version, source_of(one.tree / MANAGERS, subject))
         for one in installed
     ]
     digests = {

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from cacheproof.proofs.conformance.claims import Claim, claims
+from cacheproof.proofs.conformance.claims import ConformanceClaim, claims
 from cacheproof.proofs.conformance.cpython import OfCPython
 from cacheproof.proofs.conformance.judges import OfTranslator, complaints
-from cacheproof.proofs.symbolic.deciding.prove import Library, prove
+from cacheproof.proofs.symbolic.deciding.prove import ProverLibrary, prove
 from cacheproof.proofs.symbolic.deciding.subject import Subject
 from cacheproof.proofs.symbolic.reading import execution, joins
 from cacheproof.proofs.symbolic.reading.execution import PATHS_MAX
@@ -35,7 +35,7 @@ def _joined(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_joined")
 @pytest.mark.sample(20)
 @pytest.mark.parametrize("claim", ALL, ids=str)
-def test_joined_paths_say_what_cpython_does(cpython: OfCPython, claim: Claim) -> None:
+def test_joined_paths_say_what_cpython_does(cpython: OfCPython, claim: ConformanceClaim) -> None:
     """Each by a translator of its own: how much work a proof is hangs on what was read before, and
     joins are more of it."""
     assert complaints(claim, cpython, OfTranslator()) == []
@@ -91,20 +91,20 @@ if num_embeds_to_schedule > {number}:
 @pytest.mark.parametrize("body", [ASIDE, NUMBERS])
 def test_conditions_in_a_row_do_not_double_the_paths(body: str) -> None:
     subject = with_conditions(body)
-    library = Library()
+    library = ProverLibrary()
     assert {one.word for one in prove(subject, library).values()} == {"proved"}
-    plain = len(Library().prover(replace(subject, sources=REFERENCE.sources), CAN).play.ends)
+    plain = len(ProverLibrary().prover(replace(subject, sources=REFERENCE.sources), CAN).play.ends)
     assert len(library.prover(subject, CAN).play.ends) <= PATHS_MAX * plain < 2**CONDITIONS
 
 
 def test_a_wrong_branch_among_many_is_not_proved() -> None:
     subject = with_conditions(NUMBERS.replace("+= 0", "+= 1 if {number} == 7 else 0"))
-    assert {one.word for one in prove(subject, Library()).values()} != {"proved"}
+    assert {one.word for one in prove(subject, ProverLibrary()).values()} != {"proved"}
 
 
 def test_each_path_that_was_joined_is_looked_at_with_its_places() -> None:
     subject = with_conditions(NUMBERS)
-    play = Library().prover(subject, CAN).play
+    play = ProverLibrary().prover(subject, CAN).play
     ends = [end.after for end in play.ends]
     apart = [one for end in ends for one in play.machine.joins.apart(end)]
     joined = frozenset(place for end in ends for place in end.ran)

@@ -13,7 +13,7 @@ from cacheproof.proofs.symbolic.reading.block_pool_readings import POOL_READINGS
 from cacheproof.proofs.symbolic.reading.execution import Readings
 from cacheproof.proofs.symbolic.reading.machine import READINGS, Machine
 from cacheproof.proofs.symbolic.reading.source import source_in
-from cacheproof.proofs.symbolic.rules.readings import Language
+from cacheproof.proofs.symbolic.rules.readings import RuleLanguage
 from cacheproof.proofs.symbolic.subjects import block_pool, encoder_cache, encoder_decoder_cache
 from cacheproof.proofs.symbolic.subjects.calls import TOLD
 from cacheproof.proofs.symbolic.values import language
@@ -49,7 +49,7 @@ def test_every_method_of_the_ghost_that_is_run_is_asked_of(
         return call(self, owner, name, arguments, state)
 
     monkeypatch.setattr(Machine, "call", seen)
-    language = Language(Universe())
+    language = RuleLanguage(Universe())
     for operation in subject.operations:
         Play(subject, operation, language)
     assert called <= {*TOLD["g"]} | {"_unneed"}

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from cacheproof.proofs.symbolic.deciding.prove import Library
+from cacheproof.proofs.symbolic.deciding.prove import ProverLibrary
 from cacheproof.proofs.symbolic.deciding.subject import Operation, Subject
 from cacheproof.proofs.symbolic.subjects.encoder_cache import of_reference
 from cacheproof.proofs.symbolic.subjects.encoder_cache import subject_of as manager
@@ -38,7 +38,7 @@ def without_docstring(definition: ast.FunctionDef) -> None:
 
 
 def same_prover(one: Subject, other: Subject, operation: Operation) -> bool:
-    library = Library()
+    library = ProverLibrary()
     return library.prover(one, operation) is library.prover(other, operation)
 
 
@@ -81,7 +81,7 @@ def test_a_decorator_belongs_to_the_text() -> None:
 
 
 def test_a_counterexample_is_of_no_text_but_its_own() -> None:
-    library, free = Library(), OPERATIONS["free"]
+    library, free = ProverLibrary(), OPERATIONS["free"]
     broken = changed("free", without_a_statement)
     assert library.refuter(broken).is_soon_refuted(free, "EC-14")
     assert library.refuter(broken).counterexample(free, "EC-14") is not None
@@ -90,7 +90,7 @@ def test_a_counterexample_is_of_no_text_but_its_own() -> None:
 
 
 def test_a_counterexample_without_rules_is_none_with_them() -> None:
-    library, release = Library(), OPERATIONS["release"]
+    library, release = ProverLibrary(), OPERATIONS["release"]
     every = [rule.id for rule in SUBJECT.invariants]
     assert library.refuter(SUBJECT).is_soon_refuted(release, "EC-2", every)
     assert not library.refuter(SUBJECT).is_soon_refuted(release, "EC-2")

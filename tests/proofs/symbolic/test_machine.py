@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from cacheproof.proofs.symbolic.deciding.play import Play
-from cacheproof.proofs.symbolic.rules.readings import Language
+from cacheproof.proofs.symbolic.rules.readings import RuleLanguage
 from cacheproof.proofs.symbolic.subjects.encoder_cache import of_reference
 from cacheproof.proofs.symbolic.values.language import NotTranslated
 from cacheproof.proofs.symbolic.values.values import Universe
@@ -23,7 +23,7 @@ def with_method(text: str) -> None:
     changed = replace(source, methods={**source.methods, method.name: method})
     subject = replace(SUBJECT, sources={**SUBJECT.sources, "m": changed})
     (check,) = [one for one in subject.operations if one.name == "check"]
-    Play(subject, check, Language(Universe()))
+    Play(subject, check, RuleLanguage(Universe()))
 
 
 @pytest.mark.parametrize(

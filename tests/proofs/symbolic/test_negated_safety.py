@@ -9,7 +9,7 @@ import pytest
 
 from cacheproof.proofs.symbolic.checking.witnesses import PoolExploring
 from cacheproof.proofs.symbolic.deciding.refuter import Refuter
-from cacheproof.proofs.symbolic.rules.readings import Language
+from cacheproof.proofs.symbolic.rules.readings import RuleLanguage
 from cacheproof.proofs.symbolic.subjects import block_pool, encoder_cache, encoder_decoder_cache
 from cacheproof.proofs.symbolic.values.values import Universe
 from cacheproof.proofs.witness.pool import SETTINGS, explore
@@ -38,7 +38,7 @@ def negated(request: pytest.FixtureRequest) -> Iterator[str]:
 def test_it_has_a_counterexample_and_no_traceback(negated: str, about: ModuleType) -> None:
     subject = about.of_reference()
     (init,) = [one for one in subject.operations if one.name == "init"]
-    found = Refuter(subject, [Language(Universe(2))]).counterexample(init, negated)
+    found = Refuter(subject, [RuleLanguage(Universe(2))]).counterexample(init, negated)
     assert found is not None
     assert found.sentence.startswith("init of capacity=")
 

@@ -7,7 +7,7 @@ import pytest
 
 from cacheproof.proofs.symbolic import evidence
 from cacheproof.proofs.symbolic.checking.twins import twins_of_operations
-from cacheproof.proofs.symbolic.deciding.prove import Library
+from cacheproof.proofs.symbolic.deciding.prove import ProverLibrary
 from cacheproof.proofs.symbolic.deciding.subject import Operation, Subject
 from cacheproof.proofs.symbolic.evidence import NO_TWIN, prove_texts
 from cacheproof.proofs.symbolic.subjects import (
@@ -16,7 +16,7 @@ from cacheproof.proofs.symbolic.subjects import (
     encoder_decoder_cache,
     entry_table,
 )
-from cacheproof.proofs.symbolic.texts import Text
+from cacheproof.proofs.symbolic.texts import ClassText
 from cacheproof.proofs.symbolic.values.state import State
 from cacheproof.proving.proving import exit_code
 from cacheproof.spec.evidence import Outcome
@@ -31,7 +31,7 @@ SUBJECTS = (
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("subject", SUBJECTS, ids=lambda one: one.sources["m"].name)
 def test_a_change_of_what_it_runs_shows_at_each_operation(subject: Subject) -> None:
-    found = twins_of_operations(subject, (), Library())
+    found = twins_of_operations(subject, (), ProverLibrary())
     assert list(found) == [one.name for one in subject.operations]
     assert None not in found.values()
 
@@ -55,7 +55,7 @@ def assuming_nonsense(subject: Subject, name: str) -> Subject:
 @pytest.mark.parametrize("name", [one.name for one in DECODER.operations])
 def test_at_an_operation_that_cannot_happen_as_assumed_nothing_shows(name: str) -> None:
     subject = assuming_nonsense(DECODER, name)
-    found = twins_of_operations(subject, (), Library())
+    found = twins_of_operations(subject, (), ProverLibrary())
     assert [one for one, change in found.items() if change is None] == [name]
 
 
@@ -65,7 +65,7 @@ def test_a_row_counts_only_with_a_twin_of_every_operation(monkeypatch: pytest.Mo
     monkeypatch.setattr(
         evidence, "twins_of_operations", lambda *given: {**found(*given), "reset": None}
     )
-    text = Text(encoder_decoder_cache.CLASS, ("reference",), DECODER.sources["m"], None)
+    text = ClassText(encoder_decoder_cache.CLASS, ("reference",), DECODER.sources["m"], None)
     rows = prove_texts([text])
     assert {row.outcome for row in rows} == {Outcome.HOLDS}
     for row in rows:

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 import z3
 
-from cacheproof.proofs.symbolic.deciding.prove import Library
+from cacheproof.proofs.symbolic.deciding.prove import ProverLibrary
 from cacheproof.proofs.symbolic.gate.gate import refuse_subject
 from cacheproof.proofs.symbolic.reading.plain import in_plain_words
 from cacheproof.proofs.symbolic.reading.source import Source, source_in
@@ -167,7 +167,7 @@ def counting(value: str) -> Source:
 def conditions_of_a_look_up(source: Source) -> int:
     subject = encoder_cache.of_release(NEWEST, source)
     (operation,) = [one for one in subject.operations if one.name == "check"]
-    return len(Library().prover(subject, operation).conditions)
+    return len(ProverLibrary().prover(subject, operation).conditions)
 
 
 @pytest.mark.parametrize("value", ["1", "request.get_num_encoder_embeds(input_id)"])

@@ -13,7 +13,7 @@ from cacheproof.differential.targets.host.faults.manager import FAULTS
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.proofs.symbolic.deciding.refuter import Refuter
 from cacheproof.proofs.symbolic.deciding.subject import Subject
-from cacheproof.proofs.symbolic.rules.readings import Language
+from cacheproof.proofs.symbolic.rules.readings import RuleLanguage
 from cacheproof.proofs.symbolic.subjects import calls, encoder_cache, encoder_decoder_cache
 from cacheproof.proofs.symbolic.values.values import Universe
 from cacheproof.reference.scheduler import update
@@ -99,7 +99,7 @@ def of_reference(promise: Contract) -> Subject:
 
 def falls(subject: Subject, promise: Contract) -> bool:
     """Whether a call of which the promise is made may break a rule."""
-    refuter = Refuter(subject, [Language(Universe(2))])
+    refuter = Refuter(subject, [RuleLanguage(Universe(2))])
     return any(
         refuter.is_soon_refuted(operation, rule)
         for operation in subject.operations

@@ -8,8 +8,8 @@ import pytest
 import z3
 
 from cacheproof.proofs.symbolic.deciding.play import Play
-from cacheproof.proofs.symbolic.rules.predicates import Reader
-from cacheproof.proofs.symbolic.rules.readings import Language
+from cacheproof.proofs.symbolic.rules.predicates import PredicateReader
+from cacheproof.proofs.symbolic.rules.readings import RuleLanguage
 from cacheproof.proofs.symbolic.subjects import block_pool, encoder_cache, encoder_decoder_cache
 from cacheproof.proofs.symbolic.values.records import Record
 from cacheproof.proofs.symbolic.values.values import Universe
@@ -23,7 +23,7 @@ from cacheproof.proofs.symbolic.values.values import Universe
 )
 def test_every_rule_reads_as_it_would_anew(about: ModuleType, size: int | None) -> None:
     subject = about.of_reference()
-    language = Language(Universe(size))
+    language = RuleLanguage(Universe(size))
     compared = 0
     for operation in subject.operations:
         play = Play(subject, operation, language)
@@ -32,7 +32,7 @@ def test_every_rule_reads_as_it_would_anew(about: ModuleType, size: int | None) 
             names = play.names(end.after)
             judged = [(rule, names) for rule in subject.invariants]
             for rule, seen in (*judged, *((rule, end.names) for rule in rules)):
-                anew = Reader(language.words, rule.place).formula(rule.tree, seen)
+                anew = PredicateReader(language.words, rule.place).formula(rule.tree, seen)
                 if anew[0] is True:  # words that make something new are never the same
                     _, holds = language.formula(rule, seen)
                     assert _is(holds, anew[1]), (operation.name, rule.id)
@@ -47,7 +47,7 @@ def _is(one: Any, other: Any) -> bool:
 
 
 def test_records_of_another_kind_are_read_anew() -> None:
-    language = Language(Universe(2))
+    language = RuleLanguage(Universe(2))
     subject = encoder_cache.of_reference()
     (rule,) = [one for one in subject.transitions["can"] if one.id == "EC-12"]
 

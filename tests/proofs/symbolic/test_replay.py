@@ -7,10 +7,10 @@ import pytest
 
 from cacheproof.proofs.symbolic.checking.mutants import EVERY, mutants
 from cacheproof.proofs.symbolic.deciding.refuter import Counterexample, Refuter
-from cacheproof.proofs.symbolic.deciding.replay import Replay
+from cacheproof.proofs.symbolic.deciding.replay import CounterexampleReplay
 from cacheproof.proofs.symbolic.deciding.subject import Subject
 from cacheproof.proofs.symbolic.reading.source import Source
-from cacheproof.proofs.symbolic.rules.readings import Language
+from cacheproof.proofs.symbolic.rules.readings import RuleLanguage
 from cacheproof.proofs.symbolic.subjects import encoder_cache, encoder_decoder_cache
 from cacheproof.proofs.symbolic.values.values import Universe
 
@@ -25,7 +25,7 @@ BROKEN = [
 ]
 
 
-class OfAnotherClass(Replay):
+class OfAnotherClass(CounterexampleReplay):
     """Runs the reference in the place of the class that a counterexample is of."""
 
     def breaks(self, source: Source, *given: Any) -> bool:
@@ -35,7 +35,12 @@ class OfAnotherClass(Replay):
 
 
 def refuted(
-    about: Any, operation: str, method: str, change: str, contract: str, replay: Replay | None
+    about: Any,
+    operation: str,
+    method: str,
+    change: str,
+    contract: str,
+    replay: CounterexampleReplay | None,
 ) -> Counterexample:
     subject: Subject = about.of_reference()
     named = (
@@ -47,7 +52,7 @@ def refuted(
     if replay is not None:
         broken = replace(broken, replay=replay)
     (called,) = [one for one in broken.operations if one.name == operation]
-    found = Refuter(broken, [Language(Universe(2))]).counterexample(called, contract)
+    found = Refuter(broken, [RuleLanguage(Universe(2))]).counterexample(called, contract)
     assert found is not None
     return found
 

@@ -3,7 +3,7 @@
 import pytest
 import z3
 
-from cacheproof.proofs.symbolic.values.solver import RLIMIT, Possible, Premises, Verdict
+from cacheproof.proofs.symbolic.values.solver import RLIMIT, Possible, Premises, SolverVerdict
 from cacheproof.proofs.symbolic.values.state import Fact
 
 A, B, C = z3.Ints("a b c")
@@ -12,7 +12,9 @@ ABOVE = Fact(B < C, frozenset({"EC-2"}))
 START = Fact(A > 0)
 
 
-def asked(premises: Premises, path: list[Fact], claimed: z3.BoolRef, without: str = "") -> Verdict:
+def asked(
+    premises: Premises, path: list[Fact], claimed: z3.BoolRef, without: str = ""
+) -> SolverVerdict:
     return premises.imply(path, claimed, lambda fact: without not in fact.rules, RLIMIT)
 
 

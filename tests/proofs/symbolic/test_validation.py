@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from cacheproof.proofs.symbolic.checking.validated import Validation
-from cacheproof.proofs.symbolic.checking.validator import Call, Shown
+from cacheproof.proofs.symbolic.checking.validator import PlayedCall, ShownCalls
 from cacheproof.proofs.symbolic.checking.witnesses import ManagerExploring
-from cacheproof.proofs.symbolic.deciding.prove import Library
+from cacheproof.proofs.symbolic.deciding.prove import ProverLibrary
 from cacheproof.proofs.symbolic.deciding.subject import Operation, Subject
 from cacheproof.proofs.symbolic.reading.source import source_in
 from cacheproof.proofs.symbolic.subjects import encoder_cache, encoder_decoder_cache
 
 REFERENCE = encoder_cache.of_reference()
 ABOUT = {"encoder cache": encoder_cache, "encoder-decoder cache": encoder_decoder_cache}
-Shows = Callable[[Subject, str], Shown]
+Shows = Callable[[Subject, str], ShownCalls]
 
 
 @pytest.fixture(scope="module")
@@ -25,15 +25,15 @@ def exploring() -> ManagerExploring:
 
 
 @pytest.fixture(scope="module")
-def made(exploring: ManagerExploring) -> Mapping[str, Sequence[Call]]:
+def made(exploring: ManagerExploring) -> Mapping[str, Sequence[PlayedCall]]:
     return exploring.calls(())
 
 
 @pytest.fixture(scope="module")
-def shows(exploring: ManagerExploring, made: Mapping[str, Sequence[Call]]) -> Shows:
+def shows(exploring: ManagerExploring, made: Mapping[str, Sequence[PlayedCall]]) -> Shows:
     validator = exploring.validator()
 
-    def show(subject: Subject, name: str) -> Shown:
+    def show(subject: Subject, name: str) -> ShownCalls:
         (operation,) = [one for one in subject.operations if one.name == name]
         return validator.shown(subject, operation, made[name])
 
@@ -46,7 +46,7 @@ def test_every_operation_is_admitted_and_nothing_else(name: str) -> None:
     subject = ABOUT[name].of_reference()
     exploring = ManagerExploring(subject)
     shown = exploring.validator().all_shown(subject, exploring.calls(()), ())
-    witness = Validation(Library()).witness(subject, shown, ())
+    witness = Validation(ProverLibrary()).witness(subject, shown, ())
     assert (witness.against, witness.vacuous, witness.unreached) == ("", "", "")
     assert witness.twin.refuted
     assert witness.twin.name.startswith("0 of ")
@@ -97,11 +97,11 @@ def assuming_nonsense(subject: Subject, name: str) -> Subject:
 
 @pytest.mark.parametrize("name", [one.name for one in REFERENCE.operations])
 def test_an_operation_that_cannot_happen_as_assumed_is_vacuous(
-    exploring: ManagerExploring, made: Mapping[str, Sequence[Call]], name: str
+    exploring: ManagerExploring, made: Mapping[str, Sequence[PlayedCall]], name: str
 ) -> None:
     subject = assuming_nonsense(REFERENCE, name)
     subject = replace(subject, operations=[one for one in subject.operations if one.name == name])
     shown = exploring.validator().all_shown(subject, made, ())
-    witness = Validation(Library()).witness(subject, shown, ())
+    witness = Validation(ProverLibrary()).witness(subject, shown, ())
     assert witness.vacuous == name
     assert witness.against == ""

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from cacheproof.proofs.symbolic.checking.mutants import Mutant
+from cacheproof.proofs.symbolic.checking.mutants import ClassMutant
 from cacheproof.proofs.symbolic.checking.twins import red_twins
 from cacheproof.proofs.symbolic.checking.validated import Validation
 from cacheproof.proofs.symbolic.checking.witnesses import ManagerExploring
-from cacheproof.proofs.symbolic.deciding.prove import Library, prove
+from cacheproof.proofs.symbolic.deciding.prove import ProverLibrary, prove
 from cacheproof.proofs.symbolic.evidence import prove_texts
 from cacheproof.proofs.symbolic.reading import expressions
 from cacheproof.proofs.symbolic.reading.source import source_in
 from cacheproof.proofs.symbolic.subjects.encoder_cache import CLASS, of_reference
-from cacheproof.proofs.symbolic.texts import Text
+from cacheproof.proofs.symbolic.texts import ClassText
 from cacheproof.proofs.symbolic.values.language import NotTranslated
 from cacheproof.spec.encoder_cache import COMPONENT
 from cacheproof.spec.evidence import Outcome
@@ -40,14 +40,14 @@ def test_every_operation_is_called(exploring: ManagerExploring) -> None:
 
 
 @pytest.fixture(scope="module")
-def twins() -> Mapping[str, Mutant]:
+def twins() -> Mapping[str, ClassMutant]:
     return red_twins(REFERENCE, CONTRACTS)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("contract", CONTRACTS)
 def test_it_can_break_every_contract_and_does_not(
-    exploring: ManagerExploring, twins: Mapping[str, Mutant], contract: str
+    exploring: ManagerExploring, twins: Mapping[str, ClassMutant], contract: str
 ) -> None:
     witness = exploring.witness(contract, (), twins[contract])
     assert witness.against == ""
@@ -106,20 +106,20 @@ def test_what_no_small_state_goes_through_is_proved_alone(
         exploring = ManagerExploring(replace(REFERENCE, sources=sources))
         subject = replace(REFERENCE, sources=sources, operations=reset)
         shown = exploring.validator().all_shown(subject, exploring.calls(()), ())
-        witness = Validation(Library()).witness(subject, shown, ())
+        witness = Validation(ProverLibrary()).witness(subject, shown, ())
         assert witness.against == ""
         assert (f"reset at {where}" in witness.unreached) == is_named
         assert bool(witness.unreached) == is_named
     monkeypatch.setattr(
         "cacheproof.proofs.symbolic.checking.validated.unseen", lambda *_: frozenset()
     )
-    assert not Validation(Library()).witness(subject, shown, ()).unreached
+    assert not Validation(ProverLibrary()).witness(subject, shown, ()).unreached
 
 
 def test_a_text_that_the_gate_refuses_is_unknown_with_its_line() -> None:
     changed = TEXT.replace("    def free(self", "    @staticmethod\n    def free(self")
     rows = prove_texts(
-        [Text(CLASS, ("changed",), source_in(changed, CLASS, "changed.py"), "0.33.0")]
+        [ClassText(CLASS, ("changed",), source_in(changed, CLASS, "changed.py"), "0.33.0")]
     )
     assert {one.outcome for one in rows} == {Outcome.UNKNOWN}
     assert rows[0].note.startswith("changed.py:")

@@ -9,12 +9,12 @@ import pytest
 
 from cacheproof.reference.encoder_connector import entry_file
 from cacheproof.reference.encoder_connector.config import StoreConfig
-from cacheproof.reference.encoder_connector.connector import Step, StoreConnector
-from cacheproof.reference.encoder_connector.entry_file import Rows
+from cacheproof.reference.encoder_connector.connector import ConnectorMetadata, StoreConnector
+from cacheproof.reference.encoder_connector.entry_file import EntryRows
 from cacheproof.reference.encoder_connector.tiers import TierConfig
 
 OF_KEY = {"model": "m", "revision": "", "weights": "1", "dtype": "float32", "hidden_size": 2}
-ROWS = Rows("float32", (1, 2), bytes(range(8)))
+ROWS = EntryRows("float32", (1, 2), bytes(range(8)))
 
 
 def connector(folder: Path) -> StoreConnector:
@@ -42,7 +42,7 @@ class _Both:
         self.worker.shutdown()
 
 
-def planned(scheduler: StoreConnector, *items: str) -> Step:
+def planned(scheduler: StoreConnector, *items: str) -> ConnectorMetadata:
     request = SimpleNamespace(mm_features=[SimpleNamespace(identifier=item) for item in items])
     for index in range(len(items)):
         scheduler.update_state_after_alloc(request, index)
@@ -57,7 +57,7 @@ def test_what_was_promised_is_loaded_from_a_folder_that_has_gone(
     assert scheduler.has_cache_item("x")
     step = planned(scheduler, "x")
     (tmp_path / "store").rename(tmp_path / "elsewhere")
-    loaded: dict[str, Rows] = {}
+    loaded: dict[str, EntryRows] = {}
     worker.load(step, loaded)
     assert loaded == {"x": ROWS}
     _, received = worker.get_finished(set())
@@ -111,7 +111,7 @@ def test_rows_that_are_none_of_the_key_are_not_kept_and_told_once(
 ) -> None:
     scheduler, worker = sides
     for name in ("x", "y"):
-        worker.save_caches({name: Rows("float32", (2, 1), bytes(8))}, name)
+        worker.save_caches({name: EntryRows("float32", (2, 1), bytes(8))}, name)
         assert not scheduler.has_cache_item(name)
     assert len(caplog.records) == 1
 

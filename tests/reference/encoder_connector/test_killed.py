@@ -27,7 +27,7 @@ ENGINE = f"""
 import random, sys
 from pathlib import Path
 from cacheproof.reference.encoder_connector import entry_file
-from cacheproof.reference.encoder_connector.entry_file import Rows, fault_of
+from cacheproof.reference.encoder_connector.entry_file import EntryRows, fault_of
 from cacheproof.reference.encoder_connector.entry_key import EntryKey
 from cacheproof.reference.encoder_connector.tiers import RemoteConfig, TierConfig, Tiers
 
@@ -42,7 +42,7 @@ def rows(number):
     return random.Random(str(number)).randbytes({HEIGHT} * 16)
 
 def save(number):
-    whole = Rows("float32", ({HEIGHT}, 4), rows(number))
+    whole = EntryRows("float32", ({HEIGHT}, 4), rows(number))
     assert store.put(key(number), entry_file.parts_of(whole, key(number)))
     print("saved", number, flush=True)
 

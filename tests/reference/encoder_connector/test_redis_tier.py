@@ -18,7 +18,7 @@ import redis
 from cacheproof.differential.targets.host.connectors import redis_server
 from cacheproof.differential.targets.host.connectors.redis_server import RedisServer
 from cacheproof.reference.encoder_connector import entry_file, part, redis_tier
-from cacheproof.reference.encoder_connector.entry_file import Rows, fault_of
+from cacheproof.reference.encoder_connector.entry_file import EntryRows, fault_of
 from cacheproof.reference.encoder_connector.entry_key import EntryKey
 from cacheproof.reference.encoder_connector.part import Part
 from cacheproof.reference.encoder_connector.redis_tier import PREFIX, RedisTier
@@ -36,7 +36,7 @@ def key(identifier: str) -> EntryKey:
 
 
 def parts(identifier: str, count: int = 3) -> list[Part]:
-    rows = Rows("float32", (count, 4), random.Random(identifier).randbytes(count * 16))
+    rows = EntryRows("float32", (count, 4), random.Random(identifier).randbytes(count * 16))
     return entry_file.parts_of(rows, key(identifier))
 
 
@@ -58,7 +58,7 @@ def store(server: RedisServer) -> Iterator[Tiers]:
         yield made
 
 
-def promised(store: Tiers, identifier: str) -> Rows | None:
+def promised(store: Tiers, identifier: str) -> EntryRows | None:
     """The rows that are promised of an item, as a worker reads them."""
     promise = store.promise(key(identifier))
     if promise is None:
@@ -241,13 +241,13 @@ def test_without_a_check_a_hostile_value_is_promised(server: RedisServer, client
 WRITER = """
 import random, sys
 from cacheproof.reference.encoder_connector import entry_file
-from cacheproof.reference.encoder_connector.entry_file import Rows
+from cacheproof.reference.encoder_connector.entry_file import EntryRows
 from cacheproof.reference.encoder_connector.entry_key import EntryKey
 from cacheproof.reference.encoder_connector.redis_tier import RedisTier
 tier = RedisTier(sys.argv[1], 5, 5)
 for number in range(int(sys.argv[2]), 10**9):
     key = EntryKey(str(number), "m", "", "1", "float32", 4)
-    rows = Rows("float32", (40_000, 4), random.Random(str(number)).randbytes(640_000))
+    rows = EntryRows("float32", (40_000, 4), random.Random(str(number)).randbytes(640_000))
     if tier.put(key.name, entry_file.parts_of(rows, key)):
         print(number, flush=True)
 """

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..protocol import Event, HostError, Illegal
 from ..session import NoCalls
-from .engine import DEPTH_OF_STORE, Engine, EngineProcess, Kit
+from .engine import DEPTH_OF_STORE, ConnectorEngine, EngineProcess, Kit
 from .lmcache_server import LMCacheServerStore
 from .store import LMCACHE_SERVER, SERVER, FolderStore, ServerStore, Store
 
@@ -22,7 +22,7 @@ MakeKit = Callable[[Event, Event, int, Path, str | None], Kit]
 """Configuration, model, version of the weights, the store's folder, and a fault to plant."""
 
 
-class Raised(Exception):
+class ConnectorRaised(Exception):
     """A connector raised into its engine; the type's name is the original's."""
 
 
@@ -81,9 +81,9 @@ class ConnectorSession:
             raise Illegal(f"model {number} of {len(self._weights)}")
         model, weights = self._config["models"][number], self._weights[number]
 
-        def make() -> Engine:
+        def make() -> ConnectorEngine:
             kit = self._make_kit(self._config, model, weights, self._root, self._fault)
-            return Engine(self._config, number, weights, self._store, kit)
+            return ConnectorEngine(self._config, number, weights, self._store, kit)
 
         engine = Member(EngineProcess(make), number, weights)
         self._engines[event["engine"]] = engine
@@ -211,11 +211,11 @@ class ConnectorSession:
         if "raises" in said:
             kind, text = said["raises"]
             text = re.sub(rf"{re.escape(str(self._scratch))}\S*", "a file", text)
-            raise type(kind, (Raised,), {})(text)
+            raise type(kind, (ConnectorRaised,), {})(text)
         if engine.process.has_died:
             del self._engines[name]
             if not may_die:
-                raise type("EngineDied", (Raised,), {})(f"in {order}")
+                raise type("EngineDied", (ConnectorRaised,), {})(f"in {order}")
             return {"died": True}
         return said
 

@@ -78,7 +78,7 @@ class Kit(NamedTuple):
     further: tuple[Any, ...] = ()
 
 
-class Engine:
+class ConnectorEngine:
     """What runs in the process: one method an order, each with plain values."""
 
     def __init__(self, config: Event, model: int, weights: int, store: Store, kit: Kit) -> None:
@@ -361,7 +361,7 @@ def _die_at(count: int) -> None:
 class EngineProcess:
     """An engine in a fork of this process: it is told what to do, one order after the other."""
 
-    def __init__(self, make: Callable[[], Engine]) -> None:
+    def __init__(self, make: Callable[[], ConnectorEngine]) -> None:
         ours, theirs = socket.socketpair()
         self.pid = os.fork()
         if not self.pid:
@@ -407,11 +407,11 @@ class EngineProcess:
         os.waitpid(self.pid, 0)
 
 
-def _serve(orders: socket.socket, make: Callable[[], Engine]) -> None:
+def _serve(orders: socket.socket, make: Callable[[], ConnectorEngine]) -> None:
     """Runs in the fork: never returns."""
     try:
         leave_the_host()
-        engine: Engine | None = None
+        engine: ConnectorEngine | None = None
         with orders.makefile("rwb") as lines:
             for line in lines:
                 order, *arguments = json.loads(line)

@@ -48,7 +48,7 @@ def module(name: str) -> Any:
 IMPLEMENTATION = module("integration.vllm.vllm_ec_adapter").LMCacheECConnectorImpl
 
 
-class Release(ConnectorAlone):
+class LMCacheHost(ConnectorAlone):
     """LMCache's connector."""
 
     def __init__(self) -> None:
@@ -159,3 +159,6 @@ def _connectors(engine: Any) -> Iterator[tuple[Any, Any]]:
         connection = getattr(backend, "connection", None)
         if connection is not None:
             yield backend, getattr(connection, "_connector", connection)
+
+
+HOST = LMCacheHost

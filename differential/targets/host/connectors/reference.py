@@ -20,7 +20,7 @@ from .faults import CONNECTOR_FAULTS
 from .settings import settings_of
 
 
-class Release(ConnectorAlone):
+class ReferenceConnectorHost(ConnectorAlone):
     """The reference's connector."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ def kit(config: Event, model: Event, weights: int, root: Path, fault: str | None
     made = Kit(
         scheduler,
         worker,
-        lambda rows: entry_file.Rows(
+        lambda rows: entry_file.EntryRows(
             model["dtype"],
             (len(rows), row_width(model)),
             b"".join(_encoded(row, model["dtype"]) for row in rows),
@@ -114,3 +114,6 @@ def _decoded(data: bytes, dtype: str) -> float:
         data = bytes(2) + data
     number: float = struct.unpack("<e" if dtype == "float16" else "<f", data)[0]
     return number
+
+
+HOST = ReferenceConnectorHost

@@ -66,7 +66,7 @@ from .runners import FirstRunner, ModelRunner, SecondRunner, is_second
 from .weights import load_weights
 
 
-class Release:
+class EngineHost:
     """Runs engine-depth traces on this interpreter's engine."""
 
     def __init__(self) -> None:
@@ -491,3 +491,6 @@ def _largest_item(trace: Event) -> int:
     """Rows of the trace's largest item."""
     items = [item for event in trace["events"] for item in event.get("items", ())]
     return max((sum(item["is_embed"] or [item["length"]]) for item in items), default=0)
+
+
+HOST = EngineHost

@@ -31,7 +31,7 @@ from ..managers.media_hash_alone import REFERENCE_SETTING
 from ..media_inputs import (
     FRAMES_PER_SECOND,
     FRAMES_TOGETHER,
-    Sound,
+    ItemSound,
     embeddings_of,
     is_given,
     medium_of,
@@ -69,7 +69,7 @@ other; anything else is the first of a batch."""
 _FAULTS_OF_KEYS = joined(SALT_FAULTS, ADAPTER_KEY_FAULTS, EMBEDDED_KEY_FAULTS)
 
 
-class Release:
+class RunnerHost:
     """Runs engine-depth traces on the reference and the runner, its models on a device of torch."""
 
     def __init__(self, *, tagged: bool = True, device: str = "cpu") -> None:
@@ -212,7 +212,7 @@ class _Worker:
             requests.MediaItem(feature, *self._inputs(item))
             for feature, item in zip(request.mm_features, event["items"], strict=True)
         )
-        return requests.Prompt(
+        return requests.RunnerPrompt(
             tuple(request.prompt_token_ids),
             items,
             event["salt"],
@@ -340,7 +340,7 @@ def _inputs(model: str, identifier: str) -> tuple[str, dict[str, Any]]:
     import torch
 
     medium, processor = medium_of(identifier), _processor(model)
-    if isinstance(medium, Sound):
+    if isinstance(medium, ItemSound):
         samples, rate = medium.given
         made = processor.feature_extractor(
             samples, sampling_rate=rate, return_attention_mask=True, return_tensors="pt"
@@ -377,3 +377,6 @@ def _is_told_frame_rates() -> bool:
         return True
     model = Path(found.origin).parent / "model_executor" / "models" / "qwen2_5_vl.py"
     return "video_needs_metadata" in model.read_text()
+
+
+HOST = RunnerHost

@@ -8,9 +8,9 @@ interpret()  # before vllm is imported
 
 from vllm.v1.worker.gpu.mm import encoder_runner  # noqa: E402
 
-from .engine import Release  # noqa: E402
+from .engine import HOST  # noqa: E402
 
-__all__ = ["Release"]
+__all__ = ["HOST"]
 
 _batch = encoder_runner.group_and_batch_mm_kwargs
 

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from ..by_name import breaks, by_name
-from ..protocol import Refused
+from ..protocol import RefusedByRelease
 from ..scheduler.told import carrier_of
 from .manager_calls import MANAGER_CALL_FAULTS, SchedulerFault, state_of
 
@@ -246,7 +246,7 @@ def refuses_requests(scheduler: Any) -> None:
     def patched(request: Any) -> Any:
         scheduler.requests_seen += 1
         if scheduler.requests_seen == 2:
-            raise Refused(ValueError(), "it is the second")
+            raise RefusedByRelease(ValueError(), "it is the second")
         return add_request(request)
 
     scheduler.add_request = patched

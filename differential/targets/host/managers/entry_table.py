@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ..explorer import SET, Moment, tree_of
+from ..explorer import SET, ExplorerMoment, tree_of
 from ..protocol import Event, HostError, Illegal
 
 _LOCK = type(threading.Lock())
@@ -184,12 +184,12 @@ class TableStates:
         classes: Iterable[type] = self._session.table.classes
         return classes
 
-    def now(self) -> Moment:
+    def now(self) -> ExplorerMoment:
         session = self._session
         held = {name: value for name, value in vars(self._table).items() if not _stays(value)}
         callers = sorted(session.writing), sorted(session.pins.items())
         tree = [*([SET, *tree_of(one)] for one in callers), _tree(held)]
-        return Moment(repr(tree), lambda: pickle.dumps((held, callers)), lambda: tree)
+        return ExplorerMoment(repr(tree), lambda: pickle.dumps((held, callers)), lambda: tree)
 
     def put_back(self, kept: Any) -> None:
         held, (writing, pins) = pickle.loads(kept)

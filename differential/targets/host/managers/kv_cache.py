@@ -26,7 +26,7 @@ class Clock:
         return self.now_ns
 
 
-class Kit(NamedTuple):
+class KVCacheKit(NamedTuple):
     """What a session drives: a manager, and how requests for it are made.
 
     make_request: from an `arrive` event and the prompt's token ids.
@@ -67,7 +67,7 @@ def token_ids(runs: list[list[int]]) -> list[int]:
 class KVCacheSession:
     """One trace's manager and requests."""
 
-    def __init__(self, config: Event, kit: Kit) -> None:
+    def __init__(self, config: Event, kit: KVCacheKit) -> None:
         self.recorder = KVCacheRecorder(kit.manager, kit.takes)
         self._manager = kit.manager
         self._make_request = kit.make_request

@@ -19,7 +19,7 @@ from ..protocol import Event, Illegal
 from ..release_calls import call_known
 from ..scheduler.build import attention_spec, seed_block_hashes, sha256
 from ..scheduler.requests import carried
-from .kv_cache import Clock, Kit
+from .kv_cache import Clock, KVCacheKit
 from .kv_cache_recorder import FURTHER_STORED_FIELDS
 
 try:
@@ -31,7 +31,7 @@ _OPTIONAL = ("full_sequence_must_fit", "reserved_blocks", "has_scheduled_reqs")
 _REFUSALS = (ValueError, AssertionError, NotImplementedError)
 
 
-def build(config: Event) -> Kit:
+def build(config: Event) -> KVCacheKit:
     """The manager of that configuration. Raises Illegal where the release refuses it."""
     _prepare_process()
     sizes = [group["block_size"] for group in config["groups"]]
@@ -67,7 +67,7 @@ def build(config: Event) -> Kit:
     if not hasattr(manager, "empty_kv_cache_blocks"):
         manager.empty_kv_cache_blocks = manager.create_empty_block_list()
     hasher = kv_cache_utils.get_request_block_hasher(hash_block_size, sha256)
-    return Kit(
+    return KVCacheKit(
         manager,
         functools.partial(_request, hasher),
         {

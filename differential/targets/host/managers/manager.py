@@ -19,7 +19,7 @@ Position = tuple[int, frozenset[tuple[Shape, int]], tuple[str, ...], frozenset[s
 """Compute budget that is left, requests and how far each is, who is in flight, who was met."""
 
 
-class Feature:
+class ManagerFeature:
     """One item of a request, as far as a manager looks at it."""
 
     __slots__ = ("identifier",)
@@ -28,14 +28,14 @@ class Feature:
         self.identifier = identifier
 
 
-class Request:
+class ManagerRequest:
     """A request as far as a manager looks at it: its id, its items and their sizes."""
 
     __slots__ = ("_sizes", "mm_features", "mm_hashes", "request_id")
 
     def __init__(self, request_id: str, identifiers: list[str], sizes: list[int]) -> None:
         self.request_id = request_id
-        self.mm_features = [Feature(identifier) for identifier in identifiers]
+        self.mm_features = [ManagerFeature(identifier) for identifier in identifiers]
         self.mm_hashes = identifiers
         self._sizes = sizes
 
@@ -69,7 +69,9 @@ class _Running:
         self.sizes = [item_size(item, protocol.counts_embeds) for item in items]
         self.computed = 0
         self.shape: Shape = (event["request"], self.prompt, tuple(map(_shape, items)))
-        self.request = Request(event["request"], [item["identifier"] for item in items], self.sizes)
+        self.request = ManagerRequest(
+            event["request"], [item["identifier"] for item in items], self.sizes
+        )
 
     def has_embeds(self, input_id: int, start: int, end: int) -> bool:
         mask = self.embeds[input_id]

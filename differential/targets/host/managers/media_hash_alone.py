@@ -23,7 +23,7 @@ from .media_values import Wrapper, limited
 REFERENCE_SETTING = "CACHEPROOF_REFERENCE"
 
 
-class Release:
+class HasherHost:
     """Runs media-hash traces on this interpreter's vLLM, or on the reference."""
 
     def __init__(self) -> None:
@@ -95,3 +95,6 @@ def _parts(
 
 def _semantics(flags: dict[str, bool]) -> Any:
     return ours("reference.semantics").Semantics.ideal().changed(flags).media
+
+
+HOST = HasherHost

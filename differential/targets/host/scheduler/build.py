@@ -22,7 +22,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-from ..protocol import Event, HostError, Illegal, Refused
+from ..protocol import Event, HostError, Illegal, RefusedByRelease
 from ..release_calls import call_known, known_to, parameters
 from .settings import LATER, PLAIN, settings_of
 
@@ -90,7 +90,7 @@ _SPECS = {
 }
 
 
-class Engine(NamedTuple):
+class SchedulerParts(NamedTuple):
     """What one configuration is built from; a scheduler is made afresh for each trace."""
 
     vllm_config: Any
@@ -277,7 +277,7 @@ def _plan_kv_cache(vllm_config: Any, groups: list[Event], num_blocks: int) -> An
 
 
 @functools.lru_cache(maxsize=256)
-def _engine(key: str) -> Engine | Illegal:
+def _engine(key: str) -> SchedulerParts | Illegal:
     """The parts, or why there are none."""
     config = json.loads(key)
     try:
@@ -289,8 +289,8 @@ def _engine(key: str) -> Engine | Illegal:
     except Illegal as reason:
         return reason
     except REFUSALS as error:
-        return Refused(error, refusal(error))
-    return Engine(
+        return RefusedByRelease(error, refusal(error))
+    return SchedulerParts(
         vllm_config,
         kv_cache_config,
         StructuredOutputManager(vllm_config),
@@ -305,7 +305,7 @@ def _block_hasher(vllm_config: Any, block_size: int) -> Any:
     return kv_cache_utils.get_request_block_hasher(block_size, sha256, **further)
 
 
-def engine_for(config: Event, *, encoder_decoder: bool) -> Engine:
+def engine_for(config: Event, *, encoder_decoder: bool) -> SchedulerParts:
     """The parts for this configuration, cached. Raises Illegal where the release has no such thing,
     and Refused where it raises."""
     _prepare_process()
@@ -323,7 +323,7 @@ def engine_for(config: Event, *, encoder_decoder: bool) -> Engine:
 
 
 def make_scheduler(
-    engine: Engine,
+    engine: SchedulerParts,
     config: Event,
     largest_item: int,
     *,
@@ -369,7 +369,7 @@ def make_scheduler(
                 **known_to(Scheduler, arguments | media)
             )
         except REFUSALS as error:
-            raise Refused(error, refusal(error)) from error
+            raise RefusedByRelease(error, refusal(error)) from error
     if v2 and not hasattr(scheduler, "use_v2_model_runner"):
         raise Illegal("the release has no second model runner")
     scheduler.finish_requests = _one_by_one(scheduler.finish_requests)

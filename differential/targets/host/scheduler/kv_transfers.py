@@ -72,7 +72,7 @@ def _nothing() -> dict[str, Any]:
     return {"kv_asked": [], "kv_loads": {}, "kv_sends": []}
 
 
-class Report(NamedTuple):
+class TransferReport(NamedTuple):
     """What the workers report beside the output of a step: the request whose load has ended, the
     one whose sending has, and blocks into which nothing right was loaded."""
 
@@ -129,7 +129,7 @@ class KVWorker:
         self._sent.append(request_id)
         return True
 
-    def report(self, step: int) -> Report:
+    def report(self, step: int) -> TransferReport:
         """What comes with the output of a step."""
         received, sent = None, None
         wrong: list[int] = []
@@ -143,7 +143,7 @@ class KVWorker:
         if self._sent and self._sends[self._sent[0]] <= step:
             sent = self._sent.popleft()
             del self._sends[sent]
-        return Report(received, sent, tuple(wrong))
+        return TransferReport(received, sent, tuple(wrong))
 
 
 def _from(block_ids: list[int], failed: int | None) -> list[int]:

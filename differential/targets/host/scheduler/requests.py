@@ -16,9 +16,9 @@ from vllm.multimodal.inputs import MultiModalKwargsItem, PlaceholderRange
 from vllm.sampling_params import SamplingParams
 from vllm.v1.request import Request
 
-from ..protocol import Event, Illegal, Refused
+from ..protocol import Event, Illegal, RefusedByRelease
 from ..release_calls import call_known, parameters
-from .build import REFUSALS, Engine, refusal
+from .build import REFUSALS, SchedulerParts, refusal
 from .session import EOS_TOKEN_ID, STOP_TOKEN_ID, VOCABULARY_SIZE, prompt_token_ids
 
 try:
@@ -47,7 +47,7 @@ def item_size(item: Event) -> int:
 class RequestMaker:
     """Makes the requests of one trace."""
 
-    def __init__(self, engine: Engine, cache_size: int, *, encoder_decoder: bool) -> None:
+    def __init__(self, engine: SchedulerParts, cache_size: int, *, encoder_decoder: bool) -> None:
         self._validator = _PromptValidator(engine.vllm_config, cache_size)
         self._block_hasher = engine.block_hasher
         self._encoder_decoder = encoder_decoder
@@ -66,7 +66,7 @@ class RequestMaker:
                 temperature=0,
             )
         except REFUSALS as error:
-            raise Refused(error, refusal(error)) from error
+            raise RefusedByRelease(error, refusal(error)) from error
         if event["skip_reading"]:
             if not hasattr(sampling_params, "skip_reading_prefix_cache"):
                 raise Illegal("no request skips reading the prefix cache")

@@ -11,7 +11,7 @@ from vllm.v1.request import RequestStatus
 from ..protocol import Event, Illegal
 from ..release_calls import call_known, parameters
 from .build import engine_for, make_scheduler
-from .kv_transfers import Report
+from .kv_transfers import TransferReport
 from .recorder import Recorder
 from .requests import RequestMaker, item_size
 from .session import SchedulerKit
@@ -53,7 +53,7 @@ def build(
     plant(manager)
 
     def update(
-        output: Any, sampled: dict[str, list[int]], report: Report | None
+        output: Any, sampled: dict[str, list[int]], report: TransferReport | None
     ) -> list[tuple[str, int, bool]]:
         answers = scheduler.update_from_output(output, _executed(sampled, report))
         return [
@@ -88,7 +88,7 @@ def _pause(scheduler: Any, mode: str) -> None:
     scheduler.set_pause_state(type(scheduler.pause_state)[states[mode]])
 
 
-def _executed(sampled: dict[str, list[int]], report: Report | None) -> Any:
+def _executed(sampled: dict[str, list[int]], report: TransferReport | None) -> Any:
     """What the model runner would return: every scheduled request, aborted ones too."""
     return call_known(
         ModelRunnerOutput,
@@ -111,7 +111,7 @@ def _in_its_form(tokens: list[int]) -> Any:
     return numpy.array(tokens, dtype=numpy.int64) if _TAKES_ARRAYS else list(tokens)
 
 
-def _reported(report: Report) -> Any:
+def _reported(report: TransferReport) -> Any:
     if report.invalid and "invalid_block_ids" not in parameters(KVConnectorOutput):
         raise Illegal("no load may fail")
     return call_known(

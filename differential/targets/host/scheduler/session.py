@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from ..protocol import Event, HostError, Illegal
 from ..session import is_raised_by_release
 from .executed import Executed, Worker, said_of
-from .kv_transfers import KVWorker, Report
+from .kv_transfers import KVWorker, TransferReport
 from .told import resumed, told
 
 FIRST_TEXT_TOKEN_ID = 10
@@ -48,7 +48,9 @@ class SchedulerKit(NamedTuple):
     scheduler: Any
     recorder: Any
     make_request: Callable[[Event, float], Any]
-    update: Callable[[Any, dict[str, list[int]], Report | None], list[tuple[str, int, bool]]]
+    update: Callable[
+        [Any, dict[str, list[int]], TransferReport | None], list[tuple[str, int, bool]]
+    ]
     abort: Callable[[str], Any]
     propose: Callable[[dict[str, list[int]]], Any]
     pause: Callable[[str], Any]
@@ -358,7 +360,7 @@ class SchedulerSession:
         except Exception as error:
             return error
 
-    def _report(self, step: _Step) -> Report | None:
+    def _report(self, step: _Step) -> TransferReport | None:
         """What the workers report of KV transfers with the step's output; None: nothing."""
         report = self._kv_worker.report(step.number)
         return report if any(report) else None

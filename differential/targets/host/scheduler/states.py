@@ -22,7 +22,7 @@ from enum import Enum
 from types import FunctionType
 from typing import Any
 
-from ..explorer import SET, Moment, is_fixed
+from ..explorer import SET, ExplorerMoment, is_fixed
 from ..protocol import HostError
 
 _HASH_DIGITS = 12
@@ -87,11 +87,11 @@ class SchedulerStates:
     def classes(self) -> Iterable[type]:
         return [base for part in self._parts for base in type(part).__mro__[:-1]]
 
-    def now(self) -> Moment:
+    def now(self) -> ExplorerMoment:
         data = self._data()
         kinds = [type(part).__name__ for part in self._parts]
         tree = _Teller(self._session.scheduler, self._stays).tree(data, kinds)
-        return Moment(
+        return ExplorerMoment(
             marshal.dumps(tree, _WITHOUT_REFERENCES), lambda: self._dumped(data), lambda: tree
         )
 

@@ -27,7 +27,12 @@ from msgspec.structs import replace
 
 from cacheproof.differential.depths import DEPTHS
 from cacheproof.differential.findings.shrinking import edits, fields
-from cacheproof.differential.findings.shrinking.fields import Field, extras_of, fields_of, measure
+from cacheproof.differential.findings.shrinking.fields import (
+    TraceField,
+    extras_of,
+    fields_of,
+    measure,
+)
 from cacheproof.differential.findings.shrinking.shrink import shrink
 from cacheproof.differential.media.descriptions import call
 from cacheproof.differential.traces.base import SCHEMA, Group
@@ -248,7 +253,7 @@ def test_a_field_that_is_not_read_of_its_type_stays(
     case = Case(depth, holder, path)
     read = fields_of
 
-    def without_it(kind: type[msgspec.Struct]) -> tuple[Field, ...]:
+    def without_it(kind: type[msgspec.Struct]) -> tuple[TraceField, ...]:
         return tuple(field for field in read(kind) if field.name != path[-1])
 
     with monkeypatch.context() as change:

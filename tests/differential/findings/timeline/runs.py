@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from itertools import pairwise
 
-from cacheproof.differential.findings.timeline.lanes import Chart, Group, Row, Span
+from cacheproof.differential.findings.timeline.lanes import Chart, LaneGroup, Row, RowSpan
 from cacheproof.differential.findings.timeline.model import Timeline, broken_by, timeline
 from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.judges.retrace import Moment, Retrace
@@ -51,7 +51,7 @@ def drawn(trace: Trace, target: ReferenceTarget = IDEAL) -> Timeline:
     return timeline(trace.header, moments, broken_by(violations), target=target.name)
 
 
-def group(shown: Timeline, name: str) -> Group:
+def group(shown: Timeline, name: str) -> LaneGroup:
     (found,) = [one for one in shown.groups if one.name == name]
     return found
 
@@ -61,7 +61,7 @@ def row(shown: Timeline, of: str, name: str) -> Row:
     return found
 
 
-def kinds_at(one: Group, event: int) -> dict[str, str]:
+def kinds_at(one: LaneGroup, event: int) -> dict[str, str]:
     """What holds at an event: its kind, by row."""
     return {row.name: span.kind for row in one.rows for span in row.spans if _covers(span, event)}
 
@@ -75,12 +75,12 @@ def marks(one: Row) -> list[tuple[int, str]]:
     return [(mark.event, mark.kind) for mark in one.marks]
 
 
-def are_in_order(spans: Sequence[Span]) -> bool:
+def are_in_order(spans: Sequence[RowSpan]) -> bool:
     """Whether none begins before the one before it has ended, and each lasts."""
     return all(one.start < one.end for one in spans) and all(
         one.end <= other.start for one, other in pairwise(spans)
     )
 
 
-def _covers(span: Span, event: int) -> bool:
+def _covers(span: RowSpan, event: int) -> bool:
     return span.start <= event < span.end

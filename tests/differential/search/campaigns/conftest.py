@@ -13,13 +13,13 @@ from typing import Any
 import psycopg
 import pytest
 
-from cacheproof.differential.findings.register import Record
+from cacheproof.differential.findings.register import FaultRecord
 from cacheproof.differential.search.campaigns import reporting
 from cacheproof.differential.search.campaigns.plan_file import CampaignPlan
 from cacheproof.differential.search.campaigns.runners import Who
-from cacheproof.differential.search.campaigns.running import Running, plants_in, replays_in
-from cacheproof.differential.search.campaigns.store import About, MadeBy, Store
-from cacheproof.differential.search.work import Job, Search, Worker
+from cacheproof.differential.search.campaigns.running import RunningTarget, plants_in, replays_in
+from cacheproof.differential.search.campaigns.store import CampaignStore, CampaignTarget, MadeBy
+from cacheproof.differential.search.work import Job, SearchTask, SearchWorker
 from cacheproof.differential.targets.host.child import end_with
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.records import TraceResult
@@ -68,12 +68,12 @@ class InlineCrew:
             raise Killed
         self.done.append(task)
         future: Future[Any] = Future()
-        future.set_result(task.run(Worker.of(self.target, self.target.another(), [])))
+        future.set_result(task.run(SearchWorker.of(self.target, self.target.another(), [])))
         return future
 
     @property
     def searched(self) -> list[tuple[str, Sequence[int]]]:
-        return [(job.lane.name, job.seeds) for job in self.done if isinstance(job, Search)]
+        return [(job.lane.name, job.seeds) for job in self.done if isinstance(job, SearchTask)]
 
 
 def one_by_one(under_way: Collection["Future[Any]"]) -> Collection["Future[Any]"]:
@@ -90,15 +90,17 @@ class Rig:
     clock: FakeClock = field(default_factory=FakeClock)
 
     def store(
-        self, plan: CampaignPlan, *, code: str = "code", records: Sequence[Record] = ()
-    ) -> Store:
-        about = About("reference", None, "", False, False, LANES)
+        self, plan: CampaignPlan, *, code: str = "code", records: Sequence[FaultRecord] = ()
+    ) -> CampaignStore:
+        about = CampaignTarget("reference", None, "", False, False, LANES)
         replays = replays_in(0, about, records)
-        return Store.create(self.place(), plan, "", MadeBy("1", code), [about], 1.0, replays)
+        return CampaignStore.create(
+            self.place(), plan, "", MadeBy("1", code), [about], 1.0, replays
+        )
 
     def run(
         self,
-        store: Store,
+        store: CampaignStore,
         *,
         who: Who = ELSEWHERE,
         workers: int = 1,
@@ -111,7 +113,9 @@ class Rig:
         runner = store.enlist(who, workers, self.clock.now())
         store.add(plants_in(0, self.target, LANES))
         asked = through or store
-        running = Running(asked, 0, self.target, [], runner, crew, one_by_one, self.clock, say=say)
+        running = RunningTarget(
+            asked, 0, self.target, [], runner, crew, one_by_one, self.clock, say=say
+        )
         try:
             running.run()
         except Killed:
@@ -120,7 +124,7 @@ class Rig:
         return crew
 
     @staticmethod
-    def document(store: Store) -> dict[str, Any]:
+    def document(store: CampaignStore) -> dict[str, Any]:
         targets = reporting.reported(store, [])
         document = reporting.document(store, targets, reporting.faults_in(store, targets))
         return {key: value for key, value in document.items() if key != "seen"}

@@ -10,7 +10,7 @@ from cacheproof.differential.search.campaigns.merging import merge_stores
 from cacheproof.differential.search.campaigns.plan_file import CampaignPlan
 from cacheproof.differential.search.campaigns.runners import Who
 from cacheproof.differential.search.campaigns.schema import JOBS
-from cacheproof.differential.search.campaigns.store import DONE, SEARCH, Store
+from cacheproof.differential.search.campaigns.store import DONE, SEARCH, CampaignStore
 
 PLAN = CampaignPlan(targets=("reference",), seeds="0:8", shard_seeds=4)
 LATER = msgspec.structs.replace(PLAN, seeds="8:15")
@@ -19,13 +19,13 @@ FOR_EVER = 1e12
 """By then nobody who ran a store is alive."""
 
 
-def begun(rig, plan: CampaignPlan, **settings) -> tuple[str, Store]:
+def begun(rig, plan: CampaignPlan, **settings) -> tuple[str, CampaignStore]:
     """A store of a plan, and its place."""
     place = rig.place()
     return place, replace(rig, place=lambda: place).store(plan, **settings)
 
 
-def ran(rig, plan: CampaignPlan, killed_at: int | None = None) -> tuple[str, Store]:
+def ran(rig, plan: CampaignPlan, killed_at: int | None = None) -> tuple[str, CampaignStore]:
     place, store = begun(rig, plan)
     rig.run(store, killed_at=killed_at)
     return place, store
@@ -38,7 +38,7 @@ def test_stores_of_two_ranges_of_seeds_become_the_campaign_of_both(rig, is_third
     into = rig.place() if is_third else None
     merged = merge_stores(first, second, into, FOR_EVER)
     assert (merged.shards, merged.both) == (8, 0)
-    store = Store(into or first)
+    store = CampaignStore(into or first)
     rig.run(store)  # what the whole campaign keeps and neither did is written down
     _, whole = ran(rig, BOTH)
     assert rig.document(store) == rig.document(whole)
@@ -56,7 +56,7 @@ def test_a_shard_in_both_counts_once(rig) -> None:
 def test_what_one_has_and_the_other_lacks_is_taken(rig) -> None:
     (first, _), (second, whole) = ran(rig, PLAN, killed_at=4), ran(rig, PLAN)
     merge_stores(first, second, None, FOR_EVER)
-    assert rig.document(Store(first)) == rig.document(whole)
+    assert rig.document(CampaignStore(first)) == rig.document(whole)
 
 
 @pytest.mark.full
@@ -109,7 +109,7 @@ def test_a_store_is_not_merged_with_itself(rig) -> None:
 def test_a_merged_store_goes_on_with_what_neither_had(rig) -> None:
     (first, _), (second, _) = ran(rig, PLAN, killed_at=4), ran(rig, LATER, killed_at=4)
     merge_stores(first, second, None, FOR_EVER)
-    store = Store(first)
+    store = CampaignStore(first)
     done = {one.job.key for one in store.ended(0, SEARCH) if one.state == DONE}
     again = rig.run(store).searched
     assert done

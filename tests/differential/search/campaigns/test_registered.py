@@ -12,7 +12,7 @@ import pytest
 from cacheproof.differential.errors import HarnessError, InputError
 from cacheproof.differential.findings.finding import LOCKSTEP, Finding, found_in
 from cacheproof.differential.findings.identity import identity_of
-from cacheproof.differential.findings.register import Record, record_of
+from cacheproof.differential.findings.register import FaultRecord, record_of
 from cacheproof.differential.lanes.all_lanes import lane_called
 from cacheproof.differential.search import verdict
 from cacheproof.differential.search.campaign import search
@@ -22,8 +22,8 @@ from cacheproof.differential.search.campaigns.merging import merge_stores
 from cacheproof.differential.search.campaigns.plan_file import CampaignPlan
 from cacheproof.differential.search.campaigns.reporting import fault_of
 from cacheproof.differential.search.campaigns.running import replays_in
-from cacheproof.differential.search.campaigns.store import REPLAY, About
-from cacheproof.differential.search.work import Replay
+from cacheproof.differential.search.campaigns.store import REPLAY, CampaignTarget
+from cacheproof.differential.search.work import ReplayTask
 from cacheproof.differential.targets.reference import ReferenceTarget
 from tests.differential.search.campaigns.conftest import Faulty
 
@@ -47,26 +47,26 @@ def found() -> Finding:
 
 
 @pytest.fixture
-def record() -> Record:
+def record() -> FaultRecord:
     return record_of(found(), LANE, DAY)
 
 
-def fault(document: dict[str, Any], record: Record) -> dict[str, Any]:
+def fault(document: dict[str, Any], record: FaultRecord) -> dict[str, Any]:
     (one,) = [one for one in document["faults"] if one["identity"] == record.identity]
     return one
 
 
-def test_the_traces_of_the_register_come_before_all_else(rig, record: Record) -> None:
+def test_the_traces_of_the_register_come_before_all_else(rig, record: FaultRecord) -> None:
     store = rig.store(PLAN, records=[record])
     crew = rig.run(store)
-    assert isinstance(crew.done[0], Replay)
-    assert sum(isinstance(one, Replay) for one in crew.done) == 1
+    assert isinstance(crew.done[0], ReplayTask)
+    assert sum(isinstance(one, ReplayTask) for one in crew.done) == 1
     one = fault(rig.document(store), record)
     assert (one["was"], one["status"]) == ("new", "new")
     assert one["targets"]["reference"]["breaks"]
 
 
-def test_what_no_seed_meets_is_found_by_its_trace(rig, record: Record) -> None:
+def test_what_no_seed_meets_is_found_by_its_trace(rig, record: FaultRecord) -> None:
     plan = msgspec.structs.replace(PLAN, lanes=(), seeds="0:1", shard_seeds=1)
     rig.target = OnlySmall(len(record.events))
     alone, with_it = rig.store(plan), rig.store(plan, records=[record])
@@ -112,7 +112,9 @@ def test_a_fault_that_holds_by_now_is_mended_and_the_digest_is_another(rig, reco
 
 
 @pytest.mark.sample(2)
-def test_a_campaign_with_a_register_that_is_killed_comes_to_the_same(rig, record: Record) -> None:
+def test_a_campaign_with_a_register_that_is_killed_comes_to_the_same(
+    rig, record: FaultRecord
+) -> None:
     whole = rig.store(PLAN, records=[record])
     rig.run(whole)
     store = rig.store(PLAN, records=[record])
@@ -125,7 +127,7 @@ def test_a_campaign_with_a_register_that_is_killed_comes_to_the_same(rig, record
 
 
 @pytest.mark.full
-def test_stores_that_began_with_one_register_are_merged(rig, record: Record) -> None:
+def test_stores_that_began_with_one_register_are_merged(rig, record: FaultRecord) -> None:
     places = []
     for plan in (PLAN, LATER):
         places.append(rig.place())
@@ -135,14 +137,14 @@ def test_stores_that_began_with_one_register_are_merged(rig, record: Record) -> 
     merged = merge_stores(*places, None, 1e12)
     assert merged.both == 0
     into = replace(rig, place=lambda: places[0])
-    store = reporting.Store(places[0])
+    store = reporting.CampaignStore(places[0])
     into.run(store)
     whole = rig.store(BOTH, records=[record])
     rig.run(whole)
     assert rig.document(store) == rig.document(whole)
 
 
-def test_stores_that_began_with_two_registers_are_not_merged(rig, record: Record) -> None:
+def test_stores_that_began_with_two_registers_are_not_merged(rig, record: FaultRecord) -> None:
     places = [rig.place(), rig.place()]
     for place, records in zip(places, ([record], []), strict=True):
         replace(rig, place=lambda place=place: place).store(PLAN, records=records)
@@ -151,7 +153,7 @@ def test_stores_that_began_with_two_registers_are_not_merged(rig, record: Record
 
 
 @pytest.mark.full
-def test_a_trace_of_the_register_ends_no_search(rig, record: Record) -> None:
+def test_a_trace_of_the_register_ends_no_search(rig, record: FaultRecord) -> None:
     plan = CampaignPlan(targets=("reference",), until="first-unlisted", shard_seeds=1)
     store = rig.store(plan, records=[record])
     assert rig.run(store).searched
@@ -182,8 +184,8 @@ def test_a_trace_that_cannot_be_run_makes_the_campaign_void_until_it_is(rig, rec
     assert fault(rig.document(store), record)["status"] == "mended"
 
 
-def test_only_traces_that_a_target_can_answer_are_asked(record: Record) -> None:
-    about = About("reference", None, "", False, False, (LANE,))
+def test_only_traces_that_a_target_can_answer_are_asked(record: FaultRecord) -> None:
+    about = CampaignTarget("reference", None, "", False, False, (LANE,))
     other = msgspec.structs.replace(record, lane="encoder cache")
     parts = msgspec.structs.replace(record, contract=LOCKSTEP)
     assert [one.number for one in replays_in(0, about, [other, parts, record])] == [0]
@@ -200,7 +202,7 @@ def test_what_is_listed_never_stands_for_what_is_not() -> None:
 
 
 @pytest.fixture
-def of_two_targets(record: Record) -> Callable[..., Any]:
+def of_two_targets(record: FaultRecord) -> Callable[..., Any]:
     """What a fault comes to that one target has and another, with no finding, may have."""
 
     def told(other_breaks: bool) -> Any:

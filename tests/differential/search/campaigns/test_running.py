@@ -19,10 +19,16 @@ from cacheproof.differential.search import verdict
 from cacheproof.differential.search.campaigns import outcomes, reporting
 from cacheproof.differential.search.campaigns.plan_file import CampaignPlan
 from cacheproof.differential.search.campaigns.runners import DEAD_SECONDS, Who
-from cacheproof.differential.search.campaigns.running import Running
+from cacheproof.differential.search.campaigns.running import RunningTarget
 from cacheproof.differential.search.campaigns.schema import JOBS
-from cacheproof.differential.search.campaigns.store import SEARCH, About, Away, MadeBy, Store
-from cacheproof.differential.search.work import Job, Search, Worker
+from cacheproof.differential.search.campaigns.store import (
+    SEARCH,
+    Away,
+    CampaignStore,
+    CampaignTarget,
+    MadeBy,
+)
+from cacheproof.differential.search.work import Job, SearchTask, SearchWorker
 from cacheproof.differential.targets.reference import ReferenceTarget
 from tests.differential.search.campaigns.conftest import ELSEWHERE, InlineCrew, Rig
 
@@ -90,10 +96,10 @@ def test_an_outcome_that_is_changed_changes_the_digest(rig) -> None:
     assert rig.document(store)["digest"] != before
 
 
-def _spoil(store: Store, key: str) -> None:
+def _spoil(store: CampaignStore, key: str) -> None:
     """Write one call more into what a shard came to."""
     (ended,) = (one for one in store.ended(0, SEARCH) if one.job.key == key)
-    outcome: outcomes.Searched = outcomes.read(outcomes.Searched, ended.outcome)
+    outcome: outcomes.SearchedShard = outcomes.read(outcomes.SearchedShard, ended.outcome)
     outcome = outcome.__class__(
         **{
             name: getattr(outcome, name)
@@ -120,7 +126,7 @@ def test_two_processes_at_one_store_share_its_shards(rig, monkeypatch) -> None:
     crews = []
 
     def join() -> None:
-        own = Store(url)
+        own = CampaignStore(url)
         crews.append(rig.run(own))
         own.close()
 
@@ -177,7 +183,7 @@ def test_a_process_that_beats_late_keeps_what_nobody_has_taken_over(rig) -> None
 class Failing:
     """A store whose server goes away now and then, before or after it has done what was asked."""
 
-    store: Store
+    store: CampaignStore
     chance: random.Random
     times: int = 0
 
@@ -320,8 +326,8 @@ class Constant(InlineCrew):
     def __init__(self, target: ReferenceTarget, *, kept: bool) -> None:
         super().__init__(target, number=25)
         self._kept: list[Job] | None = [] if kept else None
-        self._comes_to = Search(lane_called(LANES[0]), range(2), 3).run(
-            Worker.of(target, target.another(), [])
+        self._comes_to = SearchTask(lane_called(LANES[0]), range(2), 3).run(
+            SearchWorker.of(target, target.another(), [])
         )
 
     def submit(self, run: Callable[[Any], Any], task: Job) -> "Future[Any]":
@@ -341,11 +347,11 @@ def objects_kept_per_shard(rig: Rig, crew: Constant) -> float:
             gc.collect()
             counts.append((running.totals.next, len(gc.get_objects())))
 
-    about = About("reference", None, "", False, False, LANES[:1])
+    about = CampaignTarget("reference", None, "", False, False, LANES[:1])
     plan = CampaignPlan(targets=("reference",), seeds="0:800", shard_seeds=2)
-    store = Store.create(rig.place(), plan, "", MadeBy("1", "code"), [about], 1.0)
+    store = CampaignStore.create(rig.place(), plan, "", MadeBy("1", "code"), [about], 1.0)
     runner = store.enlist(ELSEWHERE, crew.number, rig.clock.now())
-    running = Running(store, 0, rig.target, [], runner, crew, list, rig.clock, count)
+    running = RunningTarget(store, 0, rig.target, [], runner, crew, list, rig.clock, count)
     running.run()
     (before, had), (after, has) = counts[0], counts[-1]
     return (has - had) / (after - before)

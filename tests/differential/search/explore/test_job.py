@@ -5,7 +5,7 @@ import pytest
 from cacheproof.differential.provision.releases import install
 from cacheproof.differential.search import fault_folders
 from cacheproof.differential.search.canary import NO_CANARY
-from cacheproof.differential.search.explore.job import Report, Task, run, variants
+from cacheproof.differential.search.explore.job import ExploreReport, Task, run, variants
 from cacheproof.differential.search.explore.scopes import SMALL
 from cacheproof.reference.encoder_cache import EncoderCacheManager
 from cacheproof.reference.encoder_decoder_cache import EncoderDecoderCacheManager
@@ -17,13 +17,13 @@ REPEATED = tuple(scope for scope in SHARED if scope.name == "repeated item")
 
 
 @pytest.fixture(scope="module")
-def reference() -> Report:
+def reference() -> ExploreReport:
     return run([Task("reference", "encoder_decoder", DECODERS)])[0]
 
 
 @pytest.mark.full
 def test_every_contract_of_the_reference_holds_and_has_refuted_a_red_twin(
-    reference: Report,
+    reference: ExploreReport,
 ) -> None:
     rows = list(reference.evidence())
     assert {row.outcome for row in rows} == {Outcome.HOLDS}
@@ -33,7 +33,7 @@ def test_every_contract_of_the_reference_holds_and_has_refuted_a_red_twin(
     assert reference.unrefuted == []
 
 
-def test_a_row_says_what_was_explored_and_of_which_text(reference: Report) -> None:
+def test_a_row_says_what_was_explored_and_of_which_text(reference: ExploreReport) -> None:
     row = next(iter(reference.evidence()))
     assert (row.contract, row.target, row.method) == ("ED-1", "reference", "exploration")
     assert row.subject == "EncoderDecoderCacheManager"
@@ -43,7 +43,9 @@ def test_a_row_says_what_was_explored_and_of_which_text(reference: Report) -> No
     assert row.digest == digest_of([EncoderDecoderCacheManager, EncoderCacheManager])
 
 
-def test_every_faulty_manager_of_the_gallery_is_refuted_by_a_contract(reference: Report) -> None:
+def test_every_faulty_manager_of_the_gallery_is_refuted_by_a_contract(
+    reference: ExploreReport,
+) -> None:
     twins = {twin.name for several in reference.twins.values() for twin in several}
     assert twins == {variant.name for variant in variants("encoder_decoder")}
 
@@ -63,7 +65,7 @@ def test_contracts_that_no_red_twin_breaks_within_the_scopes_are_named() -> None
 
 
 @pytest.fixture(scope="module")
-def releases() -> dict[str, Report]:
+def releases() -> dict[str, ExploreReport]:
     reports = {}
     for version in ("0.28.0", "0.33.0"):
         install(version, report=print)
@@ -73,7 +75,7 @@ def releases() -> dict[str, Report]:
 
 @pytest.mark.full
 def test_a_listed_fault_comes_out_with_a_shortest_trace_and_is_told_to_be_listed(
-    releases: dict[str, Report],
+    releases: dict[str, ExploreReport],
 ) -> None:
     report = releases["0.28.0"]
     assert {one.contract: (len(one.events), one.replays) for one in report.findings} == {
@@ -90,7 +92,7 @@ def test_a_listed_fault_comes_out_with_a_shortest_trace_and_is_told_to_be_listed
 
 @pytest.mark.full
 def test_the_release_that_mends_it_holds_beside_red_twins_of_its_own(
-    releases: dict[str, Report],
+    releases: dict[str, ExploreReport],
 ) -> None:
     report = releases["0.33.0"]
     rows = {row.contract: row for row in report.evidence()}

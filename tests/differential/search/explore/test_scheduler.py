@@ -14,13 +14,13 @@ from cacheproof.differential.findings.finding import found_in
 from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.judges.scheduler_kv import follows
 from cacheproof.differential.search import fault_folders
-from cacheproof.differential.search.explore.job import UNJUDGED, Report, Task, run, variants
+from cacheproof.differential.search.explore.job import UNJUDGED, ExploreReport, Task, run, variants
 from cacheproof.differential.search.explore.scheduler_scopes import LARGE, SMALL
 from cacheproof.differential.search.explore.scope import SchedulerScope
 from cacheproof.differential.search.explore.search import _Search, explore, traces_of
 from cacheproof.differential.search.gallery.kill_matrix import VARIANTS
 from cacheproof.differential.targets import reference
-from cacheproof.differential.targets.host.explorer import Moment
+from cacheproof.differential.targets.host.explorer import ExplorerMoment
 from cacheproof.differential.targets.host.protocol import HostError
 from cacheproof.differential.targets.host.scheduler import states as scheduler_states
 from cacheproof.differential.targets.host.scheduler.states import SchedulerStates
@@ -72,7 +72,7 @@ class _Apart(SchedulerStates):
 
     _moments = count()
 
-    def now(self) -> Moment:
+    def now(self) -> ExplorerMoment:
         return super().now()._replace(key=next(self._moments))
 
 
@@ -177,7 +177,7 @@ def test_a_release_decides_every_transition_as_the_reference_does(newest: HostTa
 def test_a_listed_fault_of_a_scheduler_is_told_by_its_kind() -> None:
     with closing(resolve("reference@0.33.0", report=print)) as decisions:
         assert isinstance(decisions, ReferenceTarget)
-        report = Report(Task("reference@0.33.0", "scheduler", (WHOLE,)), decisions.release)
+        report = ExploreReport(Task("reference@0.33.0", "scheduler", (WHOLE,)), decisions.release)
         report.explorations.append(explore(decisions, WHOLE))
         for contract, exploration in report.broken.items():
             violation, trace = exploration.broken[contract]
