@@ -2,7 +2,7 @@
 
 A claim makes two texts of the reference manager: one asserts it, which CPython never sees fail; the
 other asserts that it is not so, which CPython sees fail wherever it comes to it. The statements of
-one that `raises` fail by themselves. They stand in front of a method that changes nothing.
+a claim that `raises` fail by themselves. They stand in front of a method that changes nothing.
 """
 
 import ast
@@ -36,7 +36,7 @@ _IMPORTS = "from collections import Counter, OrderedDict"
 ORDERED = "methods of an OrderedDict"
 """The construct of claims of a manager whose queue is an OrderedDict."""
 LOGGED = "what is logged"
-"""That of claims of a module with a logger."""
+"""The construct of claims of a module with a logger."""
 _LOGGER = """
 from vllm.logger import init_logger
 logger = init_logger(__name__)
@@ -96,8 +96,8 @@ class ConformanceClaim:
 
     @property
     def _module(self) -> str:
-        """The reference's; of claims of an OrderedDict one whose queue is such, of those of logging
-        one with a logger."""
+        """The reference's module; for claims of an OrderedDict one whose queue is such, for claims
+        of logging one with a logger."""
         text = _reference()
         if self.construct == LOGGED:
             return text.replace("from collections import Counter", f"{_IMPORTS}{_LOGGER}")
@@ -131,9 +131,10 @@ def _reference() -> str:
 def claims(tables: Sequence[str] = TABLES) -> Iterator[ConformanceClaim]:
     """All claims of the tables, in their order.
 
-    A table has a line `= construct` above claims of it, of each a line `word: name` and, indented,
-    the statements, of which functions are methods of the class; the last calls `claim` with what is
-    true, or `raises`. Behind a loop, calls of `invariant` and `variant` state what a proof needs.
+    A table has a line `= construct` above its claims, for each claim a line `word: name` and,
+    indented, the statements, of which functions are methods of the class; the last calls `claim`
+    with what is true, or `raises`. After a loop, calls of `invariant` and `variant` state what a
+    proof needs.
 
     Raises:
         ValueError: a table is not of that form.
@@ -157,7 +158,7 @@ def _of_table(text: str) -> Iterator[ConformanceClaim]:
 
 
 def _blocks(text: str) -> Iterator[list[str]]:
-    """A line that is not indented, with those that are behind it."""
+    """Each line that is not indented, with the indented lines after it."""
     block: list[str] = []
     for line in text.splitlines():
         if line and not line.startswith((" ", "#")):

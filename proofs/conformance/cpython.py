@@ -17,7 +17,7 @@ from cacheproof.proofs.witness.limits import Endless, limited
 from cacheproof.reference.encoder_cache import EncoderCacheManager
 
 WALKS = 6
-"""In each scope of the exploration."""
+"""Walks in each scope of the exploration."""
 STEPS = 12
 SECONDS = 2
 """CPU time of this process in which a text must be done."""

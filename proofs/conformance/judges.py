@@ -54,7 +54,7 @@ class OfTranslator:
         of_any_state: bool = False,
     ) -> Said:
         """What it says of a text's method, begun where the manager's invariants hold, or in any
-        state, of which less has to be read."""
+        state, which leaves less to read."""
         begun = self._of_any_state if of_any_state else self._subject
         read = in_plain_words(source)
         subject = replace(begun, sources={**begun.sources, "m": read}, replay=None)
@@ -72,8 +72,8 @@ class OfTranslator:
             return Said("crashed", f"{type(failure).__name__}: {failure}")
 
     def _proved(self, subject: Subject) -> Said:
-        """What is stated of loops serves the proof; a counterexample runs them turn by turn, so
-        that each of the two readings is held against the other."""
+        """Whether the claim is proved: what is stated of loops serves the proof, a counterexample
+        runs them turn by turn, and so each of the two readings is held against the other."""
         (operation,) = (one for one in subject.operations if one.name == OPERATION)
         library = ProverLibrary() if subject.unrolls else self._library
         prover = library.prover(subject, operation)
@@ -166,8 +166,8 @@ def misreadings(claim: ConformanceClaim, translator: OfTranslator) -> list[str]:
 
 
 def _said(claim: ConformanceClaim, source: Source, translator: OfTranslator, expected: str) -> Said:
-    """Of any state; where that is not what is expected, of those in which invariants hold: there
-    is more to prove with, and less to refute."""
+    """What a translator says from any state; where that is not `expected`, from states in which
+    invariants hold: they leave more to prove with, and less to refute."""
     said = translator.says(source, claim.loops, of_any_state=True)
     return said if said.word == expected else translator.says(source, claim.loops)
 

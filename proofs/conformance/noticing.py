@@ -77,7 +77,8 @@ class Noticing:
         return Noticed(asked, complaint)
 
     def _judge(self, change: Undone | None, names: Sequence[str], write: int) -> None:
-        """In the child: a line without words for each claim that is asked, and one with them."""
+        """The work of the child process: a line without words for each claim that is asked, and one
+        with them."""
         complaint, name = "", "the import"
         try:
             signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -27,11 +27,11 @@ from cacheproof.proofs.symbolic.values.values import IDENTIFIER, INT, REQUEST, M
 Check = Callable[[], Iterator[str]]
 CHECKS: dict[str, Check] = {}
 HITS = "        if holders is None:\n            return False\n"
-"""Of the reference, where a lookup misses."""
+"""Lines of the reference at which a lookup misses."""
 COPIED = "        self.num_freeable_slots = cache_size\n"
-"""Of the reference, a line of its making."""
+"""A line of the reference in which it is built."""
 ANSWER = "            return set(self._claims.get(request.request_id, ()))\n"
-"""Of the reference, what a request may release."""
+"""The line of the reference that says what a request may release."""
 
 
 def _check(check: Check) -> Check:
@@ -88,7 +88,7 @@ def _the_reference_is_not_refuted() -> Iterator[str]:
 
 @_check
 def _a_lookup_that_always_hits_is_refuted() -> Iterator[str]:
-    """What a lookup grants, the ghost is told: it needs then what is not there."""
+    """The ghost is told what a lookup grants: after a wrong hit it needs what is not there."""
     subject = changed(of_reference(), "m", {HITS: HITS.replace("False", "True")})
     if not _refuted(subject, ["check"]):
         yield "nothing is refuted of a lookup that always hits"
@@ -96,7 +96,7 @@ def _a_lookup_that_always_hits_is_refuted() -> Iterator[str]:
 
 @_check
 def _an_answer_that_is_only_as_good_as_true_is_refused() -> Iterator[str]:
-    """A scheduler asks for the truth of it; the ghost is told of what is True."""
+    """A scheduler asks for the truth of an answer; the ghost is told of one that is True."""
     for new, expected in (("False", False), ("0", True), ("None", True)):
         subject = changed(of_reference(), "m", {HITS: HITS.replace("False", new)})
         if _is_refused(subject, ["check"]) != expected:
@@ -116,8 +116,8 @@ def _what_is_added_to_a_number_that_nobody_reads_has_its_effects() -> Iterator[s
 
 @_check
 def _inputs_are_those_of_an_answer_that_is_a_set_or_a_list() -> Iterator[str]:
-    """A scheduler is told what a request may release; anything else names nothing, and what is
-    made of other members is refused."""
+    """A set or a list says what a request may release; any other answer names nothing, and one
+    whose members are made of others is refused."""
     for answer, names_all in (
         ("set(self._claims.get(request.request_id, ()))", True),
         ("list(self._claims.get(request.request_id, ()))", True),
@@ -138,8 +138,8 @@ def _inputs_are_those_of_an_answer_that_is_a_set_or_a_list() -> Iterator[str]:
 
 @_check
 def _attributes_that_are_one_object_are_refused() -> Iterator[str]:
-    """At the end of a call each attribute has a container of its own; of encoder-decoder managers,
-    which have two that are alike."""
+    """At the end of a call each attribute has a container of its own; asked of encoder-decoder
+    managers, which have two of one type."""
     subject = encoder_decoder_cache.of_reference()
     other = changed(
         subject,
@@ -209,8 +209,8 @@ def _all_texts_go_through_the_gate() -> Iterator[str]:
 
 @_check
 def _a_proof_leans_on_what_it_takes() -> Iterator[str]:
-    """Of facts a proof takes those that it is given to take, and all that have no rule; it names
-    the rules of those that it needs."""
+    """A proof takes the facts that it is given to take, and all facts without a rule; it names the
+    rules of those that it needs."""
     x = z3.Int("x")
     formulas = [x > 4, z3.ForAll([z3.Int("k")], z3.Exists([z3.Int("j")], x + z3.Int("k") > 4))]
     for formula, of_sums in product(formulas, (False, True)):

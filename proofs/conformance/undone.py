@@ -37,8 +37,8 @@ class Undone:
 
     @property
     def key(self) -> str:
-        """Names it in a file of results, as long as its statement reads the same, and as many that
-        read alike stand before it in its function."""
+        """Its name in a file of results: the same as long as its statement reads the same, and as
+        many such statements stand before it in its function."""
         return f"{self.module}.{self.function}: {self.words}"
 
     @property
@@ -90,7 +90,7 @@ def undone(module: str) -> Iterator[Undone]:
 
 
 def _lines(node: ast.AST) -> range:
-    """Those of a node, without the bodies below it."""
+    """The lines of a node, without the bodies below it."""
     match node:
         case ast.If(test=head) | ast.For(iter=head) | ast.While(test=head):
             first, last = node.lineno, head.end_lineno

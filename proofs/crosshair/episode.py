@@ -91,6 +91,7 @@ class ConditionSubject:
     rules: Collection[Contract]
 
 
+# not a parameter of conditions: CrossHair makes all of those symbolic
 _subjects: list[ConditionSubject] = []
 
 
@@ -163,6 +164,7 @@ class Episode:
         answer, raised = None, ""
         try:
             answer = getattr(self.manager, METHODS[operation])(*arguments)
+        # not BaseException: `Endless`, and how CrossHair ends a path, are no answers of a call
         except (Exception, GeneratorExit, SystemExit) as error:
             raised, self.ended = type(error).__name__, True
         call = Call(
@@ -181,10 +183,12 @@ class Episode:
             number_of(answer) if operation == "embeds" else 0,
             *(self._told(request, answer) if operation == "inputs" else ()),
         )
+        # before the episode ends: that nothing raises is judged of what was raised
         self._judge("event", operation, {"c": call})
         if self.ended:
             return None
         post = self.read(self.manager, self.ghost)
+        # before the ghost takes over a release or a claim: contracts see it as it was at the call
         self._judge("transition", operation, {"pre": pre, "post": post, "g": self.ghost, "c": call})
         if operation == "release":
             self.ghost.release(name, input_id)

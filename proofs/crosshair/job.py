@@ -31,7 +31,8 @@ class Word(StrEnum):
 
 
 class ConditionAnswer(msgspec.Struct, frozen=True):
-    """The verdict on one job, after so many paths; of a refuted one the arguments as builtins."""
+    """The verdict on one job, after a number of `paths`; if it is refuted, the arguments as
+    builtins."""
 
     word: Word
     paths: int
@@ -94,6 +95,7 @@ class ConditionJob(msgspec.Struct, frozen=True):
             function(**self.parse(arguments))
         except BrokenRule as broken:
             return broken
+        # a precondition, or an error of ours: no contract is seen to be broken
         except Exception:
             return None
         return None

@@ -1,7 +1,7 @@
 """Changes that break the text of a manager, each named by what a caller would notice.
 
-They are told by what the public attributes are called, so that one of them fits the reference and
-every release. What has nothing to change is an error: a red twin that is green by accident is none.
+They go by the names of public attributes, so that each fits the reference and every release. A text
+with nothing to change is an error: a red twin that is green by accident is none.
 """
 
 import ast

@@ -37,6 +37,7 @@ def explore(condition: Callable[..., None], paths_max: int) -> ConditionAnswer:
             condition(*arguments.args)
         if caught.ignore:
             return PathOutcome(caught.analysis)
+        # a path that leaves the preconditions is no case of the condition
         if caught.user_exc is None or _is_precondition(caught.user_exc[0], condition):
             return PathOutcome(CallAnalysis(VerificationStatus.CONFIRMED))
         error = caught.user_exc[0]

@@ -67,6 +67,7 @@ class SymbolicRequest:
     def __init__(self, request_id: str, identifiers: list[str], sizes: list[int]) -> None:
         self.request_id = request_id
         self.mm_features = [SymbolicFeature(identifier) for identifier in identifiers]
+        # the managers of 0.10.2 ask for these
         self.mm_hashes = identifiers
         self.ends = [input_id + 1 for input_id in range(len(identifiers))]
         self._sizes = sizes
@@ -74,6 +75,7 @@ class SymbolicRequest:
     def get_num_encoder_embeds(self, input_id: int) -> int:
         return self._sizes[input_id]
 
+    # the name up to 0.12.0
     get_num_encoder_tokens = get_num_encoder_embeds
 
     def resize(self, input_id: int, size: int) -> None:
@@ -160,6 +162,7 @@ class Situation:
         for number, (h, size) in enumerate(resident):
             ghost.encode(GONE, number, h, size)
         for h, _ in idle:
+            # one by one, in the order of the queue: so the ghost dates them in that order
             ghost.claim(GONE, h, 1)
             ghost.consume(GONE, 1)
         for request, claims in self.claims.items():
@@ -189,7 +192,7 @@ class Situation:
 
 
 def _claims(shape: Shape, second: str) -> dict[str, dict[int, str]]:
-    """Of each request that holds something: what it has claimed, by input."""
+    """Request -> what it has claimed, by input; a request that holds nothing is left out."""
     caller: dict[int, str] = {}
     if shape.claims_first:
         caller[0] = "a"
@@ -251,8 +254,8 @@ class Holders(dict[str, frozenset[str]]):
 
 
 def state_of(manager: Any, ghost: Ghost) -> EncoderCacheState:
-    """A copy of the manager's state. Sizes are those that it stores; of a manager that stores none,
-    the ghost's, of what it holds."""
+    """A copy of the manager's state. Sizes are those that it stores; where it stores none, the
+    ghost's sizes of what it holds."""
     stored = getattr(manager, "num_embeds_by_hash", None)
     sizes = {h: ghost.size.get(h, 0) for h in manager.cached} if stored is None else dict(stored)
     return EncoderCacheState(

@@ -50,7 +50,7 @@ class ManagerText(msgspec.Struct, frozen=True):
         return self.classes[-1][1]
 
     def digest(self) -> str:
-        """Of the text of the classes, as the files hold it."""
+        """The digest of the text of the classes, as the files hold it."""
         return digest_of([segment for _, segment in self._parsed()])
 
     def load(self, change: Change | None = None) -> type[Any]:
@@ -69,6 +69,7 @@ class ManagerText(msgspec.Struct, frozen=True):
                 exec(code, namespace)
             except (ImportError, NameError) as error:
                 raise Unloadable(f"{path}: {name}: {error}") from None
+            # a missing name would raise on the path that reads it, as if the class broke a contract
             missing = set(_globals_of(code)) - namespace.keys() - vars(builtins).keys()
             if missing:
                 raise Unloadable(f"{path}: {name} needs {min(missing)}, which is not loaded")
@@ -76,7 +77,7 @@ class ManagerText(msgspec.Struct, frozen=True):
         return loaded
 
     def _parsed(self) -> Iterator[tuple[ast.Module, str]]:
-        """Of each class: a module of it and of the imports that it may need, and its text."""
+        """For each class, a module of it and of the imports that it may need, and its text."""
         for path, name in self.classes:
             source = Path(path).read_text()
             tree = ast.parse(source, path)

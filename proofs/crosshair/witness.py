@@ -56,8 +56,8 @@ class CrossHair:
         self._lines: queue.Queue[bytes] = queue.Queue()
 
     def ask(self, job: ConditionJob) -> tuple[ConditionAnswer, BrokenRule | None]:
-        """The answer to one job, and what CPython shows to be broken; a counterexample that it does
-        not show is none."""
+        """The answer to one job, and what CPython shows to be broken; a counterexample that CPython
+        does not show counts for none."""
         answer = self._ask(job)
         if answer.word is not Word.REFUTED:
             return answer, None
@@ -85,6 +85,7 @@ class CrossHair:
             process.stdin.flush()
             line = self._lines.get(timeout=self._budget.seconds_max)
             return msgspec.json.decode(line, type=ConditionAnswer)
+        # `_forward` queues an empty line, which is no JSON, once the process has ended
         except (OSError, msgspec.DecodeError):
             why = "CrossHair's process broke"
         except queue.Empty:
@@ -95,6 +96,7 @@ class CrossHair:
     def _start(self) -> "subprocess.Popen[bytes]":
         environment = {
             **os.environ,
+            # sets in one order, so that the same paths are explored in every run
             "PYTHONHASHSEED": "0",
             "CROSSHAIR_SMT_RLIMIT": str(self._budget.rlimit),
         }

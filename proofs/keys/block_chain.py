@@ -36,7 +36,7 @@ def _key(block: Any) -> Whole:
 
 
 class Tokens(Symbol):
-    """The tokens of a request; of a slice it matters that it ends where there are tokens."""
+    """The tokens of a request; what matters of a slice is that it ends where there are tokens."""
 
     types = frozenset({"list"})
     count = LENGTH

@@ -62,8 +62,9 @@ class Hashing:
 
 
 def layouts(hashing: Hashing, *, first: bool, parts_max: int = len(PARTS)) -> list[Layout]:
-    """The extra keys of a request's first block, or of a later one, for each choice of up to so
-    many `PARTS`. `kind` says what of them the extra keys tell: the salt in a first block only."""
+    """The extra keys of a request's first block, or of a later one, for each choice of at most
+    `parts_max` of the `PARTS`. `kind` says what of them the extra keys tell: the salt in a first
+    block only."""
     found = []
     for chosen in sorted(itertools.product((False, True), repeat=len(PARTS)), key=sum):
         if sum(chosen) > parts_max:
@@ -146,7 +147,7 @@ class _Embeds:
 
 
 class _Rows(Symbol):
-    """The rows of a block, of which it matters what they are end to end."""
+    """The rows of a block; what matters of them is what they are end to end."""
 
     types = frozenset({"tuple"})
 
@@ -267,7 +268,7 @@ class _Row:
         ]
 
     def content(self, model: z3.ModelRef) -> Content:
-        """What is of each part in a model; of items the first."""
+        """What a model has for each part; for items, the first of them."""
 
         def value(term: Term) -> Any:
             found = model.eval(term, model_completion=True)

@@ -65,7 +65,7 @@ class Claim:
         return (Outcome.HOLDS, "") if why is None else (Outcome.REFUTED, why)
 
     def _unread(self, unread: Unread) -> str:
-        """With its place, where the gate has not said it."""
+        """What is unread, in words, with its place, where the gate has not said it."""
         why, place = str(unread), place_of(unread, self.languages)
         is_placed = any(why.startswith(f"{one.path}:") for one in self.languages)
         return why if is_placed else f"{place}: no reading of {why}"

@@ -1,7 +1,7 @@
 """The decoder inverts the encoder: a node that is read where its encoding lies is that node.
 
-By induction over nodes: what is nested is decoded to what it is, up to where its encoding ends. The
-stream holds whatever else before and after.
+By induction over nodes: what is nested is decoded to what it is, up to where its encoding ends.
+Before and after it the stream may hold anything.
 """
 
 from dataclasses import dataclass
@@ -95,7 +95,8 @@ class _Decoded:
 
 
 class _Rounds:
-    """As many children are decoded as there were rounds, up to where the next begins."""
+    """The invariant: as many children are decoded as there were rounds, up to where the next
+    begins."""
 
     def __init__(self, claims: LoopClaims) -> None:
         self._claims = claims
@@ -129,8 +130,8 @@ def failures(text: str, seed: int = 0) -> list[str]:
 
 
 def decoding_paths(text: str, claims: LoopClaims, *, is_list: bool) -> list[paths.Path[Any]]:
-    """Every way to decode a leaf, or a list. The result is the tag, the end, and the body: of a
-    leaf where it begins and ends, of a list how many children it has."""
+    """Every way to decode a leaf, or a list. The result is the tag, the end, and the body: where a
+    leaf begins and ends, or how many children a list has."""
     return paths.all_paths(partial(_decodes, text, claims, is_list))
 
 
@@ -203,7 +204,7 @@ def _chunks(chunks: Any, node: Any) -> Any:
 
 
 def _nested(_: Stream, start: Number) -> tuple[Open, Number]:
-    """By hypothesis."""
+    """Reads a nested value: by hypothesis it is the one value there, up to its one end."""
     child = Open("decoded")
     paths.assume(child.value == VALUE(start.term))
     return child, Number(VALUE_END(start.term))

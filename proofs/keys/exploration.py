@@ -1,6 +1,6 @@
 """Python runs the texts on every content of small scopes, each judged by the contracts themselves.
 
-Nothing of the reader takes part. What Python breaks there is not proved, whatever the reader says.
+The reader takes no part. A contract that Python breaks there is not proved.
 """
 
 import itertools
@@ -57,7 +57,7 @@ def explored(check: Callable[[Any], Iterator[str | None]], what: str) -> Explore
 
 
 def alike(found: Iterator[tuple[Key, Shown]]) -> Iterator[tuple[Shown, Shown] | None]:
-    """Each in turn, with the first before it that has the same key; None where there is none."""
+    """Each in turn, with the first before it that has the same key, or None."""
     first: dict[Key, Shown] = {}
     for key, shown in found:
         before = first.setdefault(key, shown)
@@ -188,8 +188,8 @@ def _contents(requested: Requested, size: int, ahead: int) -> Prefix:
 
 
 def grown_as_fresh(semantics: BlockKeySemantics, text: str) -> Iterator[str | None]:
-    """BK-3: keys of a request that grows, and keys behind any number of others, are those of
-    hashing it afresh; each names the items that reach into its block."""
+    """BK-3: keys of a request that grows, and keys after any number of others, are those of hashing
+    it afresh; each names the items that reach into its block."""
     blocks = BlockTexts(text, semantics)
     same = by_id("BK-3").predicate
     if same(RequestKeys(("one",), ("other",))):
@@ -233,8 +233,9 @@ def _misnamed(blocks: BlockTexts, requested: Requested, size: int) -> str | None
 
 
 def lists_apart(is_determined: bool) -> Iterator[str | None]:
-    """Of every way to read elements at three places, each with a value and the place behind it:
-    lists of up to three elements are read in one way, where elements are."""
+    """Lists of up to three elements, for every way to read an element at three places, as a value
+    and the place after it: None where a list is read in one way, else in how many, in words. Unless
+    `is_determined`, the first place can be read in several ways."""
     places = range(3)
     choices = [(value, after) for value in "ab" for after in places]
     few = [()] if is_determined else [(("a", 0), ("b", 0))]

@@ -44,7 +44,8 @@ def unread_functions(text: str, language: Language) -> tuple[str, ...]:
 
 
 def digest_of_function(text: str, name: str) -> str:
-    """Of what a function says, layout, comments and docstring aside; "" where there is none."""
+    """The digest of what a function says, layout, comments and docstring aside; "" where there is
+    no such function."""
     for found, function in functions_of(ast.parse(text)):
         if found == name:
             return hashlib.sha256(reading_of(function).encode()).hexdigest()[:12]

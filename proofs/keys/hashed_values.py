@@ -93,5 +93,5 @@ def hash_of(one: Any) -> Whole:
 
 
 def invertible(digest: Term) -> list[z3.BoolRef]:
-    """That this digest has one value of which it is the hash."""
+    """The assumption that this digest is the hash of one value."""
     return [UNHASHED(digest) == digest.arg(0)]

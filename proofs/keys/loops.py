@@ -35,8 +35,8 @@ class LoopClaims:
         self._known: dict[tuple[int, ...], tuple[list[Any], z3.ModelRef | None]] = {}
 
     def claim(self, name: str, condition: Any) -> None:
-        """What is claimed is taken for true afterwards. Paths begin alike, so that most of what
-        is asked on one was asked on another."""
+        """Claim a condition on this path; it is taken for true afterwards. Paths share their
+        beginnings, so most of what is asked on one was asked on another."""
         terms = [*paths.assumed(), z3.Not(condition)]
         asked = tuple(term.get_id() for term in terms)
         if asked not in self._known:

@@ -79,7 +79,7 @@ class Mapping(Symbol):
 
 
 class EncodedNode(Symbol):
-    """The encoding of a node; of two nodes it is the same only if they are."""
+    """The encoding of a node; those of two nodes are the same only if the nodes are."""
 
     def __init__(self, node: Any) -> None:
         self.node = node
@@ -93,7 +93,7 @@ class Entries(Symbol):
 
     @property
     def count(self) -> Any:  # type: ignore[override]
-        """As many as there were rounds."""
+        """The number of entries: as many as there were rounds."""
         return self._entry[0].count
 
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -122,7 +122,7 @@ class Entries(Symbol):
 
 
 def in_order(entries: Any) -> Any:
-    """Keys in order. Of a mapping's entries the order is part of the content.
+    """Keys in order, which for a mapping's entries is part of the content.
 
     Raises:
         Unread: of something else.
@@ -219,7 +219,7 @@ LIBRARIES = frozenset({NDARRAY, SCALAR, MASKED, TENSOR, IMAGE})
 
 
 def is_of(value: Any, module: str, name: str) -> bool:
-    """In place of the reference's: it asks the library.
+    """Whether a value is of a class, in place of the reference's function, which asks the library.
 
     Raises:
         Unread: it is not known of what class the value is, or which values are of that class.
@@ -230,12 +230,12 @@ def is_of(value: Any, module: str, name: str) -> bool:
 
 
 def is_numpys(dtype: Library) -> bool:
-    """In place of the reference's: it asks numpy."""
+    """Whether numpy has the dtype, in place of the reference's function, which asks numpy."""
     return not dtype.is_foreign  # type: ignore[attr-defined]
 
 
 def image_id(image: Library) -> Data | None:
-    """In place of the reference's: it asks Pillow."""
+    """The id of an image, in place of the reference's function, which asks Pillow."""
     return image.identity  # type: ignore[attr-defined,no-any-return]
 
 
@@ -296,7 +296,7 @@ class Dtype(Symbol):
 
 class _Prefixed(SymbolicText):
     def removeprefix(self, prefix: str) -> SymbolicText:
-        """All have that of torch."""
+        """The text without the prefix of torch, which all of them have."""
         _asked("removeprefix", prefix, "torch.")
         return SymbolicText(self.of)
 
@@ -308,7 +308,7 @@ def _tensor(layout: str = TORCH.strided, *, is_quantized: bool = False) -> Const
     dtype, elements, shape = content_of("dtype"), data("elements", "memoryview"), _shape()
 
     def tensor(*done: str) -> Library:
-        """What is left to be done of it before its bytes can be seen."""
+        """A tensor with what was `done` of what it takes to see its bytes."""
 
         def doing(what: str) -> Callable[[], Library]:
             return lambda: tensor(*done, what)

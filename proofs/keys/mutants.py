@@ -68,7 +68,7 @@ def mutants(text: str, functions: Container[str], *edits: Edit) -> Iterator[Text
 
 
 def harmful(changed: Iterator[TextMutant]) -> Iterator[TextMutant]:
-    """Those that are to be refuted."""
+    """The changed texts that are to be refuted."""
     return (one for one in changed if one.name not in HARMLESS)
 
 
@@ -113,7 +113,7 @@ def _shown(part: ast.expr) -> str:
 
 
 def without_an_operand(node: ast.AST) -> list[tuple[str, ast.AST]]:
-    """Of two parts that are put together one is left."""
+    """Two parts that are added lose each in turn."""
     if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Add):
         return []
     whole = ast.unparse(node)

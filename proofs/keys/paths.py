@@ -110,15 +110,18 @@ def ended(path: Path[Any]) -> bool:
 
 
 def _next(answers: list[tuple[bool, bool]]) -> list[tuple[bool, bool]] | None:
-    """The answers of the next run: as the last, but for the last one that can be another."""
+    """The answers of the next run: those of the last, up to the last that has another, which it
+    takes; None where there is none."""
     for place in reversed(range(len(answers))):
         if answers[place][1]:
+            # True was tried first, and False is the last that there is
             return [*answers[:place], (False, False)]
     return None
 
 
 def next_number() -> int:
-    """Numbers the symbols of a run, which has the same names each time."""
+    """The number of the next symbol of the run: the same in every run that comes there in the same
+    way."""
     return next(_runs[-1].numbers)
 
 
@@ -136,9 +139,11 @@ def holds(condition: z3.BoolRef) -> bool:
     """Whether the condition holds on this run."""
     run = _runs[-1]
     if len(run.answers) < len(run.script):
+        # as the run before, in which z3 was asked
         answer, is_open = run.script[len(run.answers)]
     else:
         can_hold = satisfiable([*run.conditions, condition]) is not None
+        # the run's conditions can hold together: where one answer cannot, the other can
         is_open = can_hold and satisfiable([*run.conditions, z3.Not(condition)]) is not None
         answer = can_hold
     run.answers.append((answer, is_open))
@@ -148,7 +153,7 @@ def holds(condition: z3.BoolRef) -> bool:
 
 @contextmanager
 def within(loop: Any) -> Iterator[None]:
-    """What is made here is made once a round of the loop."""
+    """Run one round of a loop: what is made in the block is made once for each round."""
     loops = _runs[-1].loops
     loops.append(loop)
     try:

@@ -33,7 +33,7 @@ SYMBOL = re.compile(r"(?:\w+: )?[a-z ]+!\d+")
 BYTE = z3.Function("byte", INT, INT)
 """The byte at a place of the stream."""
 BETWEEN = z3.Function("between", INT, INT, CONTENT)
-"""The bytes of the stream from a place on, so many."""
+"""The bytes of the stream from a place on, of a given length."""
 VALUE = z3.Function("value", INT, CONTENT)
 VALUE_END = z3.Function("end of value", INT, INT)
 """By hypothesis: the one value that a smaller encoding at that place can be, and its end."""
@@ -58,7 +58,7 @@ class Layout:
     conditions: tuple[z3.BoolRef, ...]
 
     def named(self, side: str) -> "Layout":
-        """The same of another value: every symbol is named for its side."""
+        """The layout of another value: every symbol is named for its side."""
         return _Renaming(side).layout(self)
 
     @property
@@ -150,8 +150,8 @@ class LayoutReader:
         self._readings: dict[tuple[int, str, bool], tuple[Layout, LayoutReading]] = {}
 
     def ambiguity(self, layouts: Sequence[Layout]) -> Ambiguity | None:
-        """The first of two values, or of two elements of a loop; None when the encoding that these
-        layouts are is self-delimiting."""
+        """The first ambiguity of two values, or of two elements of a loop; None when the encoding
+        that these layouts are is self-delimiting."""
         rounds: dict[str, list[Layout]] = {}
         for layout in layouts:
             for one in layout.loops:
@@ -188,12 +188,14 @@ class LayoutReader:
         known = [first.holds, second.holds]
         if self._whole:
             known.append(first.end == second.end)
+        # of two constructors any common reading is an ambiguity
         if left.constructor == right.constructor:
             known.append(differing((*left.content, first.end), (*right.content, second.end)))
         model = satisfiable(known, self._seed)
         if model is None:
             return None
         if not by_digits:
+            # digits only add constraints: they are asked for where a stream is left without them
             return self._between(one, other, by_digits=True)
         return Ambiguity((left.kind, right.kind), model)
 
@@ -216,11 +218,11 @@ def _numbers(pair: tuple[_Numbered, _Numbered]) -> tuple[int, int]:
 
 
 def ambiguous_lists(*, determined: bool = True, seed: int = 0) -> str | None:
-    """By induction on their length: where every element is `determined` by its place, with its end,
-    a list of so many is too. The step that fails, None when all holds.
+    """The step that fails of this induction, None when all hold: where every element is
+    `determined` by its place, with its end, so is a list of any length.
 
-    The readings of loops rest on it: `Reading` takes the elements for a function of place and
-    count once `Reader.ambiguity` found one round of the loop unambiguous.
+    The readings of loops rest on it: `LayoutReading` takes the elements for a function of place and
+    count once `LayoutReader.ambiguity` found one round of the loop unambiguous.
     """
     for name, (assumed, differ) in _list_cases(determined=determined).items():
         if satisfiable([*assumed, differ], seed) is not None:
@@ -280,6 +282,7 @@ def constants(term: Term) -> list[Term]:
         found = {one.get_id(): one for child in term.children() for one in constants(child)}
         if z3.is_const(term) and term.decl().kind() == z3.Z3_OP_UNINTERPRETED:
             found[number] = term
+        # with the term, whose number is its own while it is there
         _constants[number] = term, list(found.values())
     return _constants[number][1]
 
@@ -328,7 +331,7 @@ class _Renaming:
 
 
 def _anonymous(repeated: Repeated) -> str:
-    """What a round of a loop writes, whatever its symbols are called."""
+    """What a round of a loop writes, with its symbols numbered in place of their names."""
     numbers: dict[str, str] = {}
 
     def rename(found: re.Match[str]) -> str:

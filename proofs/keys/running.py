@@ -106,7 +106,7 @@ class MediaTexts:
         return b"".join(self._stream["chunks"](node))
 
     def decoded(self, stream: bytes) -> Any:
-        """The node whose encoding a stream is; of one that is none, what was said of it."""
+        """The node whose encoding a stream is; for a stream that is none, what was said of it."""
         try:
             return self._stream["decode"](stream)
         except self._stream["NotAStream"] as refusal:
@@ -210,7 +210,7 @@ class BlockTexts:
         hash_of: Callable[[Any], bytes] = ideal_hash,
         seed: str = SEED,
     ) -> list[bytes]:
-        """The keys that are added behind those that are known."""
+        """The keys that are added after those that are known."""
         request = requested.request()
         request.block_hashes = list(known)
         hasher = self._names["get_request_block_hasher"](
@@ -233,7 +233,7 @@ class BlockTexts:
 
     def named(self, requested: Requested, blocks: Iterable[tuple[int, int]], known: int) -> Any:
         """The keys of items that are named of each of these blocks, asked in order, of a request
-        that had so many keys."""
+        that had a number of keys, `known`."""
         request = requested.request()
         request.block_hashes = [b""] * known
         keys = self._names["_ExtraKeys"](request, self._semantics)

@@ -20,7 +20,7 @@ NOT_RUN = Witness(
     OWN_RUN, "not run", "", RedTwin(NO_TWIN, refuted=False), unreached="any of its keys"
 )
 Validate = Callable[[Any, Any], Validated]
-"""Of the text that is read, and the text that Python runs."""
+"""Holds a text that is read against the text that Python runs, in that order."""
 Changes = Sequence[tuple[str, Any]]
 
 
@@ -60,7 +60,8 @@ def explored(explore: Explore, text: Any, changes: Changes, name: str = "explora
 
 
 def validated(validate: Validate, text: Any, changes: Changes) -> Witness:
-    """The validation of the reader on a text; of a text that is read for another it must notice."""
+    """The validation of the reader on a text; it must notice where a changed text is read in place
+    of it."""
     try:
         found = validate(text, text)
     except Exception as why:  # whatever the text does where it is run on symbols

@@ -52,7 +52,8 @@ def run_text(text: str, language: Language, **meaning: Any) -> Namespace:
 
 
 def run_round_by_round(text: str, language: Language, **meaning: Any) -> Namespace:
-    """The same; but loops run as they stand. Raises as `run_text`."""
+    """The names that a text defines, as `run_text` has them, with loops that run as they stand.
+    Raises as `run_text`."""
     return _run(text, language, meaning, frozenset())
 
 
@@ -76,7 +77,7 @@ def _run(text: str, language: Language, meaning: Namespace, cutting: frozenset[s
 
 def place_of(error: BaseException, languages: tuple[Language, ...]) -> str:
     """File and line of the text in which an error arose; the file's first line where it arose
-    outside, of what the text as a whole comes to."""
+    outside, from what the text as a whole comes to."""
     paths = {one.path for one in languages}
     found = ", ".join(f"{one.path}:1" for one in languages)
     frame: TracebackType | None = error.__traceback__
@@ -242,7 +243,7 @@ def _is_instance(value: Any, kind: Any) -> bool:
 
 
 def _type_of(value: Any) -> Any:
-    """`type`, of which only the name is asked."""
+    """`type`, for texts that ask it for the name alone."""
     if isinstance(value, Symbol) and value.types is None:
         raise Unread("the type of a value of any kind")
     return SimpleNamespace(__name__=type(value).__name__)

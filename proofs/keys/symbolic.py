@@ -26,7 +26,7 @@ def size(how: str) -> z3.FuncDeclRef:
 
 @dataclass(frozen=True)
 class Field:
-    """A number in so many bytes. Writing it raises where the number does not fit."""
+    """A number in `width` bytes. Writing it raises where the number does not fit."""
 
     number: z3.ArithRef
     width: int
@@ -47,7 +47,7 @@ class BytesRun:
 
 @dataclass(frozen=True)
 class Decimal:
-    """A number in decimal digits, with something after them that is none."""
+    """A number in decimal digits, and after them something that is no digit."""
 
     number: z3.ArithRef
 
@@ -70,7 +70,7 @@ class SequenceLoop:
 
 @dataclass(frozen=True)
 class Repeated:
-    """The same pieces once for each element of a loop."""
+    """Pieces that are written once for each element of a loop."""
 
     loop: SequenceLoop
     pieces: tuple[Any, ...]
@@ -254,6 +254,7 @@ class Number(Symbol):
     def to_bytes(self, width: Any, order: str, *, signed: bool = False) -> "Data":
         if isinstance(width, int):
             limit = 256**width
+            # where the number does not fit Python raises, and nothing is written
             paths.assume(self.term >= (-limit // 2 if signed else 0))
             paths.assume(self.term < (limit // 2 if signed else limit))
             written = self.term % limit if signed else self.term
@@ -414,6 +415,7 @@ def number(value: Any) -> Any:
 
 
 def _positive(divisor: Any) -> None:
+    # Python rounds down, z3 leaves no negative remainder: they agree on positive divisors
     if not Truth(z3.simplify(z3.IntVal(0) + number(divisor) > 0)):
         raise Unread("a division by what may not be positive")
 
@@ -431,6 +433,7 @@ def _run(of: Term, how: str, lossy: bool) -> BytesRun:
     length = size(how)(of)
     paths.assume(length >= 0)
     if not lossy:
+        # a lossy way may leave all of a content out
         paths.assume((length == 0) == (of == EMPTY))
     return BytesRun(of, how, length, lossy)
 

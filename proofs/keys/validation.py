@@ -45,8 +45,8 @@ class PythonRun:
     """One run of Python.
 
     Attributes:
-        shown: on what.
-        kind: of the paths that may admit it.
+        shown: what it ran on, in words.
+        kind: the kind of paths that may admit it.
         written: what Python made of it.
         values: what the symbols of a layout stand for then.
     """
@@ -87,6 +87,7 @@ def validated(
                 try:
                     found = writes(layouts[number], values)
                 except (LookupError, NotConcrete, OverflowError) as why:
+                    # what cannot be written differs from what Python wrote, and is told as such
                     found = why
                 if found != run.written and not against:
                     against = f"{run.shown}: {_short(run.written)}; the proof has {_short(found)}"
@@ -94,6 +95,7 @@ def validated(
         if not admitted and not against:
             against = f"{run.shown}, which no path of the proof admits"
     unmet = [one.kind for number, one in enumerate(layouts) if number not in met]
+    # a path whose assumptions no stream meets proves nothing either
     unmet += [one.kind for one in layouts if not can_be_read(one)]
     return Validated(
         f"{count:,} {what} on {len(layouts)} paths", against, ", ".join(dict.fromkeys(unmet))
@@ -210,6 +212,7 @@ def of_frames(semantics: MediaSemantics, text: str, of_python: str | None = None
     def runs() -> Iterator[PythonRun]:
         for made in scopes.framed():
             values = _framed(made, release.stream)
+            # frames have one layout for both
             kind = "list" if made.kind == "tuple" else made.kind
             yield PythonRun(str(made), kind, release.stream(made.value), values)
 

@@ -34,8 +34,8 @@ class LoopRun:
     """One run of Python.
 
     Attributes:
-        shown: on what.
-        group: of the paths that may admit it.
+        shown: what it ran on, in words.
+        group: the group of paths that may admit it.
         fixed: what is known of the symbols of these conditions.
         came: what must hold of a path's result.
     """

@@ -1,7 +1,8 @@
 """The media hash of vLLM, release by release: what of it is told apart, and what is not.
 
 The text is that of `media_hash_of_vllm`, which tests hold against the releases digest by digest.
-Where its encoding is not injective, two calls are worked out that are fed to the digest alike.
+Where its encoding is not injective, two calls are worked out that the digest is fed as the same
+bytes.
 """
 
 import itertools

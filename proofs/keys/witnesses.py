@@ -110,7 +110,7 @@ def _is_of(alphabet: bytes, place: Any) -> z3.BoolRef:
 
 
 def _measures(layout: Layout) -> list[Any]:
-    """Its numbers, and how long everything else is."""
+    """A layout's numbers, and the length of everything else in it."""
     numbers = [term for term in layout.content if z3.is_int(term)]
     return numbers + [piece.length for piece in layout.pieces if isinstance(piece, BytesRun)]
 

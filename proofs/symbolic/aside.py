@@ -77,7 +77,7 @@ class Aside:
         self._results: dict[int, _Result] = {}
 
     def begin(self, text: ClassText) -> None:
-        """From here on it is asked about this text, which the gates let pass."""
+        """Begin a text, which the gates let pass: what is asked from here on is about it."""
         self._ask("take_up", text)
 
     def shown(self, promise: int, fallen: Collection[str]) -> AskedAside[dict[str, ShownCalls]]:
@@ -91,7 +91,7 @@ class Aside:
         return self._ask("witness", promise, contract, twin)
 
     def close(self) -> None:
-        """End it, whatever it does."""
+        """End the process, whatever it does."""
         self._here.close()
         self._process.join()
 

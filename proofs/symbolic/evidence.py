@@ -46,7 +46,7 @@ class _UnderPromise:
         self._begun: AskedAside[dict[str, ShownCalls]] | None = None
 
     def begin(self, subject: Subject) -> None:
-        """Have calls made beside the proof, as they are to be looked at if as much falls as of the
+        """Have calls made beside the proof, as they are wanted if the same rules fall as of the
         text before."""
         if self._expected is None:
             without = {RESTS_ON[one] for one in RESTS_ON.keys() - set(self.assumptions)}
@@ -56,11 +56,11 @@ class _UnderPromise:
             self._begun = self._aside.shown(self._number, self._expected)
 
     def end(self, new: Sequence[str], fallen: Sequence[str]) -> None:
-        """So many rules have fallen, and new ones have stood."""
+        """Note the rules that have fallen, and whether `new` ones have stood."""
         self._stood, self._expected = bool(new), frozenset(fallen)
 
     def explored(self, contract: str, change: ClassMutant | None) -> AskedAside[Witness]:
-        """What an exploration says of a contract, of which a change is refuted."""
+        """What an exploration says of a contract; `change` is one by which it is refuted."""
         return self._aside.witness(self._number, contract, change)
 
     def validated(self, subject: Subject, fallen: Collection[str]) -> Witness:
@@ -80,8 +80,8 @@ def prove_texts(
     texts: Sequence[ClassText], seed: int = 0, store: AnswerStore | None = None
 ) -> list[Evidence]:
     """Every contract of managers, under the fewest promises that it is proved under; one row for
-    each target that has a text. Refuted is what the class itself was seen to break; of a text that
-    has a construct without a reading all is unknown.
+    each target that has a text. Refuted is what the class itself was seen to break; all is unknown
+    of a text that has a construct without a reading.
 
     Args:
         texts: of one family.
@@ -113,7 +113,7 @@ def prove_texts(
 
 
 def _unread(text: ClassText, subject: Subject, why: str) -> Iterator[Evidence]:
-    """Of a text that cannot be read nothing is known."""
+    """The rows of a text that cannot be read: nothing is known of it."""
     judged = {rule for one in subject.operations for rule in subject.judged_at(one)}
     for rule in all_contracts():
         if rule.id in judged:
@@ -175,7 +175,7 @@ def _proved(text: ClassText, under: Sequence[_UnderPromise]) -> list[Evidence]:
 def _operation_twins(
     subject: Subject, fallen: Sequence[str], library: ProverLibrary
 ) -> list[RedTwin]:
-    """Of each operation a change of what it runs that shows there: what is proved of it is not
+    """For each operation, a change of what it runs that shows there: so what is proved of it is not
     proved of calls that cannot happen."""
     found = twins_of_operations(subject, fallen, library)
     return [
@@ -217,7 +217,7 @@ def _row(
 
 
 def digest_of_texts(subject: Subject) -> str:
-    """Of all texts that are run, the ghost's among them."""
+    """The digest of all texts that are run, the ghost's among them."""
     return digest_of([source.text for source in subject.sources.values()])
 
 

@@ -91,8 +91,8 @@ class ReadClass:
 
 
 def texts_of(name: str, of_targets: Iterable[ReadClass]) -> list[ClassText]:
-    """The reference's text of a class, and those of targets, each once: of classes that read alike,
-    in modules that say nothing else of them, and promise the same contracts."""
+    """The reference's text of a class, and those of targets, each once for all classes that read
+    the same, in modules that say nothing else of them, and promise the same contracts."""
     found = [ClassText(name, (REFERENCE,), SUBJECTS[name].of_reference().sources["m"], None)]
     for one in of_targets:
         new = ClassText(name, (one.target,), one.source, one.release)
@@ -107,7 +107,7 @@ def texts_of(name: str, of_targets: Iterable[ReadClass]) -> list[ClassText]:
 
 def _reads_as(text: ClassText, new: ClassText) -> bool:
     """Whether a class is one that was read before, and is asked the same: what it names in its
-    module reads alike too."""
+    module reads the same too."""
     return (
         text.source.text == new.source.text
         and _promised(text) == _promised(new)

@@ -123,7 +123,7 @@ def named_beside(text: str, module: str) -> frozenset[str]:
 
 
 def _one_by_one(statement: ast.stmt) -> list[ast.stmt]:
-    """A statement; of an import each name by itself."""
+    """A statement; an import once for each name."""
     match statement:
         case ast.Import(names=names):
             return [ast.Import([one]) for one in names]

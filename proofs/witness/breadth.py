@@ -36,7 +36,7 @@ def breadth_first(
         begin: makes the first state; None where there is none.
         offered: the calls that are made from a state.
         made: the state after a call; None where it is not to be gone on from.
-        key: equal of states that are alike.
+        key: equal for states of which only one need be gone on from.
         goes_on: whether another state is gone on from.
 
     Raises:

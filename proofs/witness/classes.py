@@ -16,17 +16,18 @@ from typing import Any, cast
 from cacheproof.proofs.witness.limits import Endless, limited
 
 SECONDS_OF_IMPORT = 3.0
-"""CPU time in which a module that only defines has been run."""
+"""Seconds of CPU time in which a module that only defines must have run."""
 
 _UNEVALUATED = __future__.annotations.compiler_flag
 """Annotations are not evaluated: a method may come from a module that imports other names."""
 
 
 class _Absent(type):
-    """The type of what is not there: whatever is asked of it is not there either."""
+    """The type of what is not there: nothing that is asked of it is there either."""
 
     def __getattr__(cls, name: str) -> Any:
         if name.startswith("__"):
+            # Python looks these up by itself, and takes what it finds for a meaning
             raise AttributeError(name)
         return _absent(name)
 
@@ -39,6 +40,7 @@ class _Absent(type):
     __ror__ = __or__
 
     def __call__(cls, *arguments: object, **named: object) -> Any:
+        # a class that is derived from an absent one is there, and makes objects
         return cls if "is_absent" in vars(cls) else super().__call__(*arguments, **named)
 
 
@@ -54,6 +56,7 @@ def _import(
     level: int = 0,
 ) -> Any:
     package = name.partition(".")[0]
+    # a class of the reference needs what it imports of this package
     if level == 0 and (package in sys.stdlib_module_names or package == "cacheproof"):
         return builtins.__import__(name, globals, locals, fromlist or (), level)
     return _absent(package)

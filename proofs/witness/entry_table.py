@@ -25,7 +25,7 @@ TELLS_GRANTED = {"begin": ("begin",), "pin": ("pin", "use")}
 
 @dataclass(frozen=True)
 class TableSetting:
-    """Room for entries of which there are so many."""
+    """A table of some capacity, and how many entries there are to put in it."""
 
     name: str
     entries: int
@@ -75,7 +75,7 @@ class _State:
 
     @property
     def seen(self) -> TableState:
-        """The same as contracts see it."""
+        """The table's state as contracts see it."""
         table = self.table
         return TableState(
             table.capacity,
@@ -137,6 +137,7 @@ def _attempted(
                 exploration.broken[rule.id] = f"{words}: {_why(rule, given)}"
     was = None if before is None else before.found
     exploration.record(_kind(was, asked, answer, found), asked, answer, was or {}, found)
+    # moments grow without end; by their ranks there are finitely many states
     return _State(after.table, _without_history(after.ghost, seen), after.path)
 
 
@@ -145,7 +146,7 @@ def _judges(rule: Contract, operation: str) -> bool:
 
 
 def _holds(rule: Contract, given: Mapping[str, Any]) -> bool:
-    """Whether a contract holds; of what it cannot even be asked of it does not."""
+    """Whether a contract holds; one that cannot even be asked, for want of a key, does not."""
     try:
         return rule.predicate(**given)
     except KeyError:
@@ -193,7 +194,7 @@ def _called(
 
 
 def _without_history(ghost: TableGhost, table: TableState) -> TableGhost:
-    """Of moments the order, of entries that are there."""
+    """The ghost with moments of use replaced by the ranks of the entries that are there."""
     there = sorted((one for one in ghost.used if one in table.size), key=ghost.used.__getitem__)
     used = {entry: rank for rank, entry in enumerate(there, 1)}
     return TableGhost(set(ghost.writing), dict(ghost.pins), used, len(used))
@@ -203,7 +204,7 @@ def _without_history(ghost: TableGhost, table: TableState) -> TableGhost:
 
 
 def _key(found: Found, setting: TableSetting) -> Hashable:
-    """Equal of states that differ in nothing but names."""
+    """A key that is equal for states that differ in nothing but names."""
     names = [f"h{number}" for number in range(setting.entries)]
     return min(
         str([_renamed(one, dict(zip(names, others, strict=True))) for one in found.values()])
@@ -212,7 +213,7 @@ def _key(found: Found, setting: TableSetting) -> Hashable:
 
 
 def _renamed(found: Any, names: Mapping[str, str]) -> Any:
-    """Of a mapping the pairs, in their order where it has one."""
+    """A value with its entries renamed; a mapping as its pairs, in their order where it has one."""
     if isinstance(found, set):
         return sorted(names[one] for one in found)
     if isinstance(found, dict):

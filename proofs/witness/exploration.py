@@ -27,7 +27,7 @@ class Unexplorable(Exception):
 
 
 UNREPORTED_MAX = 3
-"""A step ends at the latest when so many evictions wait to be reported."""
+"""Most evictions that wait to be reported before a step must end."""
 
 
 @dataclass(frozen=True)
@@ -135,8 +135,8 @@ class ScopeExploration:
 
     Attributes:
         closed: every state was gone on from.
-        calls: of each operation, how many were made.
-        broken: contract -> how it is broken first. It is not asserted any more from there on.
+        calls: operation -> how many were made.
+        broken: contract -> how it is broken first; from there on it is not asserted.
         unlike: one call of each kind, by what it met, answered and changed.
     """
 
@@ -184,6 +184,7 @@ class WitnessExplorer:
         self._promises = [
             rule
             for rule in contracts(component)
+            # CP-5 is kept by `_may`, request by request
             if rule.component == CALLERS and not rule.synchronous_only
         ]
 
@@ -212,6 +213,7 @@ class WitnessExplorer:
 
     def _begun(self, scope: WitnessScope, found: ScopeExploration) -> WitnessState | None:
         manager, ghost = object.__new__(self._manager), Ghost()
+        # what to go back to when building breaks a contract
         nothing = WitnessState(pickle.dumps(({}, ghost)), {}, ((), (), (), ()))
 
         def build(episode: Episode) -> None:
@@ -285,8 +287,8 @@ class WitnessExplorer:
         return after
 
     def _seen(self, scope: WitnessScope, manager: Any, ghost: Ghost) -> Any:
-        """What contracts look at; the capacity is what the manager was built with, whatever it says
-        of it."""
+        """What contracts look at; the capacity is the one that the manager was built with, not what
+        it says."""
         return self._state_of(manager, ghost)._replace(capacity=scope.capacity)
 
     # what a caller may ask
@@ -355,7 +357,7 @@ def _call(scope: WitnessScope, ghost: Ghost, made: MadeCall) -> Call:
 
 
 def _canonical(value: Any) -> Any:
-    """A value that is equal of containers that are alike, order included where there is one."""
+    """A value that is equal for equal containers, order included where there is one."""
     match value:
         case dict():
             return tuple((key, _canonical(one)) for key, one in value.items())
@@ -375,8 +377,8 @@ def _shared(kept: Mapping[str, Any]) -> tuple[int, ...]:
 
 
 def _of_ghost(ghost: Ghost) -> Any:
-    """What a ghost is owed, whatever the clock says: of entries that became idle their order, of
-    what is stored whether it was just encoded."""
+    """A ghost without its clock: entries that became idle by their order, what is stored by whether
+    it was just encoded."""
     times = sorted(set(ghost.idle_since.values()))
     return (
         frozenset((h, frozenset(one)) for h, one in ghost.needed.items()),
@@ -384,6 +386,7 @@ def _of_ghost(ghost: Ghost) -> Any:
         frozenset(ghost.size.items()),
         frozenset(ghost.stored.items()),
         frozenset(ghost.debits.items()),
+        # ED-3 asks no more than whether it is at most 1
         frozenset((h, min(2, one)) for h, one in ghost.steps_since_encode.items()),
         frozenset((r, frozenset(one.items())) for r, one in ghost.claimed_end.items()),
     )
@@ -393,9 +396,9 @@ _Key = tuple[Any, Any, Any, Any]
 
 
 def _met(scope: WitnessScope, before: _Key, made: MadeCall, answer: Any, after: _Key) -> Hashable:
-    """What makes a call of another kind than those before: its operation and answer, what it was
-    given of budgets; where its request, input and identifier stand in the manager's containers; and
-    which attributes it changed, how; of the ghost which of its fields."""
+    """What makes a call of another kind than those before: its operation and answer, and what was
+    pending; where its request, input and identifier stand in the manager's containers; which
+    attributes it changed, and how; and which fields of the ghost."""
     old, new = dict(before[0]), dict(after[0])
     names: list[Hashable] = [made.request] if made.request else []
     if made.input_id >= 0:

@@ -15,10 +15,11 @@ def _raise_endless(*_: object) -> None:
 
 @contextmanager
 def limited(seconds: float) -> Iterator[Callable[[], None]]:
-    """Raise Endless in there after so much CPU time of this process; what it gives begins the time
-    anew. A limit around another one stands still while that one runs, and then goes on."""
+    """Raise Endless in the block after some `seconds` of CPU time of this process; the function
+    that it gives begins the time anew. An outer limit stands still while an inner one runs."""
 
     def begin_anew() -> None:
+        # CPU time, so that no other load on the machine ends a call
         signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
 
     left_outside, _ = signal.getitimer(signal.ITIMER_VIRTUAL)

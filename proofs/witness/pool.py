@@ -20,12 +20,12 @@ from cacheproof.spec.kv_cache import EventOutcome
 from cacheproof.spec.registry import by_id
 
 BLOCKS = 3
-"""The null block among them."""
+"""Blocks of a pool, the null block among them."""
 NULL = "b0"
 HASHES = ("h0", "h1")
 GROUP = "g0"
 EVENTS_MAX = 3
-"""Events are taken at the latest when so many wait."""
+"""Most events that wait before they must be taken."""
 SAFETY = "KV-3"
 
 
@@ -102,7 +102,7 @@ class _State:
 
     @cached_property
     def seen(self) -> block_pool.PoolState:
-        """The same as contracts see it; the null block is none of the blocks."""
+        """The pool's state as contracts see it, without the null block."""
         pool = self.pool
         blocks = {one.block_id: one for one in pool.blocks if one is not pool.null_block}
         return block_pool.PoolState(
@@ -205,7 +205,7 @@ def _orders(names: Sequence[str], setting: PoolSetting) -> Iterator[tuple[str, .
 
 
 def _cached(state: _State, names: Sequence[str], setting: PoolSetting) -> Iterator[PoolAsked]:
-    """No block but the null block is given a key that it has."""
+    """Calls that cache blocks: no block but the null block is given a key that it has."""
     keys = {_name(one): {key.block_hash for key in one.keys} for one in state.pool.blocks}
     tables = [(names[1], names[2]), (names[2], names[1])]
     reaches = [(0, 1)]
@@ -262,6 +262,7 @@ def _called(
         return _State(pool, Counter(), Counter(), (asked,)), None
     kept = before.pool.semantics  # no call changes it
     pool = copy.deepcopy(before.pool, {id(kept): kept})
+    # a count of nothing is left out, or else states that are equal would differ
     held, replayed = +before.held, +before.replayed
     given = dict(asked.given)
 
@@ -320,7 +321,7 @@ def _key(key: Any) -> tuple[str, str]:
 
 
 def _effect(events: Sequence[KVCacheEvent]) -> tuple[bool, Counter[tuple[str, str]]]:
-    """Whether events clear counts, and by how much these grow behind that."""
+    """Whether events clear counts, and by how much these grow after that."""
     cleared, growth = False, Counter[tuple[str, str]]()
     for event in events:
         if isinstance(event, BlockStored | BlockRemoved):
@@ -348,7 +349,7 @@ def _after(
 def _judged(
     before: _State | None, after: _State, asked: PoolAsked, answer: Any
 ) -> Iterator[tuple[str, Any]]:
-    """Contracts and the records that they judge: of a state, and of the call that led to it."""
+    """Contracts and the records of a state, and of the call that led to it, that they judge."""
     state = after.seen
     for rule in ("BP-1", "BP-2", "BP-3"):
         yield rule, state
@@ -400,7 +401,7 @@ def _told(key: tuple[str, str]) -> str:
 
 
 def _canonical(found: Any) -> Hashable:
-    """Equal of states that are alike; of dicts the order counts."""
+    """A key that is equal for equal states; of dicts the order counts."""
     if isinstance(found, Counter):
         return frozenset(found.items())
     if isinstance(found, Mapping):

@@ -71,7 +71,7 @@ def mark_of(*parts: object) -> bytes:
 
 
 def _in_order(one: object) -> object:
-    """A value whose members stand in an order, whatever order a process has them in."""
+    """A value whose members stand in one order, the same in every process."""
     match one:
         case set() | frozenset():
             return set, sorted(map(repr, map(_in_order, one)))
@@ -84,8 +84,8 @@ def _in_order(one: object) -> object:
 
 @dataclass
 class SettingExploration(Generic[SettingT, CallT]):
-    """What came of a setting: of each operation, how many calls were made; contract -> the calls
-    that break it first; and one call of each kind."""
+    """What came of a setting: operation -> how many calls were made; contract -> the calls that
+    break it first; and one call of each kind."""
 
     setting: SettingT
     calls: Counter[str] = field(default_factory=Counter)
@@ -101,14 +101,14 @@ class SettingExploration(Generic[SettingT, CallT]):
         calls_max: int,
         safety: str,
     ) -> None:
-        """Go through the states that calls lead to, until so many are made and the last state is
-        done; or to a call that does not end, which breaks the contract that nothing raises.
+        """Go through the states that calls lead to, until `calls_max` are made and the last state
+        is done; or to a call that does not end, which breaks the contract that nothing raises.
 
         Args:
             begin: the call that builds an object.
             offered: the calls that are made from a state.
             attempt: makes a call; None where the state after it is not to be gone on from.
-            key: equal of states that are alike.
+            key: equal for states of which only one need be gone on from.
             calls_max: when to stop.
             safety: the contract that nothing raises.
         """

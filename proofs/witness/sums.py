@@ -16,6 +16,7 @@ from cacheproof.spec.evidence import RedTwin, Witness
 
 KEYS = range(2)
 ENTRIES_MAX = 3
+# a negative one too: without the assumption that there is none a lemma must fail
 SHARES = (-1, 0, 1)
 _OPERATIONS: Mapping[int, Callable[..., Any]] = {
     z3.Z3_OP_ADD: lambda *of: sum(of),

@@ -1,5 +1,5 @@
-"""Calls of a block pool for the translator to be held against: of each kind that the exploration
-made one."""
+"""Calls of a block pool for the translator to be held against: one of each kind that the
+exploration made."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -17,7 +17,8 @@ from cacheproof.proofs.witness.recorded import RecordedCall
 
 
 def universe() -> Universe:
-    """As many blocks beside the null block as pools of the exploration have, and hashes."""
+    """A universe of as many blocks and hashes as pools of the exploration have blocks beside the
+    null block."""
     return Universe(BLOCKS - 1)
 
 
@@ -25,7 +26,7 @@ class PoolCall(RecordedCall[PoolSetting, PoolAsked]):
     """A call that CPython made of a pool."""
 
     def answered(self, end: CallEnd) -> Formula:
-        """That its answer is what a path says, where contracts look at it."""
+        """The condition that its answer is what a path says; True where no contract looks at it."""
         if self.made.asked.operation != "reset":
             return True
         return iff(end.names["w"].fields["done"], self.made.answer is True)
@@ -42,7 +43,7 @@ class PoolCall(RecordedCall[PoolSetting, PoolAsked]):
 
 
 def calls_of(explorations: Sequence[Exploration]) -> dict[str, list[PoolCall]]:
-    """Operation -> the calls of it that explorations made, of each kind one."""
+    """Operation -> the calls of it that explorations made, one of each kind."""
     unlike = {
         (one.setting.caches, one.setting.tells, kind): transition
         for one in explorations

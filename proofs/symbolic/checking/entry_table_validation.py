@@ -1,5 +1,5 @@
-"""Calls of a table of entries for the translator to be held against: of each kind that the
-exploration made one."""
+"""Calls of a table of entries for the translator to be held against: one of each kind that the
+exploration made."""
 
 from collections.abc import Iterator, Sequence
 
@@ -15,7 +15,7 @@ from cacheproof.proofs.witness.recorded import RecordedCall
 
 
 def universe() -> Universe:
-    """As many entries as tables of the exploration have."""
+    """A universe of as many entries as tables of the exploration have."""
     return Universe(ENTRIES_MAX)
 
 
@@ -23,7 +23,7 @@ class TableCallMade(RecordedCall[TableSetting, TableAsked]):
     """A call that CPython made of a table."""
 
     def answered(self, end: CallEnd) -> Formula:
-        """That its answer is what a path says, where it is one."""
+        """The condition that its answer is what a path says; True where it answers nothing."""
         answer = self.made.answer
         return answer is None or iff(end.names["c"].fields["granted"], answer)
 
@@ -38,7 +38,7 @@ class TableCallMade(RecordedCall[TableSetting, TableAsked]):
 
 
 def calls_of(explorations: Sequence[Exploration]) -> dict[str, list[TableCallMade]]:
-    """Operation -> the calls of it that explorations made, of each kind one."""
+    """Operation -> the calls of it that explorations made, one of each kind."""
     found: dict[str, list[TableCallMade]] = {}
     for one in explorations:
         for transition in one.unlike.values():

@@ -1,5 +1,5 @@
-"""Calls of managers for the translator to be held against: of each kind that the exploration made
-one; and calls from states that a solver found."""
+"""Calls of managers for the translator to be held against: one of each kind that the exploration
+made, and calls from states that a solver found."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,7 +29,8 @@ LookedAt = bool | tuple[bool, int] | frozenset[str] | None
 
 
 def universe() -> Universe:
-    """As many requests and identifiers as scopes have, and inputs of each."""
+    """A universe of as many requests and identifiers as scopes have, and of as many inputs of
+    each."""
     return Universe(3, {INPUT: 2})
 
 
@@ -57,7 +58,7 @@ class ManagerCall:
         return f"{self.made} from {_short(self.before)} to {_short(changed)}"
 
     def answered(self, end: CallEnd) -> Formula:
-        """That its answer is what a path says, where contracts look at it."""
+        """The condition that its answer is what a path says; True where no contract looks at it."""
         if self.answer is None:
             return True
         said = end.names["c"].fields
@@ -97,7 +98,7 @@ class ManagerCall:
 def calls_of(
     subject: Subject, explorations: Sequence[ScopeExploration]
 ) -> dict[str, list[ManagerCall]]:
-    """Operation -> the calls of it that explorations made, of each kind one."""
+    """Operation -> the calls of it that explorations made, one of each kind."""
     found: dict[str, list[ManagerCall]] = {}
     for one in explorations:
         for transition in one.unlike.values():

@@ -1,5 +1,5 @@
-"""Red twins: for what is proved of a class, a change of its text of which it can be refuted; and
-for each operation, a change of what it runs that shows at that very operation."""
+"""Red twins: for each rule that is proved of a class, a change of its text that breaks the rule;
+and for each operation, a change of what it runs that shows at that very operation."""
 
 import ast
 from collections.abc import Collection, Iterator
@@ -20,8 +20,9 @@ FAILS = "'assert False' first"
 SIZE = 2
 """Elements of the universe in which twins are refuted."""
 CHANGES_AT_ONCE = 2
-"""Of so many changes the soonest broken rule is asked before the others of any: most that break an
-operation break it, and one that breaks nothing costs a look for every rule."""
+"""Changes that are tried together: the rule that is likeliest to break is asked of each before the
+other rules of any. Most changes that break an operation break that rule, and one that breaks
+nothing costs a look for every rule."""
 
 
 def red_twins(
@@ -48,9 +49,9 @@ def red_twins(
 def twins_of_operations(
     subject: Subject, without: Collection[str], library: ProverLibrary
 ) -> dict[str, ClassMutant | None]:
-    """Operation -> the first change of a method that it runs, its own method's before others, of
-    which it breaks a rule, `without` the rules that do not stand; None where there is none. What
-    runs no method of the class has its twin in the ghost's."""
+    """Operation -> the first change of a method that it runs by which it breaks a rule, `without`
+    the rules that do not stand; None where there is none. Its own method is changed before others,
+    and the ghost's where it runs no method of the class."""
     found: dict[str, ClassMutant | None] = {}
     for operation in subject.operations:
         asked = subject.reading_of(operation), frozenset(without)
@@ -95,6 +96,7 @@ def _asked_of(
     rules = [one for one in broken.judged_at(operation) if one not in without]
     if mutant.name.endswith(FAILS):  # which nothing but the failing of it could break
         rules = [broken.safety]
+    # most changes that break an operation break this one (CHANGES_AT_ONCE)
     rules.sort(key=lambda rule: rule != broken.safety)
     return refuter, rules
 
@@ -145,7 +147,7 @@ def refuted_of(
     owner: str = "m",
     library: ProverLibrary | None = None,
 ) -> list[str]:
-    """Those of the rules that a counterexample refutes of a mutant."""
+    """The rules, among these, that a counterexample refutes of a mutant."""
     if not rules:
         return []
     broken = replace(subject, sources={**subject.sources, owner: mutant.source}, replay=None)
@@ -175,6 +177,7 @@ def first_broken(
     refuter = Refuter(broken, [RuleLanguage(Universe(SIZE))])
     fallen: set[str] = set()
     asked = [(one, rule) for one in broken.operations for rule in refuter.rules(one)]
+    # contracts first: invariants need fall only where no contract is broken with them
     asked.sort(key=lambda one: one[1] not in contracts)
     settled = False
     while not settled:
@@ -184,6 +187,7 @@ def first_broken(
                 continue
             if rule in contracts:
                 return rule
+            # from the start again: with less that is known a contract may be broken now
             fallen.add(rule)
             settled = False
             break

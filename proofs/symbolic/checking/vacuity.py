@@ -1,4 +1,4 @@
-"""Whether what a proof takes to be known can all be so: of what contradicts itself all follows.
+"""Whether what a proof takes to be known can all be so: from what contradicts itself all follows.
 
 A contradiction is looked for among the facts that proofs may use, those of sums where a proof was
 tried with them, with less work than the hardest proofs may take. None found is no proof of none.
@@ -21,12 +21,13 @@ SUMS = Effort(Among.ALL, sums=True, rlimit=RLIMIT // 100)
 def contradicted(
     prover: Prover, places: Collection[Place], without: Collection[str]
 ) -> frozenset[Place]:
-    """Of places that a call can go through, those at which a proof knows a contradiction, on every
-    path through them; `without` what some rules say."""
+    """The places, among these that a call can go through, at which a proof knows a contradiction on
+    every path through them; `without` what some rules say."""
     states = dict(enumerate(_states(prover)))
     told = frozenset(place for one, _ in states.values() for place in one.ran)
     left = told & frozenset(places)
     while left:
+        # the path through most of what is left may settle most at once
         number = max(states, key=lambda one: len(states[one][0].ran & left), default=None)
         if number is None or not states[number][0].ran & left:
             return left
@@ -37,9 +38,8 @@ def contradicted(
 
 
 def unseen(prover: Prover, seen: Collection[Place], without: Collection[str]) -> frozenset[Place]:
-    """Places that a proof goes through and no call was `seen` to, but for those that no call can go
-    through, since what is known on every path there contradicts itself; `without` what some rules
-    say."""
+    """The places that a proof goes through and no call was `seen` to, except those where what is
+    known contradicts itself on every path; `without` what some rules say."""
     found: set[Place] = set()
     for state, end in _states(prover):
         new = state.ran - found - frozenset(seen)
@@ -49,8 +49,8 @@ def unseen(prover: Prover, seen: Collection[Place], without: Collection[str]) ->
 
 
 def _states(prover: Prover) -> Iterator[tuple[State, State]]:
-    """Where the paths of an operation end, and where loops begin anew; of paths that were joined
-    each, beside the state that they lead to."""
+    """The states in which paths of an operation end and loops begin anew; of joined paths each,
+    beside the state that it leads to."""
     play = prover.play
     ends = (*(end.after for end in play.ends), *(one.state for one in prover.conditions))
     for state in {id(one): one for one in ends}.values():
@@ -60,6 +60,7 @@ def _states(prover: Prover) -> Iterator[tuple[State, State]]:
 
 
 def _is_contradiction(prover: Prover, state: State, end: State, without: Collection[str]) -> bool:
+    # False follows from what contradicts itself, and from nothing else
     nothing = Condition(prover.play.operation.name, "", "", state, False)
     efforts = [PLAIN, SUMS] if prover.knows_sums(end) else [PLAIN]
     return prover.decided(nothing, without, efforts).word == "proved"

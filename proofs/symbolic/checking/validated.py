@@ -13,7 +13,7 @@ from cacheproof.spec.evidence import RedTwin, Witness
 
 
 class Validation:
-    """Of the texts of a family, as a library proves them."""
+    """Weighs what calls showed of the texts of a family, as a library proves these."""
 
     def __init__(self, library: ProverLibrary) -> None:
         self._library = library
@@ -25,8 +25,7 @@ class Validation:
         shown_of: Mapping[str, ShownCalls],
         fallen: Collection[str],
     ) -> Witness:
-        """What is said of all operations, of which calls showed something each, where some rules
-        have fallen."""
+        """What the calls of all operations say together, where some rules have fallen."""
         shown = {one: shown_of[one.name] for one in subject.operations}
         made = sum(one.calls for one in shown.values())
         refused = sum(one.refused for one in shown.values())
@@ -60,7 +59,8 @@ class Validation:
         shown: ShownCalls,
         fallen: Collection[str],
     ) -> Iterator[str]:
-        """Where what is taken to be known of an operation contradicts itself."""
+        """The places of an operation at which what is taken to be known contradicts itself, in
+        words."""
         if not shown.calls:
             if not shown.can_be_called:
                 yield operation.name
@@ -76,7 +76,8 @@ class Validation:
         shown: ShownCalls,
         fallen: Collection[str],
     ) -> Iterator[str]:
-        """What calls did not show of an operation: where larger states alone go, or no call did."""
+        """The places of an operation that calls did not show, in words: larger states alone go
+        there, or no call did."""
         places = set(shown.elsewhere)
         if shown.unread:
             yield f"{operation.name}: {shown.unread}"

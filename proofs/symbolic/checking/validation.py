@@ -47,11 +47,11 @@ from cacheproof.proofs.witness.recorded import Found
 WORK = 1_000_000
 """What a solver may spend on one question, in its own measure; most take a thousandth of it."""
 SEEDS = range(1, 5)
-"""Of those that are asked after one that cannot tell."""
+"""Seeds of the solvers that are asked after one that cannot tell."""
 
 
 class UnadmittedCall(Enum):
-    """What a call is that no path was seen to admit."""
+    """Why no path was seen to admit a call."""
 
     BY_ALL = "by all paths"
     UNDECIDED = "a solver cannot tell"
@@ -69,7 +69,7 @@ class Paths:
         self, without: Collection[str] = (), through: Collection[Place] | None = None
     ) -> Iterator[tuple[CallEnd, z3.ModelRef]]:
         """The ends that can be reached at all, `without` what some rules say, each with one way to
-        reach it; of those `through` some places, if any are named."""
+        reach it; only those `through` some places, if any are named."""
         for end, path in zip(self.play.ends, self._paths_without(without), strict=True):
             if through is not None and end.after.ran.isdisjoint(through):
                 continue
@@ -85,8 +85,8 @@ class Paths:
         answered: Callable[[CallEnd], Formula],
         without: Collection[str] = (),
     ) -> list["CallEnd | UnadmittedCall"]:
-        """For each state after, the first end that a call leads to it by from a state before, with
-        what it is given and what it `answered`; or that no path does. `without` what some rules
+        """For each state after, the first end by which a call leads there from the state before,
+        with what it is given and what it `answered`; or why none does. `without` what some rules
         say."""
         play = self.play
         solver = _simple_solver()
@@ -108,11 +108,12 @@ class Paths:
                     if is_there == z3.sat:
                         found[number] = end
                     elif is_there == z3.unknown:
+                        # a later path may still admit it
                         found[number] = UnadmittedCall.UNDECIDED
         return found
 
     def _paths_without(self, rules: Collection[str]) -> list[list[Fact]]:
-        """To each end the facts of its path, but for what these rules say."""
+        """For each end, the facts of its path, without what these rules say."""
         asked = frozenset(rules)
         if asked not in self._paths:
             self._paths[asked] = [
@@ -123,13 +124,13 @@ class Paths:
 
     @cached_property
     def _first(self) -> State:
-        """Where all paths begin."""
+        """The state in which all paths begin."""
         first = self.play.ends[0].after.snapshots[0]
         return State(first.attributes, first.cells, {})
 
     def _is_state(self, state: State, found: Found) -> Iterator[Formula]:
-        """That a state is what was found; of what was found of an attribute before, as it was said
-        then."""
+        """The conditions that a state is what was found; those of an attribute and a value are made
+        once."""
         for place, one in found.items():
             asked = id(state), place, repr(one)
             if asked not in self._told:
@@ -139,8 +140,8 @@ class Paths:
 
 
 class _Gone:
-    """Goes the paths of a call from one state, which the solver was told of; what paths have in
-    common once, and what cannot be gone no further than to where that shows."""
+    """Says which paths of a call can be gone from one state, which the solver was told of. It goes
+    what paths have in common once, and what cannot be gone no further than to where that shows."""
 
     def __init__(self, solver: z3.Solver) -> None:
         self._told = ToldSolver(solver, lambda fact: fact.formula)
@@ -159,6 +160,7 @@ class _Gone:
                 self._dead = path[:number]
                 return False
         shared = shared_by(self._closed, path)
+        # the start shared with a path that cannot be gone, if not known to be open, may be why
         if shared > shared_by(self._open, path):
             if not self._may_be_gone(path[:shared]):
                 self._dead = path[:shared]
@@ -175,7 +177,8 @@ class _Gone:
         return bool(self._told.solver.check() != z3.unsat)
 
     def _cannot_hold(self, fact: Fact) -> bool:
-        """Without asking the solver: the state and what is given decide most."""
+        """Whether a fact is false in any case, by a look at the state and what is given, which
+        decide most facts; the solver is not asked."""
         if id(fact) not in self._is_false:
             formula = fact.formula
             decided = formula if isinstance(formula, bool) else self._begun.eval(formula)
@@ -220,7 +223,7 @@ def places_of(ends: Iterable[CallEnd]) -> frozenset[Place]:
 
 
 def is_value(universe: Universe, value: Any, found: Any) -> Iterator[Formula]:
-    """That a symbolic value is what was found."""
+    """The conditions that a symbolic value is what was found."""
     if not isinstance(value, Value):
         yield value == element(universe, _leaf_of(universe, value), found)
         return
@@ -280,6 +283,7 @@ def with_a_change(
 ) -> dict[tuple[str, str], Any]:
     """A state with one thing changed: a number, a member more or less, or an order."""
     changed = copy.deepcopy(dict(after))
+    # sorted: every process draws the same, and answers are kept for all
     place = draw.choice(sorted(changed))
     changed[place] = _otherwise(changed[place], types[place], draw)
     return changed

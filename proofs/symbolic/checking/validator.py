@@ -49,7 +49,7 @@ class PlayedCall(Protocol):
         """What it is given."""
 
     def answered(self, end: CallEnd) -> Formula:
-        """That its answer is what a path says, where contracts look at it."""
+        """The condition that its answer is what a path says; True where no contract looks at it."""
 
 
 class RunningClass(Protocol):
@@ -67,14 +67,14 @@ class ShownCalls:
 
     Attributes:
         calls: how many were admitted.
-        refused: of how many of them a state after with one thing changed was refused.
+        refused: how many of them were refused with one thing changed in the state after.
         ran: the places of the text that the paths which admit them went through.
         against: a call that no path admits, in words; or "".
         undecided: a call of which no solver can tell whether a path admits it; or "".
         unread: why its loops cannot be gone through turn by turn; or "".
         elsewhere: places that can be gone through, and no call was seen to.
-        can_be_called: whether there is any state from which a path can be gone; of one of which
-            calls were admitted there is.
+        can_be_called: whether there is any state from which a path can be gone; true where calls
+            were admitted.
     """
 
     calls: int = 0
@@ -88,7 +88,8 @@ class ShownCalls:
 
 
 class Validator:
-    """Holds the texts of a family against CPython; of what reads alike the paths are made once.
+    """Holds the texts of a family against CPython; texts that read the same have their paths made
+    once.
 
     Args:
         universe: of a few elements.
@@ -126,6 +127,7 @@ class Validator:
         answers = OperationAnswers() if answers is None else answers
         try:
             readings = [self._read(replace(subject, unrolls=True), operation, answers)]
+            # without a loop both readings are the same
             if _has_loop(subject, operation):
                 readings.append(self._read(replace(subject, unrolls=False), operation, answers))
             for one in readings:
@@ -153,6 +155,7 @@ class Validator:
         that is taken to hold."""
         first = readings[0]
         places = first.places - shown.ran
+        # this answer may be kept, and then no path need be made again
         if not places or first.cannot_go_through(places, fallen):
             return
         play = first.paths.play
@@ -185,9 +188,9 @@ class _Said:
     """What a reading says of a call.
 
     Attributes:
-        ran: the places that a path went through which admits it.
+        ran: the places that the path which admits it went through.
         refuses_another: whether no path admits a state after with one thing changed.
-        refused: what it is, if no path was seen to admit it.
+        refused: why, if no path was seen to admit it.
     """
 
     ran: frozenset[Place] = frozenset()
@@ -213,6 +216,7 @@ class _Reading:
 
     @cached_property
     def paths(self) -> Paths:
+        # joined paths do not tell which places each went through
         return Paths(Play(self._subject, self._operation, self._language, joins=False))
 
     @cached_property
@@ -285,6 +289,7 @@ def _hold(
         if said.refused is not None:
             shown.against = f"{call}, which no path admits"
             return
+        # of the reading turn by turn alone: one by an invariant admits more states after
         if number == 0:
             shown.ran |= said.ran
             shown.refused += said.refuses_another

@@ -36,9 +36,9 @@ from cacheproof.spec.evidence import RedTwin, Witness
 from cacheproof.spec.registry import contracts
 
 CALLS = 6_000
-"""In each scope; the call with which it ends finds what is left of its state."""
+"""Calls made in each scope, and then those that are left from the last state."""
 CALLS_OF_TWIN = (600, 6_000)
-"""In each scope, of a change that must be noticed: at first; and where none is noticed so soon."""
+"""Calls in each scope of a change that must be noticed: at first, and where they notice none."""
 NO_TWIN = "any change of the text"
 _KEPT: Mapping[Assumption, Callable[[WitnessScope], bool]] = {
     identifier_fixes_size: lambda scope: scope.fixes_sizes,
@@ -121,6 +121,7 @@ class Exploring(ABC):
         """A change of the text that breaks the contract here: the proof's, one that was seen to, or
         the first of all."""
         few, many = CALLS_OF_TWIN
+        # the narrowest scope goes furthest in many calls; with few the others are asked first
         narrow, wide = scopes[:1], [*scopes[1:], *scopes[:1]]
         first = [] if twin is None else [twin]
         beside = [one for one in self._changes if twin is not None and one.method == twin.method]
@@ -132,6 +133,7 @@ class Exploring(ABC):
             if scope in names and contract in broken
         ]
         asked = [
+            # what is likely to be noticed before the rest, and in few calls before many
             *((one, few, wide) for one in first),
             *((one, calls, scopes) for one, calls in seen),
             *((one, few, wide) for one in before),

@@ -13,7 +13,7 @@ import msgspec
 
 Answer = TypeVar("Answer")
 Question = tuple[Any, ...]
-"""Of texts, numbers, truth values, and lists of them."""
+"""What is asked, as texts, numbers, truth values, and lists of them."""
 
 
 class AnswerStore(Protocol):
@@ -25,7 +25,7 @@ class AnswerStore(Protocol):
 
 
 class OperationAnswers:
-    """Those of all that is asked about a kind of class, under one promise and one seed.
+    """Answers to what is asked about a kind of class, under one promise and one seed.
 
     Args:
         store: where they are kept; None: they are not.
@@ -51,6 +51,7 @@ class OperationAnswers:
     def keep(self, question: Question, answer: object) -> None:
         """Keep an answer."""
         if self._store is not None:
+            # in a tuple: an answer may be None, and `known` is None where none is kept
             self._store.write(self._digest(question), msgspec.json.encode((answer,)))
 
     def once(self, question: Question, kind: Any, ask: Callable[[], Answer]) -> Answer:

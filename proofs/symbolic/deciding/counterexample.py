@@ -67,7 +67,7 @@ class Model:
         return number if leaf == INPUT else f"{_LETTERS[leaf]}{number}"
 
     def value(self, value: Any) -> Any:
-        """A container as Python's, in order where it has one; of a list, each member once."""
+        """A container as Python's, in order where it has one; a list has each member once."""
         if not isinstance(value, Value):
             return self.scalar(value)
         if isinstance(value.kind, Leaf):
@@ -106,6 +106,7 @@ class Model:
 
     def sentence(self, state: State, call: str, given: Mapping[str, Any]) -> str:
         """The state from which a path went to where a rule is broken, in one line."""
+        # a loop begins anew from a state of its own: what was before says nothing of the break
         start = [one for one in state.snapshots if one.anew][-1]
         inputs = ", ".join(
             f"{r}.i{i} shows {h} of {embeds} up to token {end}"

@@ -134,11 +134,12 @@ def prove_lemmas(seed: int = 0) -> list[Evidence]:
 
 def _without(lemma: Lemma, left_out: str, seed: int) -> RedTwin:
     others = [one for one in lemma.rests_on if one != left_out]
+    # unknown does not do: it does not show that the lemma needs what is left out
     return RedTwin(f"without: {left_out}", _step(lemma, others, seed) is Outcome.REFUTED)
 
 
 def _step(lemma: Lemma, rests_on: Sequence[str], seed: int) -> Outcome:
-    """From n entries to one more."""
+    """The step of the induction, from n entries to one more."""
     known = [*_definitions(), N >= 0, lemma.claim(N), *(lemma.rests_on[one] for one in rests_on)]
     return _follows(known, lemma.claim(N + 1), seed)
 

@@ -26,7 +26,7 @@ def _numbered(one: Value | Formula) -> Iterator[Hashable]:
 
 @dataclass(frozen=True)
 class Condition:
-    """That a rule holds where a path has come to."""
+    """A rule that must hold where a path has come to."""
 
     operation: str
     name: str
@@ -84,8 +84,8 @@ class Play:
         return self._named[held][1]
 
     def once(self, make: Callable[..., Made], *of: Value | Formula) -> Made:
-        """What a function makes of this play and of values: of the same terms once, since many
-        paths end with the same ones."""
+        """What a function makes of this play and of values: made once for the same terms, with
+        which many paths end."""
         asked = make, *(term for one in of for term in _numbered(one))
         if asked not in self._made:
             # with the values, whose terms have their numbers while they are there
@@ -107,6 +107,7 @@ class Play:
 
     def _start(self) -> State:
         if self.operation.begins:
+            # the induction's base: before an object is built no invariant may be assumed
             state = State(dict(self.subject.constants), {}, {})
         else:
             state = self.machine.fresh_state(self.subject.constants)
@@ -115,7 +116,7 @@ class Play:
         return state.assuming(*self.subject.assumptions(self))
 
     def conditions(self, rule: str | None = None) -> Iterator[Condition]:
-        """What the operation must keep; of one rule, or of all."""
+        """What the operation must keep: one rule, or all."""
         operation = self.operation.name
         for one in self.machine.obligations:
             if rule in (None, one.rule):
@@ -133,8 +134,9 @@ class Play:
     # sums
 
     def sums(self, state: State, proved: Callable[[Formula], SolverVerdict]) -> Iterator[Fact]:
-        """Of every sum: how it changes since nothing was known of it, and its bounds then and
-        now, where what they rest on is `proved`."""
+        """How every sum changes since nothing was known of it, and its bounds then and now, where
+        what they rest on is `proved`."""
+        # nothing ties a snapshot made anew to those before: a sum is followed from the last such
         first = max((n for n, one in enumerate(state.snapshots) if one.anew), default=0)
         moments = [(one.key, self.names(one)) for one in state.snapshots[first:]]
         for one in self.subject.aggregates:
@@ -153,6 +155,7 @@ class Play:
         """A sum changes by what the one key adds at which a map changed."""
         words = self.words
         for (_, before), (key, after) in itertools.pairwise(moments):
+            # the lemma "one change" speaks of one key, and of one among those that are summed
             if key is None or self.universe.leaf_of(key) != one.leaf:
                 continue
             old, new = one.value(words, before), one.value(words, after)
@@ -172,8 +175,10 @@ class Play:
         def share(key: z3.ExprRef) -> z3.ArithRef:
             return one.share(words, names, key)
 
+        # the lemma "nothing added", of one constant for a key that adds: no quantifier is needed
         some = self.universe.constant(one.leaf, "adds")
         yield Fact(z3.Or(share(some) != 0, value == 0), of_sums=True)
+        # what a lemma rests on is proved first: of "at least each" here, of two others below
         never_less = proved(every(one.leaf, lambda key: share(key) >= 0))
         if never_less.word == "proved":
             yield Fact(value >= 0, never_less.rules, of_sums=True)

@@ -1,9 +1,9 @@
 """Decides which rules hold of a class, from its source text.
 
-Of every method that a scheduler calls: started where the invariants hold, and where what the
-method asks of its caller holds, it ends where the invariants hold, keeps every contract of such a
-call, and raises nothing. What is not kept by all methods is no invariant, and nothing may lean on
-it: it is taken out, and what leaned on it is asked again.
+Every method that a scheduler calls, started where the invariants hold and its caller keeps its
+promises, ends where the invariants hold, keeps every contract of such a call, and raises nothing. A
+rule that some method does not keep is no invariant, and no proof may lean on it: it is taken out,
+and what leaned on it is asked again.
 """
 
 from collections.abc import Collection
@@ -48,9 +48,10 @@ class RuleOutcome:
 
 
 class ProverLibrary:
-    """Provers of operations, each for all subjects of one kind in which its text reads alike: what
-    is proved of it there is proved of each, and a counterexample is one of each. `twins` are of
-    operations, by all that makes two of them the same; `answers` are what other processes found."""
+    """Provers of operations, each for all subjects of one kind in which the text of the operation
+    reads the same: a proof or a counterexample of one is one of each. `twins` are changes that
+    break operations, by all that makes two operations the same; `answers` are what other processes
+    found."""
 
     def __init__(self, seed: int = 0, answers: OperationAnswers | None = None) -> None:
         self.answers = answers or OperationAnswers()
@@ -79,7 +80,7 @@ class ProverLibrary:
         return self._provers[key]
 
     def prove_anew(self, unkept: Unkept) -> None:
-        """From here on nothing that was kept is told of the conditions of an operation."""
+        """Have the conditions of an operation proved without the answers that were kept of it."""
         self._anew.add(unkept.reading)
         self._provers = {
             key: one for key, one in self._provers.items() if one.reading != unkept.reading
@@ -89,7 +90,7 @@ class ProverLibrary:
         return Refuter(subject, self.few, self._found)
 
     def refuter_of_change(self, subject: Subject) -> Refuter:
-        """Of a class that is broken on purpose, where fewer elements do."""
+        """What refutes a class that is broken on purpose, for which fewer elements do."""
         return Refuter(subject, self.few[:1], self._found)
 
     def play(self, subject: Subject, operation: Operation) -> Play:
@@ -121,6 +122,7 @@ def prove(
     out: set[str] = set()
     proved: dict[tuple[str, int], tuple[str, SolverVerdict]] = {}
     changed = True
+    # a rule that falls takes its support from other proofs: repeat until no rule falls
     while changed:
         changed = False
         for operation, prover, number in conditions:
@@ -128,6 +130,7 @@ def prove(
             place = operation.name, number
             if rule in out or (place in proved and proved[place][1].rules.isdisjoint(out)):
                 continue
+            # see `_decided`: of unrolled loops a look at two elements costs more than proofs
             soon = ALL_BUT_THE_GREATEST if subject.unrolls else SOON
             verdict = _decided(prover, refuter, operation, number, out, soon)
             if isinstance(verdict, SolverVerdict) and verdict.word == "proved":
@@ -139,6 +142,7 @@ def prove(
                 outcome.counterexample = verdict.sentence
             else:
                 outcome.word = "unknown"
+                # played anew: a prover with kept answers has rules alone
                 one = list(library.play(subject, operation).conditions())[number]
                 outcome.failing = f"{one.operation}: {one.name}"
             out.add(rule)
@@ -161,15 +165,16 @@ def _decided(
 ) -> SolverVerdict | Counterexample:
     """A proof, or a counterexample; or a verdict that says that neither was found.
 
-    What no two elements refute is tried with all effort before more of them are looked at: among
-    three the search for what is not there costs more than any proof. Where loops are run turn by
-    turn, it does among two. So many efforts are made `soon`.
+    What two elements do not refute is tried with all efforts before three are looked at: a search
+    among three for what is not there costs more than any proof. Where loops are run turn by turn,
+    so does one among two. The first `soon` efforts come before any search.
     """
     rule = prover.rules[number]
     verdict = prover.verdict(number, out, slice(soon))
     if verdict.word == "proved":
         return verdict
     is_refuted = refuter.is_soon_refuted(operation, rule, out)
+    # what two elements refute no effort proves: the counterexample is looked for at once
     if not is_refuted:
         verdict = prover.verdict(number, out, slice(soon, None))
         if verdict.word == "proved":

@@ -31,8 +31,8 @@ class _Kept:
 
 
 class Unkept(Exception):
-    """Of an operation of which answers were kept something was asked that they do not tell. What
-    was told of its conditions, by their numbers, is not to be mixed with what is found now.
+    """Something was asked of an operation that its kept answers do not tell. What they told of its
+    conditions, by number, must not be mixed with what is found now.
 
     Attributes:
         reading: of the operation.
@@ -44,7 +44,7 @@ class Unkept(Exception):
 
 
 class Prover:
-    """Decides the conditions of a play. What told last time of a rule is tried first.
+    """Decides the conditions of a play. The effort that told last of a rule is tried first.
 
     Args:
         make: runs the operation.
@@ -52,7 +52,7 @@ class Prover:
         reading: tells the operation from all others.
         efforts: what conditions of operations of other texts took, by the operation's `name`, the
             rule and its number.
-        is_anew: nothing of what was decided before is told.
+        is_anew: whether what was decided before is left unread.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Prover:
         """The operation as it is run.
 
         Raises:
-            Unkept: something was told of it that was kept.
+            Unkept: its conditions are known from kept answers.
         """
         if self._kept is not None:
             raise Unkept(self.reading)
@@ -120,8 +120,10 @@ class Prover:
                 return known
         effort = [tries.start, tries.stop]
         asked = self._asked("verdict", self._here.name, number, sorted(without), effort)
+        # a proof does for any efforts and rules it leans on; a failure only as it was asked
         of_all = self._asked("proved", self._here.name, number)
         for question in (of_all, asked):
+            # numbers are those of one run: without its kept list they say nothing
             kept = self.answers.known(question, SolverVerdict) if self._kept is not None else None
             if kept is not None and kept[0].rules.isdisjoint(without):
                 if kept[0].word == "proved":
@@ -139,6 +141,7 @@ class Prover:
         condition = self.conditions[number]
         rule = condition.rule
         likely = self._name, rule, self.rules[:number].count(rule)
+        # fixed at the first try: slices of the efforts must be slices of one order
         if number not in self._first:
             kept = self.answers.known(("effort", *likely), Effort)
             known = self._efforts.get(likely) if kept is None else kept[0]
@@ -152,8 +155,8 @@ class Prover:
         return verdict
 
     def _note(self, likely: tuple[str, str, int], told: Effort) -> None:
-        """Have an effort tried first of such a condition; but the greatest of all only where no
-        other tells, or else what does not hold is refuted after that alone."""
+        """Have an effort tried first of such a condition, unless it is the greatest of all: what
+        does not hold would be refuted only after that."""
         if told.rlimit < RLIMIT:
             self._efforts[likely] = told
             self.answers.keep(("effort", *likely), told)
@@ -167,6 +170,7 @@ class Prover:
     ) -> SolverVerdict:
         """Whether a condition holds, `without` some rules, by some efforts."""
         known = condition.known(without)
+        # what is as it was taken to hold needs no solver
         for fact in known:
             if condition.rule in fact.rules and _same(fact.formula, condition.claimed):
                 return SolverVerdict("proved", fact.rules)
@@ -193,11 +197,13 @@ class Prover:
         """Whether a part of a condition holds, by the first effort that tells."""
         worst = 0.0
         told = self._told.get(condition.rule)
+        # a stable sort: the effort that told last comes first, the others keep their order
         for effort in sorted(efforts, key=lambda one: one != told):
             path = [*condition.state.path]
             if effort.sums:
                 path += self._sums_at(condition.state, without)
 
+            # facts of sums are on the path only if the effort asks for them
             def takes(fact: Fact, among: Among = effort.among) -> bool:
                 return fact.rules.isdisjoint(without) and (
                     fact.of_sums or condition.rule in fact.rules or _takes_part(fact, among)
@@ -225,6 +231,7 @@ class Prover:
                     verdict = self._premises.imply(state.path, claimed, known, RLIMIT // 100)
                 return verdict
 
+            # with the state, whose id no other state takes while it is there
             self._sums[id(state)] = state, list(self.play.sums(state, proved))
         return self._sums[id(state)][1]
 
@@ -237,7 +244,7 @@ def _with_first(first: Effort | None, efforts: Iterator[Effort]) -> Iterator[Eff
 
 
 def _parts(claimed: Formula) -> list[Formula]:
-    """What a claim is that all of some hold, one by one."""
+    """The claims whose conjunction a claim is."""
     if isinstance(claimed, bool) or not z3.is_and(claimed):
         return [claimed]
     return [part for one in claimed.children() for part in _parts(one)]

@@ -16,7 +16,8 @@ from cacheproof.proofs.symbolic.values.state import Fact
 from cacheproof.spec.registry import contracts
 
 MODELS_MAX = 8
-"""Of one condition, how many counterexamples are run again until one is broken by the class."""
+"""Most counterexamples of one condition that are run again in search of one that the class
+breaks."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +62,8 @@ class Refuter:
     def counterexample(
         self, operation: Operation, rule: str, without: Collection[str] = ()
     ) -> "Counterexample | None":
-        """A state and a call of an operation that break a rule: one that the class itself breaks
-        it from, where such a one is among the first that are found."""
+        """A state and a call of an operation that break a rule, if any are found; of the first that
+        are found, one from which the class itself breaks it is preferred."""
         asked = self._asked(operation, rule, without)
         known = self._found.counterexamples
         if asked not in known:
@@ -95,6 +96,7 @@ class Refuter:
         self, operation: Operation, rule: str, without: Collection[str]
     ) -> "Counterexample | None":
         subject = self._subject
+        # a replay judges by contracts of the registry, which auxiliary invariants are not
         replay = subject.replay if rule in self._contracts else None
         first = None
         for number in range(len(self._languages)):
@@ -115,6 +117,7 @@ class Refuter:
                     if first is None or breaks:
                         sentence = found.sentence(one.state, operation.name, play.given)
                         first = Counterexample(sentence, breaks)
+                    # without a replay no later model is better than the first
                     if breaks or replay is None:
                         return first
         return first

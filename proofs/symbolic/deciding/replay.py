@@ -21,7 +21,8 @@ from cacheproof.spec.ghost import Ghost
 from cacheproof.spec.registry import WHOLE_EVENT, Contract, by_id
 
 SECONDS = 3.0
-"""CPU time of this process that a call may take that is run again; it takes some milliseconds."""
+"""Seconds of CPU time of this process that a call may take when it is run again; it takes
+milliseconds."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ class CounterexampleReplay:
         except BrokenRule:
             return True
         except Endless:
+            # a call without an end breaks the contract that nothing raises, and no other
             return by_id(rule).calls == WHOLE_EVENT
         return False
 
@@ -64,10 +66,11 @@ class CounterexampleReplay:
         and what the call answers.
 
         Raises:
-            Broken: one of the rules does not hold there.
+            BrokenRule: one of the rules does not hold there.
         """
         before = {**constants, **found.attributes(at)}
         of_class = class_of(source.tree, source.path, source.name)
+        # without __init__: every attribute is the one that the solver found
         manager, ghost = object.__new__(of_class), Ghost()
         for (owner, name), value in before.items():
             if owner in ("m", "g"):

@@ -48,8 +48,8 @@ class CallEnd:
 @dataclass(frozen=True)
 class Operation:
     """A call of a `method`, as a scheduler makes it: `run` plays it with the ghost's part. One that
-    builds the object `begins` where nothing is known. Where only the ghost is told something there
-    is no method. Schedulers make it `since` a release, or all of them."""
+    builds the object `begins` where nothing is known. One that only tells the ghost something has
+    no method. Schedulers make it `since` a release, or all of them."""
 
     name: str
     run: Callable[["Play", State], Iterable[CallEnd]]
@@ -58,7 +58,7 @@ class Operation:
     since: str = "0"
 
     def is_asked(self, source: Source, release: str | None) -> bool:
-        """Whether a scheduler of a release makes it, of a class that may be older."""
+        """Whether a scheduler of a release makes the call, on a class that may be older."""
         is_due = release is None or release_key(release) >= release_key(self.since)
         return is_due or self.method in {"", *source.methods}
 
@@ -80,7 +80,7 @@ class Subject:
             `unrolls` loops among a few elements.
         hangs_on: rule -> the owner and name of a method of which a change breaks it.
         noticed_by: rule -> the method and words of a change that breaks it in a small scope.
-        told: of texts that are not under proof, the methods that operations call.
+        told: owner of a text that is not under proof -> the methods of it that operations call.
         also_called: methods that a scheduler calls, and no operation.
         absent: what a request of the release does not have, of what can be read.
     """
@@ -116,7 +116,7 @@ class Subject:
         return list(dict.fromkeys([*(rule.id for rule in rules), self.safety]))
 
     def reading_of(self, operation: Operation) -> tuple[Any, ...]:
-        """All that makes an operation of two subjects the same, where they differ in their texts
+        """All by which an operation of two subjects is the same, if they differ only in their texts
         and in what follows from these."""
         reached = reached_from(operation.method, self.sources.values())
         texts = [
@@ -135,9 +135,10 @@ class Subject:
         )
 
     def digest_of(self, operation: Operation) -> str:
-        """The same of subjects of one kind, in every process of one version of the code: rules and
-        operations by their names."""
+        """A digest of `reading_of`, with rules and operations by their names: for subjects of one
+        kind it is the same in every process of one version of the code."""
         _, texts, types, constants, invariants, transitions = self.reading_of(operation)
+        # by name: the repr of a function has an address, which other processes do not share
         judged = [[one.id for one in rules] for rules in (invariants, transitions)]
         return hashlib.sha256(
             repr((operation.name, self.unrolls, texts, types, constants, judged)).encode()

@@ -156,12 +156,12 @@ def is_field_default(value: ast.expr) -> bool:
 _BASES = frozenset(
     {"Exception", "abc.ABC", "object", "typing.Generic", "typing.NamedTuple", "typing.Protocol"}
 )
-"""Those that run nothing of a class that is derived from them."""
+"""Bases that run nothing of a class that is derived from them."""
 _DECORATORS = frozenset(
     {"abc.abstractmethod", "classmethod", "dataclasses.dataclass", "property", "staticmethod"}
     | {"typing.overload"}
 )
-"""Those that run nothing of the module's own."""
+"""Decorators that run nothing of the module's own."""
 
 
 def _only_defines(one: ast.stmt, names: _Names) -> bool:

@@ -1,7 +1,7 @@
 """How the text of a block pool is read: beside what all texts say, blocks that are made, lists of a
 caller's by places, keys of two parts, and records that are only handed on.
 
-A block and its id are one element: ids are given once, where blocks are made, and no two alike.
+A block and its id are one element: ids are given once, where blocks are made, and all differ.
 """
 
 import ast
@@ -54,8 +54,8 @@ class HashedRequest:
 
 @dataclass(frozen=True)
 class Told:
-    """An event that tells of hashes of a group: of each, that it finds so many blocks more. The
-    hashes are some, or what a comprehension makes of its members."""
+    """An event that tells of hashes of a group that each finds `by` more blocks. The hashes
+    are some, or what a comprehension makes of its members."""
 
     by: int
     hashes: tuple[z3.ExprRef, ...] | Lazy
@@ -89,7 +89,7 @@ def _comprehension(run: Run, node: ast.ListComp, state: State) -> Ways:
 
 
 def _made(run: Run, many: z3.ArithRef, state: State) -> tuple[State, Ref]:
-    """So many blocks, no two alike, each as its class has it at first."""
+    """New blocks, as many as `many`, all different, each as its class has it at first."""
     blocks = run.universe.fresh(SequenceOf(BLOCK), "made")
     facts = [
         *containers.in_order(blocks),
@@ -163,7 +163,8 @@ def _of_places(run: Run, node: ast.AST, state: State, of: Places, key: Any) -> W
 
 
 def _of_blocks(run: Run, node: ast.AST, state: State, of: Ref, key: Any) -> Ways:
-    """A block of a list by its place, of which the first alone is known, or an item of a dict."""
+    """A block of a list by its place, where the first place alone is known, or an item of a
+    dict."""
     blocks = state.value(of)
     if not isinstance(blocks.kind, SequenceOf):
         return ITEMS["[]", Ref, object](run, node, state, of, key)
@@ -219,7 +220,7 @@ def _told(run: Run, node: ast.AST, state: State, of: Ref, event: Told | Cleared)
 def _grown(
     run: Run, node: ast.AST, growth: z3.ExprRef, event: Told, hashes: Lazy, state: State
 ) -> tuple[State, z3.ExprRef]:
-    """What keys find behind an event of many hashes, none of which is in it twice."""
+    """What keys find after an event of many hashes, none of which is in it twice."""
     universe, members, hash_of = run.universe, hashes.members, hashes.target
 
     def apart(one: z3.ExprRef, other: z3.ExprRef) -> Formula:

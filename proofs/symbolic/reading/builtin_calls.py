@@ -113,7 +113,7 @@ def _range(run: Run, node: ast.AST, state: State, *ends: z3.ArithRef) -> Ways:
 
 
 def is_itself(lazy: Lazy) -> bool:
-    """Whether what a loop's target is told of a member is the member."""
+    """Whether a loop's target is bound to the members themselves."""
     probe = z3.Const("probe", lazy.members.universe.sort(lazy.members.key))
     return lazy.target(probe) is probe
 
@@ -121,7 +121,8 @@ def is_itself(lazy: Lazy) -> bool:
 def outermost(
     run: Run, node: ast.AST, of: Ref, state: State, *, oldest: bool
 ) -> tuple[State, z3.ExprRef]:
-    """The first key of an ordered map, or the last; of another one that may be any key."""
+    """The first key of an ordered map, or the last; in a map without an order that may be any
+    key."""
     container = state.value(of)
     name = run.at(state, node, "an empty container has no oldest entry")
     state = run.require(name, state, negated(container.is_empty))
@@ -224,7 +225,7 @@ def _with_member(run: Run, of: Ref, member: z3.ExprRef, there: bool, state: Stat
 
 
 def _move_to_end(run: Run, node: ast.AST, state: State, of: Ref, key: Any, last: bool) -> Ways:
-    """A key of an ordered map goes behind all others, or in front of them."""
+    """A key of an ordered map goes after all others, or before them."""
     key = containers.key_of(run, key)
     container = state.value(of)
     state = run.require(run.at(state, node, "KeyError"), state, container.has(key))

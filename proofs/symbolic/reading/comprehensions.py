@@ -65,6 +65,7 @@ def _described(run: Run, node: ast.ListComp | ast.SetComp, among: Lazy, state: S
     """The members that a filter leaves, or what the element is of each of them, in the order of
     what it runs over."""
     element, (head,) = node.elt, node.generators
+    # what is filtered keeps the places of its source, which are not reversed
     if among.backwards:
         raise run.refused_in(state, node)
     leaf = among.members.key
@@ -77,7 +78,7 @@ def _described(run: Run, node: ast.ListComp | ast.SetComp, among: Lazy, state: S
     first = head.target.elts[0] if isinstance(head.target, ast.Tuple) else head.target
     if ast.unparse(first) != ast.unparse(element) or not _begins_with_itself(among):
         if isinstance(node, ast.SetComp):
-            raise run.refused_in(state, node)  # what is alike would be one
+            raise run.refused_in(state, node)  # equal elements would be one
         among = replace(among, members=found)
         yield state, _mapped(run, node, element, head, among, member, state)
         return
@@ -124,6 +125,7 @@ def _conditions(
             for end, value in run.evaluated(condition, inner)
         ]
         conditions.append(disjunction(ways))
+        # Python asks the next condition only where this one holds
         inner = inner.assuming(conditions[-1])
     return conditions
 
@@ -174,7 +176,7 @@ def _of_some_or_none(run: Run, node: ast.expr, among: Lazy, state: State) -> Ite
 
 
 def _facts_since(before: State, after: State) -> list[Formula]:
-    """What is known of a place beyond what was known where its path came from."""
+    """The facts that a path has gained since `before`."""
     return [fact.formula for fact in after.path[len(before.path) :]]
 
 
@@ -183,7 +185,7 @@ def _always(_: z3.ExprRef) -> Formula:
 
 
 def _begins_with_itself(lazy: Lazy) -> bool:
-    """The same, or a tuple of which it is the first."""
+    """Whether the target is the member itself, or a tuple that begins with it."""
     probe = z3.Const("probe", lazy.members.universe.sort(lazy.members.key))
     found = lazy.target(probe)
     return found is probe or (isinstance(found, tuple) and found[0] is probe)

@@ -25,7 +25,8 @@ from cacheproof.proofs.symbolic.values.state import Empty, Receiver, Ref, State,
 from cacheproof.proofs.symbolic.values.values import BOOL, INT, Leaf, MapOf, Type, Value, is_ordered
 
 _PARKED = "parked "
-"""How the variable begins that stands for what an expression has evaluated; no text has such."""
+"""Prefix of the variable that stands for what an expression has evaluated; no text has such a
+name."""
 _CHANGED = "what a loop runs over is changed in it"
 _NOTHING = object()
 _NOWHERE = State({}, {}, {})
@@ -35,8 +36,9 @@ _NOWHERE = State({}, {}, {})
 
 
 def park(run: Run, operand: Any, state: State) -> tuple[State, str]:
-    """With a variable of no name for what an expression has evaluated, where it leads into a
-    container: what takes its place there must not take its place here."""
+    """The state with a parked variable, and its name, for an operand that leads into a container:
+    what takes its place there must not take its place here. For any other operand the name is
+    ""."""
     refuse_kept(operand)
     if not isinstance(operand, Ref) or not operand.keys:
         return state, ""
@@ -45,7 +47,7 @@ def park(run: Run, operand: Any, state: State) -> tuple[State, str]:
 
 
 def unpark(operand: Any, name: str, state: State) -> tuple[State, Any]:
-    """The operand as it is by now, and the state without its variable."""
+    """The state without the parked variable, and the operand as it is by now."""
     if not name:
         return state, operand
     names = {one: found for one, found in state.names.items() if one != name}
@@ -53,14 +55,14 @@ def unpark(operand: Any, name: str, state: State) -> tuple[State, Any]:
 
 
 def hold(run: Run, value: Value, state: State) -> tuple[State, Ref]:
-    """A container where only one has it."""
+    """A container in a cell of its own."""
     cell = run.new_cell()
     return replace(state, cells={**state.cells, cell: value}), Ref(cell)
 
 
 def detach(run: Run, ref: Ref, key: z3.ExprRef | None, state: State) -> State:
-    """Variables, the callers' among them, that lead into what goes away keep it. What goes is
-    at a key, or everything."""
+    """The state in which variables, the callers' among them, keep what they lead into, though it
+    goes from a container: what is at a key, or, where `key` is None, everything."""
     frames = [*state.frames, state.names]
     leading = [
         (number, name, operand)
@@ -95,7 +97,7 @@ def take_out(run: Run, ref: Ref, key: z3.ExprRef, state: State) -> tuple[State, 
 
 
 def owner_of(run: Run, operand: Any) -> str | None:
-    """Of an element that is an object, the owner of its attributes."""
+    """The owner of the attributes of an element that is an object; None of anything else."""
     leaf = run.universe.leaf_of(operand) if isinstance(operand, z3.ExprRef) else None
     return run.objects.get(leaf) if leaf is not None else None
 
@@ -126,6 +128,7 @@ def refuse_misfit(run: Run, name: str, kind: Type, operand: Any, state: State) -
     if isinstance(operand, Ref):
         fits = not operand.is_frozen and state.value(operand).kind == kind
     elif isinstance(kind, Leaf):
+        # not by isinstance: True is an int
         number = type(operand) is int and kind == INT
         truth_value = type(operand) is bool and kind == BOOL
         sort = run.universe.sort(kind)
@@ -162,7 +165,7 @@ def map_of(of: Any, state: State) -> Value:
 
 
 def values_of(container: Value) -> Type:
-    """Of what type the values of a dict are."""
+    """The type of the values of a dict."""
     assert isinstance(container.kind, MapOf)
     return container.kind.value
 
@@ -185,7 +188,7 @@ def delete(run: Run, node: ast.AST, of: Any, key: Any, state: State) -> State:
 
 
 def drop(run: Run, of: Any, key: Any, state: State) -> State:
-    """Without a key, where it is there."""
+    """The state in which a container is without a key, if it had it."""
     key = key_of(run, key)
     map_of(of, state)
     state = detach(run, of, key, state)
@@ -219,14 +222,17 @@ def write(run: Run, ref: Ref, value: Value, state: State, touched: z3.ExprRef | 
         chain.append(chain[-1].at(key))
     for key, outer in zip(reversed(ref.keys), reversed(chain[:-1]), strict=True):
         value = outer.put(key, value)
+    # quantifiers over constants have patterns, those over what was stored may not
     named, facts = run.universe.named(value, chain[0])
     before = state
     state = replace(state, cells={**state.cells, ref.cell: named}).assuming(*facts)
+    # callers too: a method that a loop calls may change what the loop runs over
     for names in (*state.frames, state.names):
         for name, over in names.items():
             if name.startswith(RUNNING) and over.cell == ref.cell:
                 same = same_place(before.value(over), state.value(over), name)
                 state = run.require(_CHANGED, state, same)
+    # sums are over the keys of the outermost container
     return state.snapshot(ref.keys[0] if ref.keys else touched)
 
 
@@ -250,14 +256,14 @@ def in_order(value: Value) -> list[Formula]:
 
 
 def begin_turn(run: Run, state: State, ref: Ref, *, whole: bool) -> tuple[State, str]:
-    """With a variable of no name for what a loop runs over: no turn may change which members
-    there are and in what order; where it takes values along (`whole`), nothing of it."""
+    """The state with a variable, and its name, for what a loop runs over: no turn may change its
+    members or their order, nor anything of it where the loop takes values along (`whole`)."""
     name = f"{WHOLE if whole else RUNNING}{run.new_cell()}"
     return replace(state, names={**state.names, name: ref}), name
 
 
 def end_turn(state: State, name: str, ref: Ref) -> State:
-    """A turn is done: without that variable."""
+    """The state after a turn, without the variable of `begin_turn`."""
     if state.names.get(name) is not ref:
         raise NotTranslated("what a loop runs over goes away in it")
     names = {one: found for one, found in state.names.items() if one != name}

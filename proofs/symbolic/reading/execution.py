@@ -1,4 +1,4 @@
-"""A symbolic execution, whatever it runs: the tables that it reads by, the obligations it leaves.
+"""A symbolic execution of any text: the tables that it reads by, the obligations that it leaves.
 
 What a statement or an expression does is read by a function, which tables tell by the node's type
 (`Readings`); it is given the execution, the node and a state, and tells the states that come of it.
@@ -37,20 +37,20 @@ from cacheproof.proofs.symbolic.values.words import Words
 from cacheproof.proofs.text.definitions import without_docstring
 
 PATHS_MAX = 8
-"""So many paths go on from a statement before those are joined that can be."""
+"""Most paths that go on from a statement before those that can be are joined."""
 _FAILURES = (AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """How a reading ends that was not made for what it meets."""
 
 Statement = Callable[["Run", Any, State], Iterable[Ended]]
-"""Of a node: where the method may be behind it."""
+"""Reads a node: where the method may be after it."""
 Expression = Callable[["Run", Any, State], Iterable[Evaluated]]
-"""Of a node: what it is there, in each way that it may take."""
+"""Reads a node: what it is in a state, on each way that it may take."""
 Target = Callable[["Run", Any, Any, State], Iterable[State]]
-"""Of a node and what is assigned to it: the states in which it is."""
+"""Reads a node and what is assigned to it: the states after the assignment."""
 Attribute = Callable[["Run", Any, str, State], Any]
-"""Of an operand and a name: what it has of that name, or `UNREAD`."""
+"""Reads an attribute: what an operand has of a name, or `UNREAD`."""
 Function = Callable[..., Iterable[Evaluated]]
-"""Of an execution, a node, a state, and operands: what the function answers."""
+"""Reads a call, given the execution, its node, a state and operands: what the function answers."""
 Signature = tuple[str | type, ...]
 """A name, and the type of each operand. Methods have a point before their names, and `[]` is what
 takes items; the first operand of these is what has them."""
@@ -74,8 +74,8 @@ class Readings:
         return next((table[one] for one in type(operand).__mro__ if one in table), None)
 
     def function(self, name: str, operands: Sequence[Any]) -> Function | None:
-        """Who reads a function of such operands: of the narrowest types, those of the first before
-        those of the others."""
+        """Who reads a function of such operands: the reader for the narrowest types, the first
+        operand's before the others'."""
         for types in itertools.product(*(type(one).__mro__ for one in operands)):
             if (name, *types) in self.functions:
                 return self.functions[name, *types]
@@ -159,7 +159,8 @@ class Run:
             return list(read(self, node, self.through(node, state)))
 
     def _joined(self, ends: Sequence[Ended]) -> list[Ended]:
-        """With the paths joined that go on and can be; what returns is left as it is."""
+        """The ends, with those paths joined that go on and can be; what returns is left as it
+        is."""
         left = joined(self.universe, [state for state, done, _ in ends if not done], self.joins)
         return [one for one in ends if one[1]] + [(state, False, None) for state in left]
 
@@ -174,7 +175,7 @@ class Run:
     def call_on(
         self, receiver: Any, owner: str, name: str, arguments: Sequence[Any], state: State
     ) -> list[Evaluated]:
-        """The same of a method of an object."""
+        """The states in which a call of a method on an object may end, and its answers."""
         method = self.sources[owner].methods[name]
         parameters = [one.arg for one in (*method.args.args, *method.args.kwonlyargs)][1:]
         defaults = defaults_of(method)
@@ -199,7 +200,7 @@ class Run:
         return ends
 
     def _refuse_shared(self, state: State, owner: str, method: ast.FunctionDef) -> None:
-        """Two attributes that have one container between calls."""
+        """Refuse two attributes that have one container between calls."""
         found: dict[int, str] = {}
         for (_, name), operand in state.attributes.items():
             if isinstance(operand, Ref):
@@ -211,11 +212,11 @@ class Run:
     # what readings go on with
 
     def new_cell(self) -> int:
-        """Where a container may live that is in no other one."""
+        """A new cell, for a container that is in no other one."""
         return next(self._cells)
 
     def through(self, node: ast.stmt | ast.expr, state: State, way: str = "") -> State:
-        """The same place, gone through a node of the method that runs."""
+        """The state, gone through a node of the method that runs."""
         of_method = owner, method = state.names[""]
         if of_method not in self._numbers:
             bare = without_docstring(self.sources[owner].methods[method])
@@ -249,7 +250,7 @@ class Run:
 
     @contextmanager
     def reading(self, node: ast.AST, state: State) -> Iterator[None]:
-        """What is refused, or fails, in there is refused with file and line."""
+        """Refuse with file and line what is refused, or fails, in the block."""
         try:
             yield
         except NotTranslated as refusal:

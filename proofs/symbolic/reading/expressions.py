@@ -49,12 +49,14 @@ _OF_ANY: Mapping[tuple[type[ast.cmpop], int], bool] = {
     (ast.Eq, 0): False, (ast.NotEq, 0): True, (ast.Gt, 0): True, (ast.LtE, 0): False,
     (ast.GtE, 1): True, (ast.Lt, 1): False,
 }  # fmt: skip
-"""Of a number of keys, which comparisons with which number say that there are some, or none."""
+"""(operator, number) -> what `len(x) operator number` says of x: True, it has members; False,
+none."""
 _ANY_OF: Mapping[tuple[int, type[ast.cmpop]], bool] = {
     (0, ast.Eq): False, (0, ast.NotEq): True, (0, ast.Lt): True, (0, ast.GtE): False,
     (1, ast.LtE): True, (1, ast.Gt): False,
 }  # fmt: skip
-"""The same from the other side."""
+"""(number, operator) -> what `number operator len(x)` says of x: True, it has members; False,
+none."""
 
 
 def decided(run: Run, test: ast.expr, state: State) -> Iterator[tuple[State, bool]]:
@@ -101,8 +103,8 @@ def _to_tuple(run: Run, target: ast.Tuple, operand: Any, state: State) -> Iterat
 def _assign_each(
     run: Run, targets: Sequence[ast.expr], operands: Sequence[Any], state: State
 ) -> Iterator[State]:
-    """One after the other; a container that is still to be assigned stays the one that it is,
-    whatever takes its place meanwhile."""
+    """Assign operands one after the other; a container that is still to be assigned stays the one
+    that it is, whatever takes its place meanwhile."""
     if not targets:
         yield state
         return
@@ -315,7 +317,7 @@ def _chain(
     others: Sequence[ast.expr],
     state: State,
 ) -> Ways:
-    """A comparison; of a chain the rest is run where it holds so far."""
+    """A comparison; the rest of a chain is run where it holds so far."""
     parked, name = containers.park(run, left, state)
     for after, right in run.evaluated(others[0], parked):
         there, found = containers.unpark(left, name, after)

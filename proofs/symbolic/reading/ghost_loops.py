@@ -1,4 +1,4 @@
-"""What is known around the loops of spec's ghost, whatever manager is beside it."""
+"""What is known around the loops of spec's ghost, beside any manager."""
 
 from collections.abc import Callable
 
@@ -34,7 +34,7 @@ def still_claimed(around: Around) -> Rules:
 
 
 def needs_the_rest(around: Around) -> Rules:
-    """Of what it claimed, a request that is withdrawn needs what is still to come."""
+    """A request that is withdrawn needs, of what it claimed, what is still to come."""
     request = around.now.names["request"]
     ends = around.now.attribute("g", "claimed_end")
     needed = around.now.attribute("g", "needed")
@@ -56,7 +56,7 @@ def needs_the_rest(around: Around) -> Rules:
 
 
 def without_keys(then: Value, now: Value, gone: Callable[[z3.ExprRef], Formula]) -> Formula:
-    """Of a map, that some keys are gone, and all others are as they were."""
+    """The condition that some keys of a map are gone, and all others are as they were."""
 
     def of_key(key: z3.ExprRef) -> Formula:
         there = iff(now.has(key), conjunction((then.has(key), negated(gone(key)))))

@@ -1,7 +1,7 @@
 """Joins paths that differ in what is known, and in numbers and truth values alone.
 
-What is known behind the last fact that all paths have becomes one fact: that it is all so of one of
-them, and that each number which differs is what it is there. Nothing is lost and nothing added.
+What is known after the last fact that all paths share becomes one fact: that all of it is so on one
+of them, and that each number which differs is what it is there. Nothing is lost and nothing added.
 Containers are never joined: what is proved of them is proved by the terms that they are.
 """
 
@@ -33,12 +33,12 @@ class Joins:
         self._parts: dict[int, tuple[Fact, Sequence[Part]]] = {}
 
     def keep(self, fact: Fact, parts: Sequence[Part]) -> None:
-        """That a fact stands for what is known on some path."""
+        """Note that a fact stands for what is known on one of these paths."""
         self._parts[id(fact)] = fact, parts
 
     def apart(self, state: State) -> Iterator[State]:
-        """The paths to a state, each with what is known on it; of paths that went through several
-        joins one for each that a join has."""
+        """The paths to a state, each with what is known on it; where paths went through several
+        joins, one for each path that a join has."""
         for number, fact in enumerate(state.path):
             if id(fact) not in self._parts:
                 continue
@@ -70,6 +70,7 @@ def _join(universe: Universe, several: Sequence[State], joins: Joins) -> State |
     known = min(shared_by(first.path, one.path) for one in several)
     seen = min(shared_by(first.snapshots, one.snapshots) for one in several)
     apart = [one.path[known:] for one in several]
+    # a proof may leave out a fact with a mark, which it could not within a disjunction
     if any(fact.mark for facts in apart for fact in facts):
         return None
     if any(not _is_plain(one, first) for state in several for one in state.snapshots[seen:]):
@@ -82,6 +83,7 @@ def _join(universe: Universe, several: Sequence[State], joins: Joins) -> State |
         first.frames,
         first.path[:known],
         first.snapshots[:seen],
+        # only what every path went through; the parts have the rest
         frozenset.intersection(*(one.ran for one in several)),
     )
     of_any = disjunction(conjunction(fact.formula for fact in facts) for facts in there)
@@ -89,11 +91,12 @@ def _join(universe: Universe, several: Sequence[State], joins: Joins) -> State |
     fact = Fact(True if is_known else of_any)
     joins.keep(fact, [Part(facts, one.ran) for facts, one in zip(there, several, strict=True)])
     end = end.assuming(fact)
+    # `Play.sums` takes the last snapshot for the present
     return end.snapshot() if any(len(one.snapshots) > seen for one in several) else end
 
 
 def _shape(state: State) -> Hashable:
-    """Equal of states that differ in numbers, truth values and facts alone."""
+    """A value that is equal for states that differ in numbers, truth values and facts alone."""
     return (
         _shape_of(state.attributes),
         tuple((cell, _of(value)) for cell, value in sorted(state.cells.items())),
@@ -107,7 +110,9 @@ def _shape_of(operands: Mapping[Any, Any]) -> Hashable:
 
 
 def _of(operand: Any) -> Hashable:
-    """Equal of operands that are the same, or of which one can stand for both."""
+    """A value that is equal for operands that are the same, or of which one symbol can stand for
+    both."""
+    # before int, since a bool is one
     if isinstance(operand, bool | z3.BoolRef):
         return bool
     if isinstance(operand, int | z3.ArithRef):
@@ -140,8 +145,8 @@ def _cells(cells: Mapping[int, Any]) -> dict[int, Hashable]:
 def _merged(
     universe: Universe, several: Sequence[Mapping[Any, Any]], there: Sequence[list[Fact]]
 ) -> dict[Any, Any]:
-    """What operands are, by their places; of those that differ what is known `there`, on each path,
-    says it."""
+    """What operands are, by their places; what those are that differ is said by what is known
+    `there`, on each path."""
     found = dict(several[0])
     for place, first in found.items():
         operands = [one[place] for one in several]

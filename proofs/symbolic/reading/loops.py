@@ -30,7 +30,7 @@ from cacheproof.proofs.symbolic.values.state import (
 from cacheproof.proofs.symbolic.values.values import INT, SetOf, Value
 
 TURNS_MAX = 8
-"""How often a while loop may be run turn by turn, among a few elements."""
+"""Most turns of a while loop that is run turn by turn, among a few elements."""
 
 
 def while_(run: Run, node: ast.While, state: State) -> Iterator[Ended]:
@@ -63,18 +63,20 @@ def _kept_going(run: Run, node: ast.While, state: State) -> Iterator[State]:
         for end in _once(run, node, inner):
             _claim(run, node, "loop keeps", loop, Around(state, end))
             assert loop.variant is not None
+            # an integer that falls and is not negative cannot fall for ever
             less = z3.And(loop.variant(end) < loop.variant(inner), loop.variant(inner) >= 0)
             run.require(run.at(state, node, "loop ends"), end, less)
 
 
 def _turned(run: Run, node: ast.While, state: State, turns: int) -> Iterator[State]:
-    """A loop turn by turn, of which so many may be left."""
+    """The rest of a while loop, turn by turn, in at most `turns`."""
     for inner, holds in decided(run, node.test, state):
         if not run.possible(inner.path):
             continue
         if not holds:
             yield inner
             continue
+        # a loop that is cut off would be proved of its first turns alone
         if turns == 0:
             raise run.refused_in(state, node)
         for end in _once(run, node, inner):
@@ -101,9 +103,10 @@ def _take(loop: Loop, around: Around) -> State:
 
 
 def for_(run: Run, node: ast.For, state: State) -> Iterator[Ended]:
-    """A loop over what there is, or so many times."""
+    """A for loop, over members or over the numbers of a range."""
     if node.orelse:
         raise run.refused_in(state, node)
+    # no table reads `continue`: it becomes a branch before the body is run
     body = _without_continue(node.body)
     node = ast.copy_location(ast.For(node.target, node.iter, body, []), node)
     for after, among in run.evaluated(node.iter, state):
@@ -172,17 +175,19 @@ def _running(run: Run, node: ast.For, lazy: Lazy, none: Value, state: State) -> 
         if returned:
             yield end, True, answer
             continue
+        # the members were read once; Python reads them as it goes on
         if lazy.source is not None:
             same = equal(end.value(lazy.source).keys, members)
             run.require(run.at(state, node, "what it runs over stays"), end, same)
         done = seen.with_member(member, True)
         now = Around(state, end, done, members, lazy.place)
         _claim(run, node, "loop keeps", loop, now)
+    # from `around`: `known` speaks of the members that were done before one turn
     yield _take(loop, Around(state, around, members, members, lazy.place)), False, None
 
 
 def _counted(run: Run, node: ast.For, among: Range, state: State) -> Iterator[Ended]:
-    """A loop that is run so many times, turn by turn."""
+    """The rest of a loop over a range, turn by turn."""
     yield state.assuming(among.stop <= among.start), False, None
     before = state.assuming(among.start < among.stop)
     if not run.possible(before.path):
@@ -193,7 +198,7 @@ def _counted(run: Run, node: ast.For, among: Range, state: State) -> Iterator[En
 
 
 def _counting(run: Run, node: ast.For, among: Range, state: State) -> Iterator[Ended]:
-    """A loop that is run so many times, whatever the number of the turn is."""
+    """A loop over a range, by its invariant: a turn of any number."""
     many = z3.If(among.start < among.stop, among.stop - among.start, 0)
     loop = _loop(run, node, state)
     _claim(run, node, "loop starts with", loop, Around(state, state, turns=z3.IntVal(0)))
@@ -207,7 +212,7 @@ def _counting(run: Run, node: ast.For, among: Range, state: State) -> Iterator[E
 
 
 def _numbered(run: Run, node: ast.For, number: z3.ArithRef, state: State) -> list[State]:
-    """A turn of a loop that is told its number."""
+    """A turn of a loop over a range, whose target is bound to a number."""
     return [
         end for one in run.assigned(node.target, number, state) for end in _once(run, node, one)
     ]
@@ -221,6 +226,7 @@ def _loop(run: Run, node: ast.AST, state: State) -> Loop:
         for one in ast.walk(run.sources[owner].methods[method])
         if isinstance(one, ast.For | ast.While)
     ]
+    # by its line: `for_` has put another node in the place of the loop
     number = sorted(one.lineno for one in loops).index(node.lineno)  # type: ignore[attr-defined]
     known = run.loops.get((owner, method), ())
     if number >= len(known):
@@ -231,8 +237,10 @@ def _loop(run: Run, node: ast.AST, state: State) -> Loop:
 def _forgotten(run: Run, state: State, turn: Callable[[State], list[State]]) -> State:
     """A state in which nothing is known of what a loop's body changes."""
     cells, attributes, names = dict(state.cells), dict(state.attributes), dict(state.names)
+    # turns run here only to see what they change: the turn that is proved leaves obligations
     kept, run.obligations = run.obligations, []
     facts: list[Formula] = []
+    # a turn may change more once what it changed before is forgotten: until nothing is new
     while True:
         before = replace(state, cells=dict(cells), attributes=dict(attributes), names=dict(names))
         changed = False
@@ -240,6 +248,7 @@ def _forgotten(run: Run, state: State, turn: Callable[[State], list[State]]) -> 
             if any(one is not other for one, other in zip(end.frames, state.frames, strict=True)):
                 raise NotTranslated("a loop lets go of what a caller's variable leads into")
             for cell, value in end.cells.items():
+                # forgotten once: a fresh value at each round would look like a change for ever
                 if cell in cells and value is not cells[cell] and cells[cell] is state.cells[cell]:
                     cells[cell] = run.universe.fresh(value.kind, "after")
                     facts += in_order(cells[cell])
@@ -256,7 +265,7 @@ def _forgotten(run: Run, state: State, turn: Callable[[State], list[State]]) -> 
                     changed = True
             for name in end.names:
                 if name in names and end.names[name] is not names[name]:
-                    del names[name]  # bound in the body: what it was is not known behind it
+                    del names[name]  # bound in the body: what it was is not known after it
         if not changed:
             break
     run.obligations = kept
@@ -298,7 +307,7 @@ def _comes_next(lazy: Lazy, seen: Value, member: z3.ExprRef) -> list[Formula]:
 
 
 def _without_continue(body: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """A loop's body in which what follows a condition to continue is its other branch."""
+    """A loop's body with what follows an `if` that continues as the other branch of that `if`."""
     for number, one in enumerate(body):
         match one:
             case ast.If(test=test, body=[ast.Continue()], orelse=[]):

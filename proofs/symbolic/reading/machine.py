@@ -34,7 +34,7 @@ class Machine(Run):
         return replace(state, snapshots=()).snapshot(anew=True)
 
     def emptied(self, state: State, attributes: Sequence[tuple[str, str]]) -> State:
-        """With some attributes empty; a number is 0."""
+        """The state with some attributes empty; a number is 0."""
         for owner, name in attributes:
             kind = self.types[owner, name]
             nothing = z3.IntVal(0) if isinstance(kind, Leaf) else self.universe.empty(kind)
@@ -42,16 +42,16 @@ class Machine(Run):
         return state
 
     def become(self, owner: str, name: str, value: Value, state: State) -> State:
-        """With an attribute that is something else from now on."""
+        """The state with another value of an attribute."""
         return containers.set_attribute(self, state, owner, name, value)
 
     def put(self, owner: str, name: str, key: z3.ExprRef, value: z3.ExprRef, state: State) -> State:
-        """With an item of a map set."""
+        """The state with an item of a map set."""
         return containers.put(self, state.attributes[owner, name], key, value, state)
 
     def kept_by_caller(self, owner: str, name: str, state: State) -> list[Evaluated]:
-        """As `call` of a method without parameters, whose answer the caller keeps: what an object
-        answers and goes on using would change there.
+        """The ends of a call, as `call` has them, of a method without parameters whose answer the
+        caller keeps: an answer that the object goes on using would change there.
 
         Raises:
             NotTranslated: an attribute is what it answers.
@@ -85,7 +85,8 @@ class Machine(Run):
     def asked(
         self, name: str, given: Sequence[Any], state: State
     ) -> Iterator[tuple[State, bool | z3.BoolRef]]:
-        """As `call` of a method of the manager that answers whether something is so.
+        """The ends of a call, as `call` has them, of a method of the manager that answers yes or
+        no.
 
         Raises:
             NotTranslated: it answers something that is only as good as true, or as false.

@@ -12,9 +12,9 @@ from cacheproof.proofs.symbolic.values.state import Empty, Ref, State
 from cacheproof.proofs.symbolic.values.values import ListOf, MapOf, SetOf, Type, Value, is_ordered
 
 RUNNING = "over "
-"""How the variable begins that stands for what a loop runs over."""
+"""Prefix of the variable that stands for what a loop runs over."""
 WHOLE = f"{RUNNING}whole "
-"""The same of a loop that takes values along with their keys."""
+"""Prefix of that variable for a loop that takes values along with their keys."""
 
 
 def number_of(operand: Any) -> Any:

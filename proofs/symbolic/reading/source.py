@@ -8,7 +8,7 @@ from importlib.util import decode_source
 from pathlib import Path
 
 DEPTH_MAX = 100
-"""Nodes within each other, so that whatever follows them by recursion comes to an end."""
+"""Most nodes within each other, so that what follows them by recursion comes to an end."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Source:
     inherits: bool = False
 
     def of_base(self, base: "Source") -> "Source":
-        """With the methods that it inherits."""
+        """The class with the methods that it inherits."""
         return replace(
             self,
             methods={**base.methods, **self.methods},
@@ -82,7 +82,7 @@ class Source:
         )
 
     def named(self, names: Mapping[str, str]) -> "Source":
-        """With attributes that have other names, from old to new; the text is not changed."""
+        """The class with other names of attributes, from old to new; the text is not changed."""
         if not names:
             return self
         read = {name: _with_names(one, names) for name, one in self.read.items()}
@@ -171,7 +171,7 @@ def reached_from(method: str, sources: Iterable[Source]) -> frozenset[str]:
 
 
 def reached_among(method: str, methods: Mapping[str, ast.FunctionDef]) -> frozenset[str]:
-    """Those of these methods that a call of one may run."""
+    """The methods, among these, that a call of one may run."""
     return _reached(method, {name: [one] for name, one in methods.items()})
 
 

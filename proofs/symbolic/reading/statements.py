@@ -1,4 +1,4 @@
-"""Runs the statements of a method on symbolic values: where it may be behind each of them."""
+"""Runs the statements of a method on symbolic values: where it may be after each of them."""
 
 import ast
 from collections.abc import Iterator, Mapping

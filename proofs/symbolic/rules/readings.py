@@ -1,7 +1,7 @@
 """Rules as formulas, each read once and then put in terms of any state.
 
-Of one shape of records a rule's text has one reading, whatever terms the records are made of: it is
-read of names for these terms, and the terms take the names' places.
+For one shape of records a rule's text has one reading, whatever terms these are made of: it is read
+with names for the terms, and the terms take the names' places.
 """
 
 import ast
@@ -118,7 +118,7 @@ class _Apart:
         raise _NotTold
 
     def rebuilt(self, names: Mapping[str, Any], terms: Iterator[z3.ExprRef]) -> dict[str, Any]:
-        """The same names of other terms."""
+        """The names, with other terms in place of those that were taken."""
         found = dict(names)
         for name, field in self._taken:
             if not field:

@@ -85,7 +85,7 @@ def _lost(play: Play, then: Value, now: Value) -> tuple[Value, Formula]:
 
 
 def holding(play: Play, state: State, change: Callable[[z3.ExprRef], z3.ArithRef]) -> State:
-    """Blocks stand in more tables, or in fewer, by so much."""
+    """The state in which blocks stand in more tables, or in fewer, by a `change`."""
     held = state.attribute("g", "held")
     now = play.universe.fresh(held.kind, "held")
 

@@ -158,7 +158,7 @@ def _to_be_told(play: Play, around: Around) -> Rules:
 
 
 def _told(play: Play, around: Around) -> Rules:
-    """Events tell of what is found no more, if they told of it before."""
+    """Events tell of what is no longer found, if they told of it before."""
 
     def of_key(key: z3.ExprRef) -> Formula:
         return _untold(play, around.now, key) == _untold(play, around.start, key)
@@ -197,7 +197,7 @@ def _referenced(around: Around, counted: Counted) -> Rules:
 
 
 def _released(around: Around) -> Rules:
-    """Those of what is done that nobody references any more, in their order."""
+    """What is released: the blocks that are done and that nobody references any more, in order."""
     released = around.now.value(around.now.names["released"])
     refs, null = (around.now.attribute("b", name) for name in ("ref_cnt", "is_null"))
     seen, place = around.seen, around.place
@@ -225,8 +225,8 @@ def _ordered(
     other: Callable[[z3.ExprRef], Formula],
     by: Place | None = None,
 ) -> Formula:
-    """Of a whole, every one member stands before every other: where it does by a place, if that is
-    given."""
+    """The condition that in `whole` every `one` stands before every `other`; where `by` is given,
+    only of pairs that it puts in that order."""
 
     def of_both(a: z3.ExprRef, b: z3.ExprRef) -> Formula:
         earlier = True if by is None else by(a) < by(b)
@@ -277,7 +277,7 @@ def _taken(play: Play, around: Around) -> Rules:
 
 
 def _behind(around: Around) -> Rules:
-    """What is done stands behind what stood there, in its order."""
+    """What is done stands after what stood there, in its order."""
     then, now = _queues(around)
     seen, place = around.seen, around.place
     assert seen is not None

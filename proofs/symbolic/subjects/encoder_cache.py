@@ -91,13 +91,14 @@ HANGS_ON = {
     "EC-14": ("m", "free"),
     "EC-18": ("m", "get_cached_input_ids"),
 }
-"""Where to change a manager so that it breaks a contract, of those that little else breaks."""
+"""Contract -> owner and method to change so that it is broken, where little else breaks it."""
 NOTICED_BY = {
     "EC-5": ("reset", "without 'self.num_embeds_by_hash.clear()'"),
     "EC-7": ("can_allocate", "the newest entry for the oldest"),
     "EC-8a": ("can_allocate", ">= self.num_free_slots"),
 }
-"""Of contracts that few changes break in a small scope, the method and words of one that does."""
+"""Contract -> method and words of a change that breaks it in a small scope, where few changes
+do."""
 
 ALSO_CALLED = {"get_manager_metadata": "0.27.0", "create_manager": "0.28.0"}
 """Methods that a scheduler calls since a release, and that change nothing of a manager."""
@@ -139,7 +140,7 @@ class EncoderCacheView:
 
 
 def _sizes(cached: Value, size: Value) -> Value:
-    """Of a manager that stores no sizes, what its entries were debited."""
+    """The sizes of a manager that stores none: what its entries were debited."""
     return Value(cached.universe, size.kind, (cached.terms[0], size.terms[1]))
 
 
@@ -408,7 +409,7 @@ def _names_of(source: Source) -> dict[str, str]:
 
 
 def also_called(release: str | None) -> list[str]:
-    """What a scheduler of a release calls beside the operations; of the reference nothing."""
+    """What a scheduler of a release calls beside the operations; nothing for the reference."""
     return [
         name
         for name, since in ALSO_CALLED.items()

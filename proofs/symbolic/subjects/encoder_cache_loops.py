@@ -84,7 +84,7 @@ def _variable_of_while(source: Source, method: str) -> str:
 
 
 def _released(play: Play, around: Around) -> Rules:
-    """Of the manager: a request that lets go of what it claimed."""
+    """What holds of the manager while a request lets go of what it claimed."""
     request = around.now.names["request"].term
     m = play.names(around.now)["m"].fields
     members, seen = members_of(around), around.seen

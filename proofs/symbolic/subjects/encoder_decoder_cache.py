@@ -264,7 +264,7 @@ def loops(play: Play) -> Mapping[tuple[str, str], Sequence[Loop]]:
 
 
 def _released(play: Play, around: Around) -> Rules:
-    """Of a manager that knows its debits: those of the inputs that are done are gone."""
+    """The debits of the inputs that are done are gone from a manager that knows its debits."""
     if ("m", "_debits") not in around.now.attributes:
         return []
     request, seen = around.now.names["request"].term, around.seen

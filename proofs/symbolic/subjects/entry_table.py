@@ -109,7 +109,7 @@ def init(play: Play, state: State) -> Iterator[CallEnd]:
 
 
 def begin(play: Play, state: State) -> Iterator[CallEnd]:
-    """Of an entry that is not there; it has one byte at least."""
+    """Room is asked for an entry that is not there and has one byte at least."""
     state, entry = _of(play, state, NOBODY)
     size, m = z3.Int("size"), play.machine
     state = state.assuming(size >= 1)
@@ -120,14 +120,14 @@ def begin(play: Play, state: State) -> Iterator[CallEnd]:
 
 
 def publish(play: Play, state: State) -> Iterator[CallEnd]:
-    """Of an entry that somebody writes."""
+    """An entry that somebody writes is published."""
     state, entry = _of(play, state, "writing")
     for after, _ in play.machine.call("m", "publish", [entry], state):
         yield _end(play, state, _told(play, after, entry, "end", "use"))
 
 
 def abandon(play: Play, state: State) -> Iterator[CallEnd]:
-    """Of an entry that somebody writes."""
+    """An entry that somebody writes is abandoned."""
     state, entry = _of(play, state, "writing")
     for after, _ in play.machine.call("m", "abandon", [entry], state):
         yield _end(play, state, _told(play, after, entry, "end"))
@@ -148,7 +148,7 @@ def pin(play: Play, state: State) -> Iterator[CallEnd]:
 
 
 def unpin(play: Play, state: State) -> Iterator[CallEnd]:
-    """Of an entry of which somebody has a pin."""
+    """An entry of which somebody has a pin is unpinned."""
     state, entry = _of(play, state, "pins")
     for after, _ in play.machine.call("m", "unpin", [entry], state):
         for told, _ in play.machine.call("g", "unpin", [entry], after):
@@ -179,7 +179,7 @@ def _of(play: Play, state: State, having: str) -> tuple[State, z3.ExprRef]:
 
 
 def _owed(names: Names, entry: z3.ExprRef, having: str) -> Formula:
-    """That somebody writes an entry, or has it pinned; or that it is not there."""
+    """What a caller owes: somebody writes the entry, or has it pinned; or it is not there."""
     if having == NOBODY:
         return negated(names["s"].fields["size"].has(entry))
     has: Formula = names["g"].fields[having].has(entry)

@@ -39,7 +39,7 @@ class Effort:
 
 
 def _efforts(*rlimits: int) -> tuple[Effort, ...]:
-    """Of every kind one, the likely ones first."""
+    """One effort of every kind, the likely kinds first."""
     kinds = (
         (Among.NONE, False), (Among.PLAIN, False), (Among.ALL, False),
         (Among.PLAIN, True), (Among.ALL, True),
@@ -50,8 +50,8 @@ def _efforts(*rlimits: int) -> tuple[Effort, ...]:
 _LITTLE = _efforts(*[RLIMIT // 1000] * 5)
 _MUCH = _efforts(RLIMIT // 400, RLIMIT // 200, RLIMIT // 100, RLIMIT // 100, RLIMIT)
 SOON = 1
-"""The first effort proves most that holds. What it does not prove is refuted for less than it takes
-all kinds of efforts to fail, so a counterexample is looked for before they are tried."""
+"""Efforts before a counterexample is looked for. The first proves most that holds, and to refute
+the rest costs less than to see all kinds of efforts fail."""
 ALL_BUT_THE_GREATEST = len(_LITTLE + _MUCH) - 1
 _PLAIN = _LITTLE + _MUCH
 _OF_SUMS = tuple(efforts[number] for efforts in (_LITTLE, _MUCH) for number in (0, 3, 1, 2, 4))
@@ -60,6 +60,7 @@ _OF_SUMS = tuple(efforts[number] for efforts in (_LITTLE, _MUCH) for number in (
 def efforts_for(claimed: Formula) -> Iterator[Effort]:
     """All efforts, those of little cost first, the likely ones before others, and the greatest
     last."""
+    # most claims need no other effort: only then is the formula searched for sums
     yield _PLAIN[0]
     sums = isinstance(claimed, z3.ExprRef) and _speaks_of_sums(claimed)
     yield from (_OF_SUMS if sums else _PLAIN)[1:]
@@ -99,8 +100,8 @@ def shared_by(one: Sequence[object], other: Sequence[object]) -> int:
 
 
 class ToldSolver:
-    """What a solver was told of paths, in scopes that begin where paths part; of a fact what it
-    `says`. So what paths have in common it takes in once."""
+    """A solver that is told of paths, in scopes that begin where paths part, so that it takes in
+    once what they have in common. Of a fact it is told what that `says`."""
 
     def __init__(self, solver: z3.Solver, says: Callable[[Fact], Formula]) -> None:
         self.solver = solver
@@ -109,11 +110,12 @@ class ToldSolver:
         self._begins: list[int] = []
 
     def tell(self, path: Sequence[Fact]) -> None:
-        """From here on it knows the facts of this path, and no others."""
+        """Have the solver know the facts of this path, and no others."""
         shared = shared_by(self._path, path)
         while len(self._path) > shared:
             self.solver.pop()
             del self._path[self._begins.pop() :]
+        # in two scopes: what is shared stays when the next path parts here as well
         for stop in (shared, len(path)):
             if new := path[len(self._path) : stop]:
                 self.solver.push()
@@ -133,6 +135,7 @@ class Premises:
 
     def _begin_anew(self) -> None:
         solver = z3.SimpleSolver()
+        # by E-matching alone, which proves or gives up: no model of unbounded sorts is looked for
         solver.set(auto_config=False, mbqi=False, random_seed=self._seed)
         self._told = ToldSolver(solver, lambda fact: fact.where_taken)
 
@@ -161,7 +164,7 @@ class Premises:
         return SolverVerdict("proved", rules, work)
 
     def _literal(self, mark: str, taken: bool) -> z3.BoolRef:
-        """That facts with a mark are taken, or are not."""
+        """The assumption that facts with a mark are taken, or that they are not."""
         if mark not in self._literals:
             self._literals[mark] = z3.Bool(mark), z3.Not(z3.Bool(mark))
         return self._literals[mark][0 if taken else 1]
@@ -176,9 +179,11 @@ def models(
     solver.set("rlimit", RLIMIT)
     solver.add(*(fact.formula for fact in facts), negated(claimed))
     terms = list(apart)
+    # unknown ends it too: what has no model is no counterexample
     while solver.check() == z3.sat:
         found = solver.model()
         yield found
+        # of no terms this is False, so one model is all
         solver.add(z3.Or([term != found.eval(term, model_completion=True) for term in terms]))
 
 
@@ -188,8 +193,7 @@ def is_possible(facts: Iterable[Fact]) -> bool:
 
 
 class Possible:
-    """Asks of paths of a bounded universe whether they can be gone; one of which a solver cannot
-    tell can."""
+    """Whether paths of a bounded universe can be gone; one of which a solver cannot tell can."""
 
     def __init__(self) -> None:
         self._begin_anew()
@@ -202,6 +206,7 @@ class Possible:
     def __call__(self, path: Sequence[Fact]) -> bool:
         self._told.tell(path)
         answer = self._told.solver.check()
+        # as in `Premises.imply`: z3 may crash where it leaves a scope in which it gave up
         if answer == z3.unknown:
             self._begin_anew()
         return bool(answer != z3.unsat)

@@ -86,7 +86,7 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Fact:
-    """What is known at a place, since those invariants stand; `of_sums` what is known of sums."""
+    """What is known at a place because these invariants stand; `of_sums`: it speaks of sums."""
 
     formula: Formula
     rules: frozenset[str] = frozenset()
@@ -100,7 +100,8 @@ class Fact:
 
     @cached_property
     def mark(self) -> str:
-        """Of what kind it is; "" of what is always known. Facts of one kind are taken together."""
+        """The kind of fact; "" of one that is always known. Facts of one kind are taken
+        together."""
         if not self.rules and not self.of_sums:
             return ""
         kind = "sums" if self.of_sums else "gives" if self.gives_elements else "plain"
@@ -113,8 +114,8 @@ class Fact:
 
 
 class Place(NamedTuple):
-    """A node of a method, by its number in the method's tree; of a condition by which `way` it was
-    left."""
+    """A node of a method, by its number in the method's tree; for a condition, also the `way` by
+    which it was left."""
 
     owner: str
     method: str
@@ -136,7 +137,7 @@ class State:
     ran: frozenset["Place"] = frozenset()
 
     def assuming(self, *facts: Formula | Fact) -> "State":
-        """The same place, where more is known."""
+        """The state, where more is known."""
         known = (one if isinstance(one, Fact) else Fact(one) for one in facts)
         return replace(self, path=(*self.path, *known))
 
@@ -282,6 +283,7 @@ def term_of(operand: Any) -> z3.ExprRef:
 
 def _gives(formula: z3.ExprRef, positive: bool, inside: bool) -> bool:
     if z3.is_quantifier(formula):
+        # there is no Exists: "there is another one" is a ForAll denied within a ForAll
         return (not positive and inside) or _gives(formula.body(), positive, inside or positive)
     if z3.is_not(formula):
         return _gives(formula.arg(0), not positive, inside)
@@ -291,6 +293,7 @@ def _gives(formula: z3.ExprRef, positive: bool, inside: bool) -> bool:
         )
     if z3.is_and(formula) or z3.is_or(formula):
         return any(_gives(part, positive, inside) for part in formula.children())
+    # an equivalence or an If: its parts count both as they are and denied
     if z3.is_bool(formula) and formula.children() and z3.is_bool(formula.arg(0)):
         return any(
             _gives(part, way, inside) for part in formula.children() for way in (True, False)

@@ -68,7 +68,7 @@ class SequenceOf(Type):
 @dataclass(frozen=True)
 class EventsOf(Type):
     """A list of events, by what a replay of them does to counts of keys: whether it clears them,
-    and by how much each grows behind that."""
+    and by how much each grows after that."""
 
     key: Leaf
 
@@ -79,8 +79,8 @@ def is_ordered(kind: Type) -> bool:
 
 
 class Universe:
-    """The sorts of keys: unbounded when `elements` is None, else of so many elements, but for those
-    of other `sizes`."""
+    """The sorts of keys: unbounded when `elements` is None, else of `elements` elements, except
+    those with a size in `sizes`."""
 
     _numbers = itertools.count()
 
@@ -313,7 +313,7 @@ class Value:
         return Value(self.universe, self.kind.value, inner)
 
     def put(self, key: z3.ExprRef, value: "Value") -> "Value":
-        """With a key set; one that is new comes last in the order."""
+        """The map with a key set; one that is new comes last in the order."""
         assert isinstance(self.kind, MapOf)
         there = z3.Store(self.terms[0], key, True)
         count = len(value.terms)
@@ -344,12 +344,12 @@ class Value:
         return Value(self.universe, self.kind, (*self.terms[:-2], places, self.clock))
 
     def filtered(self, there: z3.ExprRef) -> "Value":
-        """Of an ordered container the members that are in a set, as a sequence."""
+        """The members of an ordered container that are in a set, as a sequence."""
         return Value(self.universe, SequenceOf(self.key), (there, *self.terms[-2:]))
 
     @property
     def clock(self) -> z3.ArithRef:
-        """A place behind all that are taken."""
+        """A place after all that are taken."""
         return self.terms[-1]
 
     # scalars, and either of two values

@@ -67,19 +67,19 @@ class Words:
         return number
 
     def measured_by(self, number: object) -> Value | None:
-        """The container of which a number is how many keys there are, if it is such a one."""
+        """The container whose number of keys a number is; None of any other number."""
         known = self._measures.get(number.get_id()) if isinstance(number, z3.ArithRef) else None
         return None if known is None else known[1]
 
     def number(self, container: Value) -> z3.ArithRef:
-        """How many keys there are, when it is not compared with how many another has."""
+        """How many keys there are, where that is not compared with how many another has."""
         if self._universe.elements is not None:
             members = self._universe.members(container.key)
             return z3.Sum([z3.If(container.has(k), 1, 0) for k in members])
         return self.count(container)
 
     def count(self, container: Value) -> z3.ArithRef:
-        """The same, where nothing but how it changes is asked of it."""
+        """How many keys there are, where nothing but how that changes is asked of it."""
         (there,) = container.keys.terms
         return z3.Function(LEN, there.sort(), z3.IntSort())(there)
 
@@ -138,7 +138,7 @@ class Words:
         )
 
     def count_told(self, events: Value, replayed: Value, key: z3.ExprRef) -> z3.ArithRef:
-        """The count of a key behind a replay of events."""
+        """The count of a key after a replay of events."""
         cleared, growth = events.terms
         before = z3.If(replayed.has(key), replayed.at(key).term, 0)
         return z3.If(cleared, 0, before) + z3.Select(growth, key)
@@ -184,7 +184,7 @@ class Words:
         return self._of_input("item", request, number, self._universe.sort(IDENTIFIER))
 
     def end(self, request: z3.ExprRef, number: z3.ExprRef) -> z3.ArithRef:
-        """The token behind an input."""
+        """The token after an input."""
         return self._of_input("end", request, number, z3.IntSort())
 
     def embeds(self, request: z3.ExprRef, number: z3.ExprRef) -> z3.ArithRef:
@@ -277,7 +277,8 @@ class Words:
 
 
 def _of_subsets(one: Value, other: Value, length: Callable[[Value], z3.ArithRef]) -> Formula:
-    """Of two sets, one in the other, as many elements mean the same ones."""
+    """The fact that two sets, one in the other, have as many elements exactly if they have the
+    same."""
     same = one.all(lambda k: one.has(k) == other.has(k))
     either = disjunction(
         (
