@@ -10,11 +10,11 @@ from cacheproof.differential.judges.violation import Violation
 from cacheproof.differential.traces.manager import Reset
 
 OF_A_STEP = frozenset({"schedule", "update_from_output", "execute_model", "sample_tokens"})
-"""What an engine does in every step. It does not go on after an exception of one of these."""
+"""Calls that an engine makes in every step. It does not go on after an exception in one of them."""
 
 
 OF_A_WORKER = "held by a worker"
-"""The kind of what only a worker's store breaks."""
+"""Kind of a break that only a worker's store shows."""
 
 
 class At(NamedTuple):
@@ -30,7 +30,7 @@ class At(NamedTuple):
 @dataclass(frozen=True)
 class FoundBreak:
     """A contract that an engine broke: how, when, and what led there. `is_of_worker`: what a worker
-    held breaks it alone, and what the scheduler decided does not."""
+    held breaks it, what the scheduler decided does not."""
 
     violation: Violation
     at: At
@@ -39,13 +39,13 @@ class FoundBreak:
 
     @property
     def key(self) -> tuple[str, str]:
-        """The contract, and the kind of break; what a worker alone breaks is a kind of its own."""
+        """The contract and the kind of break; a break by a worker alone is a kind of its own."""
         kind = self.violation.kind or OF_A_WORKER * self.is_of_worker
         return self.violation.contract.id, kind
 
     @property
     def events(self) -> list[Observed]:
-        """What led there, the event that broke it last."""
+        """The events that led there; the last of them broke it."""
         return [one.observed() if isinstance(one, Steady) else one for one in self.window]
 
     @property
@@ -61,8 +61,8 @@ class FoundBreak:
 
 @dataclass(frozen=True)
 class Failure:
-    """An exception of the engine: what raised it, its type and words as a log has them, the line of
-    vLLM, and the step in which it was."""
+    """An exception of the engine: the call that raised it, its type and text as a log has them, the
+    line of vLLM, and its step."""
 
     operation: str
     error: str
@@ -72,14 +72,14 @@ class Failure:
 
     @property
     def words(self) -> str:
-        """As a log ends with it."""
+        """Type and text, as a log ends with them."""
         return f"{self.error}: {self.text}" if self.text else self.error
 
 
 @dataclass
 class RecordedTraffic:
-    """What an encoder cache did: occurrences of items that it had, entries that it took in and that
-    it evicted."""
+    """Traffic of an encoder cache: occurrences of items that hit, entries taken in, entries
+    evicted."""
 
     hits: int = 0
     encodes: int = 0
@@ -101,7 +101,8 @@ class RecordedTraffic:
 class Account:
     """What an audit has seen and judged so far.
 
-    gaps: what is missing, and in how many places; `unjudged_records` could not be judged for it.
+    gaps: what is missing, in words, of the first of `gap_count` places; `unjudged_records` could
+        not be judged for it.
     raised: exceptions of the engine, by operation and type.
     broken: how often each contract was broken, by id and kind.
     """

@@ -10,12 +10,12 @@ from cacheproof.differential.recording.messages import Opened
 
 _BEGUN_MAX = 100
 _MIX_EVERY = 256
-"""Records of a scheduler after which its workers' are read as far."""
+"""Records of a scheduler after which the records of its workers are read as far."""
 
 
 class _Source:
-    """A stream, and what has been taken of it. `begun` has its first record, behind what is missing
-    before that; records without one before them are of no use."""
+    """A stream and what was taken from it. `begun` has its `Opened`, after the gaps before it;
+    other records before that one are of no use."""
 
     def __init__(self, stream: RecordStream) -> None:
         self.stream = stream
@@ -24,7 +24,7 @@ class _Source:
         self._is_last = False
 
     def opened(self, *, last: bool) -> Opened | None:
-        """Its first record, once that is there."""
+        """The stream's first record, None until it is there."""
         while self.stream.opened is None and (part := self.take(last=last)) is not None:
             if isinstance(part, Gap) or self.stream.opened is not None:
                 self.begun.append(part)
@@ -81,17 +81,17 @@ class Audit:
 
     @property
     def unbegun(self) -> list[str]:
-        """Streams of which nothing can be judged: the head of their files is missing."""
+        """Streams that cannot be judged, since the head of their files is missing."""
         return [one.stream.name for one in self._unpaired.values() if one.stream.opened is None]
 
     @property
     def without_scheduler(self) -> list[str]:
-        """Records of workers beside which there is none of their scheduler."""
+        """Records of workers whose scheduler has no record."""
         return [one.stream.name for one in self._unpaired.values() if one.stream.opened is not None]
 
     def parts(self, stem: str) -> Iterator[Part]:
-        """All parts of one scheduler's record, once more, from its beginning: of an audit that has
-        not looked yet."""
+        """All parts of one scheduler's record, from its beginning; for an audit that has not looked
+        yet."""
         if isinstance(self._where, Folder):
             return self._where.streams[stem].end()
         return self._where.end()
@@ -150,7 +150,7 @@ class Audit:
         auditor.match_stores()
 
     def _end_workers(self, stem: str, auditor: Auditor) -> None:
-        """What workers did after the last step that was judged: they may have raised."""
+        """Read what workers did after the last judged step: they may have raised."""
         for rank, source in self._workers[stem]:
             while (part := source.take(last=True)) is not None:
                 auditor.feed_worker(rank, part)

@@ -39,11 +39,12 @@ from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.releases import MODELLED
 from cacheproof.spec.registry import Contract
 
+# Bounds, so that an audit's memory does not grow with the record.
 WINDOW = 200
 GAPS_MAX = 100
 KINDS_MAX = 1000
 STEPS_KEPT = 10_000
-"""Steps of which it is known when they were decided, for what workers say of them later."""
+"""Steps whose moment of decision is kept, for what workers say of them later."""
 _EVERY_STEP = (Scheduled, Updated, Added)
 _HARD = (AttributeError, LookupError, TypeError, ValueError, ArithmeticError)
 
@@ -52,14 +53,13 @@ class Auditor:
     """Audits one scheduler, and the stores of its workers. Feed it parts of streams in order.
 
     Attributes:
-        account: what was seen so far. found: of each contract and kind the first break, in order;
-            last: the last one.
+        account: what was seen so far. found: the first break of each contract and kind, in order;
+            last: the last break of each.
         silent: the contracts that cannot judge it.
         skips: whether steps that say nothing new are judged by the step before them.
         kv: the audit of what is recorded of the KV cache manager.
-        number: that of the last record; events: how many were judged.
-        moments: where the number of each event's record and what is around the event are kept, if
-            it is to be drawn.
+        number: the number of the last record. events: how many events were judged.
+        moments: of each event the number of its record and what is around it, if it is to be drawn.
     """
 
     def __init__(self) -> None:
@@ -91,7 +91,7 @@ class Auditor:
 
     @property
     def rules(self) -> list[Contract]:
-        """The contracts that judge it, and those that judge its KV cache manager."""
+        """The contracts that judge the scheduler, and those that judge its KV cache manager."""
         return [*self._rules, *self.kv.rules]
 
     @property
@@ -110,7 +110,7 @@ class Auditor:
         return min(self._failures.values(), key=lambda one: one.step, default=None)
 
     def when(self, step: int) -> At:
-        """When a step was decided, as far as that is known; else the last record."""
+        """When a step was decided; where that is not known, the last record."""
         known = (at for at in reversed(self._decided) if at.step == step)
         return next(known, self._at_last_event())
 
@@ -118,7 +118,7 @@ class Auditor:
         return At(self.number, self.step, self.now, self.events - 1)
 
     def feed(self, part: Part) -> None:
-        """The next part of the scheduler's stream."""
+        """Take the next part of the scheduler's stream."""
         if isinstance(part, Gap):
             self._gap(part.why)
             self.kv.suspend()
@@ -126,10 +126,12 @@ class Auditor:
         self.number, message = part
         account = self.account
         account.records += 1
+        # The commonest records, which need not go through the cases below.
         if self.judge is not None and isinstance(message, _EVERY_STEP):
             account.seconds += message.time / 1e6
             if type(message) is Scheduled:
                 account.steps += 1
+                # A step follows, so no exception before it was fatal.
                 self._failures.pop(None, None)
             self._judge(message)
             return
@@ -159,9 +161,10 @@ class Auditor:
         self._judge(message)
 
     def feed_worker(self, rank: int, part: Part) -> None:
-        """The next part of a worker's stream."""
+        """Take the next part of a worker's stream."""
         if isinstance(part, Gap):
             self._note_gap(f"worker {rank}: {part.why}")
+            # Unknown from here on, until a file begins anew.
             self._stores[rank] = None
             return
         message = part.message
@@ -170,6 +173,7 @@ class Auditor:
         elif isinstance(message, Raised):
             waiting = self._stored.get(rank)
             ended = waiting[-1].step if waiting else self._store_steps.get(rank, 0)
+            # A worker that does not know its step was in the one after the last that it ended.
             self._note_raised(message, rank, message.step or ended + 1)
         elif isinstance(message, Stored):
             self._failures.pop(rank, None)
@@ -184,6 +188,7 @@ class Auditor:
     def match_stores(self) -> None:
         """Compare what workers held with what should have been there, as far as both are known."""
         for rank, waiting in self._stored.items():
+            # Also without a judge: what follows a gap changes this store.
             while waiting and (self.judge is None or self._is_due(waiting[0])):
                 message = waiting.popleft()
                 self._store_steps[rank] = message.step
@@ -220,6 +225,7 @@ class Auditor:
     def _open(self, opened: Opened) -> None:
         self.account.started = opened.started
         self.account.seconds = 0.0
+        # The engine's next file: only the clock begins anew.
         if self.opened is not None:
             return
         self.opened = opened
@@ -249,11 +255,13 @@ class Auditor:
             return
         try:
             if self.judge is not None and self.follower is not None:
+                # In the middle of a record a keyframe only has to agree with what was followed.
                 word = self.judge.contradicts(keyframe, self.follower)
                 if not word:
                     self.judge.forget_those_gone(self._present())
                     return
                 self._gap(f"keyframe {self.number} shows other {word} than the records before it")
+            # Sessions are not followed: the audit waits for a keyframe without one.
             if any("resumable" in request.flags for request in keyframe.requests):
                 return
             if self.trace.header.manager == "encoder_decoder" and keyframe.running:
@@ -277,6 +285,7 @@ class Auditor:
     def _judge(self, message: Any) -> None:
         assert self.judge is not None
         assert self.follower is not None
+        # A page draws each event, so none is skipped where moments are kept for one.
         if (
             self.skips
             and self.moments is None
@@ -312,7 +321,7 @@ class Auditor:
             self.moments.append((self.number, moment))
 
     def _is_steady(self, message: Any, judge: AuditJudge, follower: Follower) -> bool:
-        """Judge a message that says nothing new, if that is what it is."""
+        """Whether a message says nothing new; if so, it is judged here."""
         kind = type(message)
         if kind is Scheduled and is_steady_step(message):
             outcome = judge.steady_step()
@@ -357,8 +366,9 @@ class Auditor:
     def _take(
         self, broken: dict[str, Violation], at: At, *, decided: Collection[str] | None = None
     ) -> None:
-        """Take what is broken, so that it is noticed again when it breaks again; of a worker's
-        store, of which the step broke some contracts as it was `decided`."""
+        """Empty `broken`, so that what breaks again is noticed again. `decided` is given for a
+        worker's store: the contracts that the step broke as it was decided."""
+        # A worker's step may be compared late: the window ends with the step's event.
         later = max(0, self.events - 1 - at.event)
         window = tuple(self._window)[: len(self._window) - later] if broken else ()
         for violation in broken.values():
@@ -382,6 +392,7 @@ class Auditor:
 
     def _gap(self, why: str) -> None:
         self._note_gap(why)
+        # Without a reason of its own: the gap is noted.
         self._suspend("")
 
     def _note_gap(self, why: str) -> None:
@@ -390,6 +401,7 @@ class Auditor:
             self.account.gaps.append(why)
 
     def _suspend(self, why: str) -> None:
+        # The same reason again is still the same gap.
         if why and self._suspended != why:
             self._note_gap(why)
         self._suspended = why
@@ -397,7 +409,7 @@ class Auditor:
         self._window.clear()
 
     def _note_raised(self, message: Raised, rank: int | None, step: int) -> None:
-        """`rank` is that of the worker that raised it, None for the scheduler."""
+        """Count an exception; `rank` is the worker that raised it, None for the scheduler."""
         if message.operation in OF_A_STEP:
             self._failures[rank] = Failure(
                 message.operation, message.error, message.text, message.place, step
@@ -410,7 +422,7 @@ class Auditor:
 
 
 def _for_some_media(settings: dict[str, Any]) -> dict[str, Any]:
-    """A model that takes no media has an encoder cache of no room and a budget of 0; nothing asks
-    for any of it, so that a trace's least will do."""
+    """The settings, made legal for a trace. A model that takes no media has a cache and a budget of
+    0; nothing asks for either, so a trace's least will do."""
     least = {"capacity": 1, "compute_budget": 1}
     return settings | {name: one for name, one in least.items() if settings.get(name) == 0}

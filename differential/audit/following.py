@@ -49,7 +49,7 @@ class Observed(NamedTuple):
 
 
 def name_of(number: int) -> str:
-    """What a request is called."""
+    """Name of a request in a trace, by its number."""
     return f"r{number}"
 
 
@@ -57,11 +57,11 @@ _observed: Callable[[tuple[Any, StepRecord]], Observed] = partial(tuple.__new__,
 _recorded: Callable[[tuple[Any, ...]], StepRecord] = partial(tuple.__new__, StepRecord)
 _called: Callable[[tuple[Any, ...]], CallRecord] = partial(tuple.__new__, CallRecord)
 _entry: Callable[[tuple[list[str], int | None]], Entry] = partial(tuple.__new__, Entry)
-"""Records of these fields, in order, without a call of Python: there are many a step."""
+"""Make records of these fields, in order, without a call of Python: there are many a step."""
 
 
 class _Names(dict[int, str]):
-    """What requests are called: the same text for the same request, step by step."""
+    """Names of requests, by number: one string object for all steps."""
 
     def __missing__(self, number: int) -> str:
         if len(self) >= _NAMES_MAX:
@@ -71,15 +71,15 @@ class _Names(dict[int, str]):
 
 
 class FollowedChange(Delta):
-    """A delta as a record tells it: with the queue that it leads to, which is never written to, and
-    the entries that came to it, left it, or moved in it."""
+    """A delta as a record tells it, with the queue after it, which is never written to, and the
+    entries that came to the queue, left it, or moved in it."""
 
     after: Mapping[str, int]
     moved: Collection[str]
 
 
 def add_of(request: Added | KnownRequest) -> Add:
-    """A request as a trace has it arrive."""
+    """The event with which a request arrives in a trace."""
     try:
         items = tuple(
             Item(identifier, offset, length, None, _mask(runs, length))
@@ -146,7 +146,7 @@ class Follower:
         }
 
     def follow(self, message: AnyMessage) -> Iterator[Observed]:
-        """What a message came to; nothing for those that only say what is known.
+        """Yield the events that a message stands for; none for one that only says what is known.
 
         Raises:
             Contradiction: it does not fit those before it.
@@ -163,15 +163,16 @@ class Follower:
             raise Contradiction(f"{kind}: {type(error).__name__}: {error}") from None
 
     def go_on(self, free_blocks: int) -> int:
-        """A step in which the requests of the step before get one more token each. Returns which
-        one it is of those in a row."""
+        """Follow a step in which the requests of the step before get one more token each. Returns
+        its number in the row of such steps."""
         self._row += 1
         self._in_flight.append(self._step_names)
         self.free_blocks = free_blocks
         return self._row
 
     def arrive(self, free_blocks: int) -> int:
-        """The output of a step, a token for each of its requests; which step of the row it is."""
+        """Follow the output of such a step, a token per request. Returns the step's number in the
+        row."""
         self._in_flight.pop(0)
         self.free_blocks = free_blocks
         return self._row
@@ -220,8 +221,8 @@ class Follower:
                 del self.arrivals[name_of(number)]
 
     def _tokens(self, message: Scheduled) -> tuple[dict[str, int], dict[str, int]]:
-        """Tokens of the step by request, and those computed before: one more for each of the step
-        before, but for those that are told of."""
+        """Tokens of the step by request, and those computed before it: one more for each request of
+        the step before, unless the record says otherwise."""
         computed = dict(self._last_step)
         for number in message.gone:
             computed.pop(self._name[number], None)
@@ -354,7 +355,7 @@ def _by_request(values: dict[int, Any]) -> dict[str, Any]:
 
 
 def _asked(calls: Iterable[Sequence[Any]], present: Mapping[int, Add]) -> dict[str, Any]:
-    """What a connector is to load: what is allocated where it says that it has the item; and which
+    """What a connector is to load (what is allocated after it said that it has the item), and which
     requests it made wait."""
     has: dict[str, bool] = {}
     loads: dict[str, list[int]] = {}

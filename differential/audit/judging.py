@@ -27,9 +27,9 @@ from cacheproof.spec.records import EncoderCacheState, Step
 from cacheproof.spec.registry import Contract
 
 LONG_AGO = 1 << 20
-"""Steps since an entry was encoded of which only the keyframe knows."""
+"""Steps since its encode that are assumed of an entry that only the keyframe knows."""
 _STIRS = ("drafts", "new", "resumed", "preempted", "rejected", "awaiting", "encode", "notices")
-"""What a step must not say for a row of steady ones to follow it."""
+"""Fields that must be empty in a step which a row of steady ones follows."""
 _OF_THE_STORE = frozenset({"mirror"})
 
 
@@ -46,9 +46,9 @@ class _Order(Order):
 
 
 class AuditJudge(SchedulerJudge):
-    """Judges one scheduler from a keyframe on. `steps` has, of each step whose output has not been
-    compared with a worker's store, its number, its tokens, what should be there, and whether all
-    contracts hold of that. `step` is the number of the last."""
+    """Judges one scheduler from a keyframe on. `steps` has the steps that were not compared with a
+    worker's store yet: number, tokens, what should be there, and whether all contracts hold of
+    that. `step` is the number of the last step."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class AuditJudge(SchedulerJudge):
         return self._evaluator.rules.all
 
     def _begin_at(self, keyframe: Keyframe) -> None:
-        """Take what a keyframe shows for what is."""
+        """Take what a keyframe shows as the state."""
         at = self._at
         entries = {name: size or 0 for name, (_, size) in keyframe.entries.items()}
         if not self._is_decoder:
@@ -135,7 +135,7 @@ class AuditJudge(SchedulerJudge):
             self._note_step(outcome["total"])
 
     def _changed(self, pre: Any, post: Any, delta: Any) -> Collection[str]:
-        """As it was told."""
+        """The entries that the record itself names."""
         return delta.entries.keys() | delta.moved if delta.moved else delta.entries
 
     def _queue_after(self, delta: Any) -> Mapping[str, int]:
@@ -143,7 +143,7 @@ class AuditJudge(SchedulerJudge):
         return after
 
     def _note_step(self, tokens: int) -> None:
-        """A worker's store is to be compared with what the step leaves in it."""
+        """Note what the step leaves in a worker's store, to be compared later."""
         if self._last_step is not None:
             self.steps.append((self.step, tokens, self._last_step, self._last_step_held))
 
@@ -186,8 +186,8 @@ class AuditJudge(SchedulerJudge):
         super()._judge_progress(outcome)
 
     def steady_step(self) -> Mapping[str, Any] | None:
-        """Judge a step that says nothing new, if a row of such steps goes on: the outcome of the
-        step that the row follows. None: it is to be judged as any other."""
+        """Judge a step that says nothing new, if a row of such steps goes on. Returns the outcome
+        of the step that the row follows; None if the step must be judged as any other."""
         at = self._at
         if self._row_of is None or at.stood is not None or at.steps_without_token > 1:
             return None
@@ -217,7 +217,7 @@ class AuditJudge(SchedulerJudge):
         return self._row_of
 
     def _leave_row(self) -> None:
-        """Something happens again: move what the steady steps moved."""
+        """End the row of steady steps: move what they moved."""
         at, row, self._row = self._at, self._row, 0
         assert self._row_of is not None
         for name in self._row_of["scheduled"]:
@@ -228,9 +228,9 @@ class AuditJudge(SchedulerJudge):
             since[name] += row
 
     def judge_store(self, number: int, tokens: int, store: dict[str, int]) -> bool | None:
-        """Compare a worker's store with what should be in it after step `number`, of so many
-        tokens. False where that step is not known, None where it had others. `decided_broken`
-        has the contracts that the step broke as it was decided."""
+        """Compare a worker's store with what should be in it after step `number` of `tokens`
+        tokens. Returns False where that step is not known, None where it had other tokens.
+        `decided_broken` then has the contracts that the step broke as it was decided."""
         while self.steps and self.steps[0][0] < number:
             self.steps.popleft()
         if not self.steps or self.steps[0][0] != number:
@@ -255,7 +255,8 @@ class AuditJudge(SchedulerJudge):
         return broken
 
     def contradicts(self, keyframe: Keyframe, follower: Follower) -> str:
-        """In what a keyframe is not what the records before it have led to; empty: in nothing."""
+        """The part in which a keyframe differs from what the records before it led to; empty:
+        none."""
         for word, one, other in self._both(keyframe, follower):
             if one != other:
                 return word

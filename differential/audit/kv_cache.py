@@ -37,7 +37,7 @@ class KVAudit:
         self._is_followed = False
 
     def suspend(self) -> None:
-        """Something is missing: judging goes on at the next state."""
+        """Stop judging until the next state: something is missing."""
         self._judge = self._shown = None
 
     def follow(self, message: KVState | KVCalls, release: str | None, take: Take) -> str:

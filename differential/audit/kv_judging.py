@@ -29,7 +29,7 @@ _STATES = {
 }
 _FINISHED = "FINISHED"
 _CHAINED_MAX = 200_000
-"""Keys of which it is remembered what comes before them."""
+"""Most keys whose predecessor is remembered."""
 
 
 class _NoRareStates(KVCacheRareStates):
@@ -82,7 +82,8 @@ class AuditKVJudge(KVCacheJudge):
             self._take_in_events([_event(one) for one in state.pending])
 
     def _take_in_events(self, pending: list[Any]) -> None:
-        """Whoever replays the events has what is found, but for those that were not taken yet."""
+        """Begin the replay of events at what is found now, less the events that were not taken
+        yet."""
         found = {key: len(blocks) for key, blocks in self._mirror.found.items()}
         self._replay(pending)
         undone = Counter({key: -count for key, count in self._replayed.items()})
@@ -90,7 +91,7 @@ class AuditKVJudge(KVCacheJudge):
         self._replayed.update(undone)
 
     def is_at(self, other: "AuditKVJudge") -> str:
-        """In what another's state is not this one's; empty: in nothing."""
+        """The part in which another judge's state differs from this one's; empty: none."""
         for word in ("queue", "free", "refs", "hashes", "found", "tables", "put_off"):
             if getattr(self._mirror, word) != getattr(other._mirror, word):
                 return word
@@ -141,8 +142,8 @@ class AuditKVJudge(KVCacheJudge):
             self._inherit(name, request)
 
     def _inherit(self, name: str, request: RequestGhost) -> None:
-        """What the tables of a request hold as judging begins was right: what they leave out, a
-        load did, and they have room for the encoder tokens that it was admitted with."""
+        """Take the tables that a request has as judging begins for right: what they leave out, a
+        load left out, and they have room for the encoder tokens of its admission."""
         tables = self._mirror.tables.get(name, [])
         there = filled(tables)
         request.left_out = self._layout.read_behind(request.computed) - there.keys()
@@ -161,7 +162,7 @@ class AuditKVJudge(KVCacheJudge):
         return StepRecord(outcome, [], None, None)
 
     def _changed(self, name: str, call: KVCall, changed: Event) -> None:
-        """Of a call only what it changed is judged."""
+        """Judge a call by what it changed alone."""
         self._judge(KV_OPERATIONS[call[0]], name, self._outcome(True, changed))
 
     def _looked_up(self, name: str, call: KVCall, changed: Event) -> None:
@@ -259,7 +260,7 @@ _KINDS = {
     "take_events": "take_events",
     "make_prefix_cache_stats": "take_stats",
 }
-"""Events of a trace by the calls that they stand for."""
+"""Kind of trace event that a call stands for."""
 
 
 def _has_finished(call: KVCall) -> bool:

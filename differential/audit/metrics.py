@@ -14,7 +14,7 @@ from cacheproof.spec.registry import by_id
 
 PREFIX = "cacheproof"
 HOLDERS_MAX = 10
-"""Requests that are named by how much they hold; a label must not have endless values."""
+"""Most requests that are named, by how much they hold; a label must not have endless values."""
 
 
 class Metrics(Collector):

@@ -49,7 +49,8 @@ def miniature(trace: Trace, scale: int) -> Trace:
 
 
 def _fewer_steps(events: Iterable[Any], scale: int) -> Iterator[Any]:
-    """Of the steps and of the updates one in `scale`, in the same order."""
+    """One in `scale` of the steps and one in `scale` of the updates, and all other events, in
+    order."""
     steps = updates = 0
     for event in events:
         if isinstance(event, Schedule):

@@ -21,7 +21,8 @@ from cacheproof.differential.traces.trace import Trace
 
 WINDOWS = (1, 4, 16, 64, 256, 1024)
 WINDOW = 50
-"""So many moments without requests, and so many times that many events, a telling goes back."""
+"""Events that a telling goes back, times each of `WINDOWS`; it also goes back that many moments
+without requests."""
 EVENTS_MAX = 200_000
 
 

@@ -39,7 +39,8 @@ SCHEDULERS = WatchedClasses(
     "vllm.v1.core.sched.scheduler", ("Scheduler",), {name: name for name in OPERATIONS}
 )
 REFUSABLE = "LV-2"
-"""What an engine refuses before its scheduler sees it; who calls a scheduler owes the same."""
+"""The contract of what an engine refuses before its scheduler sees it; other callers of a scheduler
+owe the same refusal."""
 _ALWAYS_ANSWERED = frozenset({"schedule", "reset_encoder_cache"})
 """Calls that no caller can get wrong."""
 CALLS_SHOWN = 8
@@ -49,7 +50,7 @@ _DECODER = msgspec.msgpack.Decoder(AnyMessage)
 
 
 class _Memory:
-    """In the place of a writer: hands every record to an auditor."""
+    """Stands in for a writer: hands every record to an auditor."""
 
     lost = 0
     wants_file = False
@@ -76,11 +77,11 @@ class _Memory:
         self._number += 1
 
     def flush(self, seconds: float) -> bool:
-        """Nothing waits."""
+        """Nothing waits to be written."""
         return True
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Nothing is open, so nothing is closed."""
 
     def found(self) -> list[Violation]:
         """What was broken since it was asked last."""

@@ -15,20 +15,21 @@ NOT_JUDGED = {
     "chunks that end where Mamba states do": frozenset({"SC-3"}),
     "slots for parallel drafts": frozenset({"SC-3"}),
 }
-"""By what `recording.settings` says of an engine."""
+"""Contracts that are not judged, by what `recording.settings` says of an engine."""
 _TEXTS = frozenset({"SC-14", "SC-15", "SC-16", "SC-17"})
-"""They ask what stands in KV blocks, which the text of prompts decides: no record has it."""
+"""Contracts of what stands in KV blocks: the text of prompts decides that, and no record has it."""
 _TRANSFERS = frozenset({"KT-1", "KT-2", "KT-3", "KT-4"})
-"""They follow a KV connector's loads: when those arrive, no record says."""
+"""Contracts of a KV connector's loads: no record says when these arrive."""
 _SIZES = frozenset({"SC-21"})
-"""It compares with what was asked for: a record has the size that came of it."""
+"""The contract that compares with the configured size: a record has the size that came of it."""
 NEVER_JUDGED = _TEXTS | _TRANSFERS | _SIZES
 
 _KV_NOT_JUDGED = {
     "sparse retention of KV": frozenset({"KV-11"}),
     "block keys that look ahead": frozenset({"KV-11"}),
 }
-"""Of these only what need not be found is not known."""
+"""Contracts of a KV cache manager that are not judged, by feature: a record does not say which full
+blocks need not be found."""
 
 
 def kv_not_judged(features: Iterable[str]) -> frozenset[str]:

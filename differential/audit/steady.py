@@ -54,7 +54,7 @@ class Steady(NamedTuple):
     is_update: bool
 
     def observed(self) -> Observed:
-        """The event that it was."""
+        """The event that the step, or its update, was."""
         names = self.outcome["scheduled"]
         standing = {
             "running": self.outcome["running"],

@@ -50,8 +50,8 @@ def causes_of(
 
 
 def _place(one: Finding) -> tuple[bool, bool, int, int]:
-    """Where it comes among the faces of a cause: what its first wrong step breaks before what comes
-    of that, contracts before the lockstep, managers before their callers."""
+    """Rank of a finding among the faces of a cause: what its first wrong step breaks before what
+    comes of that, contracts before the lockstep, managers before their callers."""
     first = one.first_wrong
     comes_later = first is not None and first.event < one.event
     depth = _DEPTHS.index(one.trace.depth)
@@ -59,7 +59,7 @@ def _place(one: Finding) -> tuple[bool, bool, int, int]:
 
 
 class _Grouping:
-    """What there is among the findings, before any is given a cause."""
+    """The findings and what is known of them, before any is given a cause."""
 
     def __init__(self, findings: Sequence[Finding], changed_once: Collection[str]) -> None:
         self._once = changed_once
@@ -101,9 +101,9 @@ class _Grouping:
         return decision
 
     def _by_rule(self, one: Finding, first: FirstWrong) -> Key:
-        """By the contract that is broken first, where a finding of that very break is there: then
-        what is broken later comes of it. Two breaks of one contract are told apart by the
-        ingredients of their traces, as in identities."""
+        """Group findings by the contract that is broken first, where a finding of that very break
+        is there: then what is broken later comes of it. Two breaks of one contract are told apart
+        by the ingredients of their traces, as in identities."""
         own = _ingredients(one)
         for contract, kind in first.broken:
             rule = (first.functions, contract, kind)

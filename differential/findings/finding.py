@@ -39,7 +39,7 @@ MODEL_DIFFERENCE = "difference from the model"
 does otherwise may be its own decision."""
 TIMES = 10
 Parts = Callable[[Trace, TraceResult, int], bool]
-"""Whether a target decided otherwise than the model of its release up to an event of a trace."""
+"""Whether a target decided otherwise than its release's model, up to an event of a trace."""
 
 
 class Parting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -101,7 +101,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def retrace(self) -> Retrace:
-        """Its records, to be judged again."""
+        """The finding's records, to be judged again."""
         return Retrace(
             self.trace, self.records, self.release, Protocol(**self.protocol), self.capacity
         )
@@ -183,10 +183,10 @@ def found_in(
     """Run the trace, and when it breaks the contract, shrink it, replay it and write it down.
 
     `contract` is an id, or `lockstep` for a difference from `reference`. A smaller trace must break
-    the same contract, by nothing but parts of that `kind`, and no other one before it that `trace`
-    keeps; or differ in the same field. `seconds` is how long the search took, `batches` how many
-    tries shrinking has, and `until` which moment of the monotonic clock. No batch of the target's
-    may be in flight. Half of the replays run `elsewhere`, in another process (see `replay`). With
+    the same contract, by nothing but parts of that `kind`, and before it no other one that `trace`
+    keeps; or differ in the same field. `seconds` is how long the search took. Shrinking ends after
+    `batches` batches, or at the moment `until` of the monotonic clock. No batch of the target's may
+    be in flight. Half of the replays run `elsewhere`, in another process (see `replay`). With
     `parts` a smaller trace must still part from the model before it breaks the contract: else it
     may be a listed fault's.
 
@@ -198,16 +198,19 @@ def found_in(
     if first is None:
         return None
     cut = trace.with_events(trace.events[: first.event + 1])
+    # One run says whether all after the break can go, which shrinking would have to search.
     failing = cut if fault.still_in([cut])[0] else trace
     small = _unsigned(shrink(failing, fault.still_in, batch=batch, batches=batches, until=until))
     stopped_early = batches == 0 or time.monotonic() >= until
     runs = replay(small, target, times, fault.reference, elsewhere)
     broken = fault.broken(runs.examination)
+    # It does not break in a fresh session: a finding would show nothing.
     if broken is None:
         return None
     found = _written_down(target, trace, small, contract, broken, runs, seconds)
     beside = tuple(_beside(runs.examination, contract, broken.event))
     found = msgspec.structs.replace(found, stopped_early=stopped_early, beside=beside)
+    # On a large trace what differs first may have nothing to do with the break.
     if not stopped_early or (batches and tells_itself(target, contract)):
         where = _first_wrong(target, found, runs.result, reference)
         found = msgspec.structs.replace(found, first_wrong=where)
@@ -217,8 +220,8 @@ def found_in(
 def _first_wrong(
     target: Target, found: Finding, result: TraceResult, reference: ReferenceTarget | None
 ) -> FirstWrong | None:
-    """Where its trace first goes wrong. What the reference breaks as well does not come of anything
-    that the target decides otherwise."""
+    """Where a finding's trace first goes wrong. What the reference breaks as well does not come of
+    anything that the target decides otherwise."""
     trace = found.trace
     seen = examine(trace, result, target, reference)
     if reference is not None and seen.difference is not None and found.contract != LOCKSTEP:
@@ -260,6 +263,7 @@ def replay(
             other.close()
     examinations = [examine(trace, result, target, reference) for result in results]
     digests = tuple(digest(result) for result in results)
+    # Another target has other records, so its runs are held against its own first one.
     at_home = isinstance(what, Finding) and what.target == target.name
     return Replay(
         target=target.name,
@@ -327,8 +331,9 @@ def digest_of(records: Sequence[StepRecord]) -> str:
 
 
 class _Fault:
-    """What a smaller trace must still do: break a contract in a kind, or differ in a field. What it
-    breaks before that, the trace that was found breaks too: else it may have another cause."""
+    """What a smaller trace must still do: break a contract in a kind, or differ in a field.
+    Whatever it breaks before that, the trace that was found breaks too: else it may have another
+    cause."""
 
     def __init__(
         self, target: Target, contract: str, kind: str, reference: Any, must_part: Parts | None
@@ -342,8 +347,9 @@ class _Fault:
         self._beside: frozenset[str] | None = None
 
     def first(self, trace: Trace) -> Violation | Difference | None:
-        """What the trace that was found breaks, or how it differs."""
+        """Run the trace that was found; returns what it breaks, or how it differs."""
         examination = self._examined(trace, self._target.run([trace])[0])
+        # Before `_beside` and `field` are set: nothing is held against this trace.
         broken = self.broken(examination)
         self._beside = frozenset(examination.violations)
         self.field = getattr(broken, "field", None)
@@ -364,7 +370,7 @@ class _Fault:
         return difference
 
     def _comes_behind_others(self, violation: Violation, examination: Examination) -> bool:
-        """Whether something is broken before it that was not when the fault was found."""
+        """Whether something is broken before it that the trace that was found does not break."""
         return self._beside is not None and any(
             other.event < violation.event and contract not in self._beside
             for contract, other in examination.violations.items()
@@ -391,7 +397,7 @@ def _verdict(examination: Examination) -> tuple[str, ...]:
 
 
 def _unsigned(trace: Trace) -> Trace:
-    """A minimised trace is no longer what its seed makes."""
+    """The minimised trace without seed and generator, which would make another trace."""
     return Trace(msgspec.structs.replace(trace.header, seed=None, generator=None), trace.events)
 
 

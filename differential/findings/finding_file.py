@@ -89,15 +89,15 @@ def save_trace(broken: Break, target: str, folder: Path) -> Path:
 
 
 def trace_path(broken: Break, target: str, folder: Path) -> Path:
-    """Where `save_trace` puts it."""
+    """The path to which `save_trace` writes it."""
     seed = broken.trace.header.seed
     words = f"found {broken.contract} {target} {broken.lane} {broken.kind} {seed}"
     return folder / f"{_file_name(words)}.jsonl"
 
 
 def path_of(finding: Finding, folder: Path) -> Path:
-    """Where `save` puts a finding: the listed fault, contract, target, and a digest of the trace
-    and its records."""
+    """The path to which `save` writes a finding: the listed fault, contract, target, and a digest
+    of the trace and its records."""
     identity = msgspec.json.encode((finding.key, finding.target, finding.trace, finding.digest))
     fault = f"{finding.fault} " if finding.fault else ""
     words = f"{fault}{finding.contract} {finding.target} {sha256(identity).hexdigest()[:16]}"

@@ -100,5 +100,5 @@ def _called(target: Target, trace: Trace) -> list[list[str]]:
 
 
 def _names(called: list[str]) -> set[str]:
-    """Without their modules, as a reading names them."""
+    """The definitions without their modules, as a reading names them."""
     return {name.partition(":")[2] for name in called}

@@ -32,7 +32,8 @@ def letters_of(rule: Contract, formula: str) -> list[tuple[str, str]]:
 
 
 def _first_sentence(text: str) -> str:
-    """Of a docstring, in one line."""
+    """The first sentence of a docstring, in one line; its first letter is lowered unless a name
+    begins it."""
     words = re.split(r"(?<=\.)\s", " ".join(text.split("\n\n")[0].split()))[0]
     begins_a_name = words[:2].isupper() and words[:2].isalpha()
     return words if begins_a_name else f"{words[:1].lower()}{words[1:]}"

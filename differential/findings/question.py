@@ -11,7 +11,7 @@ from cacheproof.differential.traces.trace import Trace
 @dataclass(frozen=True)
 class Question:
     """A trace, and what it is to break: a contract, by nothing but parts of that `kind` where one
-    is given, or the lockstep; without a contract, whatever it breaks."""
+    is given, or the lockstep; without a contract, anything."""
 
     trace: Trace
     contract: str | None = None
@@ -19,8 +19,8 @@ class Question:
 
     @classmethod
     def of(cls, what: Finding | Trace, contract: str | None = None) -> "Question":
-        """Whether it breaks that contract; without one, what a finding says, or whatever a trace
-        breaks."""
+        """Whether it breaks that contract; without one, what a finding says, or anything that a
+        trace breaks."""
         trace = what.trace if isinstance(what, Finding) else what
         if isinstance(what, Finding) and contract in (None, what.contract):
             return cls(trace, what.contract, what.kind)

@@ -19,7 +19,7 @@ SCHEMA = 1
 Status = Literal["new", "listed", "mended", "came back"]
 Key = tuple[int, ...]
 _BEFORE_ALL: Key = ()
-"""Of a target without a release: it is ordered before those that have one."""
+"""Sort key of a target without a release: before all that have one."""
 
 
 class Sighting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -67,7 +67,7 @@ class FaultRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def releases(self) -> list[str]:
-        """Those that have it, from old to new."""
+        """The releases that have the fault, from old to new."""
         have = {one.release for one in self.sightings if one.breaks and one.release is not None}
         return sorted(have, key=release_key)
 

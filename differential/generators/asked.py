@@ -52,15 +52,15 @@ class Asking:
         return 0.06 if self._asked == "priority" else 0.02
 
     def salt(self) -> str | None:
-        """The next request's."""
+        """Salt of the next request, None for none."""
         return self.random.choice(SALTS) if self._asked == "salts" else None
 
     def adapter(self, config: EngineConfig) -> Adapter | None:
-        """The next request's."""
+        """Adapter of the next request, None for none."""
         return self.random.choice(ADAPTERS) if config.max_loras else None
 
     def priority(self, random: Random) -> int:
-        """The next request's: before all that came earlier, or as `random` draws it anyway."""
+        """Priority of the next request: ahead of all that came earlier, or as `random` draws it."""
         return -len(self.names) if self._asked == "priority" else random.randint(0, 2)
 
     def new_weights(self, ended: Iterable[str] = ()) -> tuple[AnyEvent, ...]:

@@ -63,7 +63,7 @@ def block_hash_trace(
     release: str | None = None,
 ) -> Trace:
     """The trace of a seed, of what a release offers; None: of what any release that the reference
-    models does.
+    models offers.
 
     `items_only` leaves out adapters, salts, embeddings and shared objects; without `decodes` every
     block is full when its request arrives, without `continues` so is every prompt.
@@ -149,7 +149,7 @@ def _events(draw: random.Random, name: str, draft: _Draft) -> Iterator[BlockHash
 
 
 def _fits(stop: _Stop, draft: _Draft) -> bool:
-    """Whether what is decoded there holds no item, and prompt stands before and behind it."""
+    """Whether the tokens decoded there hold no item, with prompt before and after them."""
     apart = all(
         item.offset + item.length <= stop.start or item.offset >= stop.end for item in draft.items
     )
@@ -224,7 +224,7 @@ def _changed(draw: random.Random, draft: _Draft, *, items_only: bool) -> _Draft:
 
 
 def _stopped(draw: random.Random, draft: _Draft, size: int) -> _Draft:
-    """The same text, of which a part arrives later: often where a block ends."""
+    """The draft with one more stop: the text after it arrives later, often where a block ends."""
     last = len(draft.tokens) - 1
     if last < 1:
         return draft

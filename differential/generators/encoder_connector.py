@@ -38,20 +38,20 @@ from cacheproof.differential.traces.trace import Trace
 
 GENERATOR = "encoder-connector/3"
 _ABOVE = "/".join((pardir, "up"))
-"""Read as a path, it is beside the store, and within the trace's own folder."""
+"""An identifier that, read as a path, lies beside the store and within the trace's own folder."""
 NAMES = ("a", "b", "c", "d", "e", _ABOVE, "a/b", "\N{SNOWMAN}", "n" * 300)
 STEPS = (6, 24)
 PLANNED_MAX = 3
 LATE_MAX = 4
 GAPS_MAX = 20
 HEADER_BYTES = 1024
-"""Beside rows, for a store that writes what they are."""
+"""Bytes of an entry beside its rows, for a store that writes what they are."""
 WAYS = get_args(How)
 HANGS_IN = 20
 RELOADS_IN, RELOADS = 0.3, 0.1
 """Share of the traces of a bounded memory with new weights, and how often there are some in one."""
 DIES_WITHIN = 700
-"""Bytes: more than a small entry has."""
+"""Bytes of a write within which an engine is killed: more than a small entry has."""
 
 
 @dataclass
@@ -90,7 +90,7 @@ class Playing:
         self.planned[engine] -= 1
 
     def die(self, engine: str) -> None:
-        """It is killed as it writes, if it writes so much."""
+        """Kill an engine as it writes, if it writes that much."""
         while self.planned[engine]:
             self.execute(engine)
         self.plan(engine, most=1, is_disturbed=False)
@@ -134,9 +134,9 @@ class Playing:
 def connector_trace(
     seed: int, store: Store = "disk", *, hangs: bool = False, is_bounded: bool = True
 ) -> Trace:
-    """The trace of a seed for connectors whose store is of that kind. With `hangs` one in so many
-    has a store that hangs once, for which engines wait. Memory that is not bounded is of one rank,
-    and holds all items."""
+    """The trace of a seed for connectors whose store is of that kind. With `hangs` one in
+    `HANGS_IN` has a store that hangs once, for which engines wait. Memory that is not bounded is of
+    one rank, and holds all items."""
     draw = Random(f"{GENERATOR} {store} {seed}")
     names = draw.sample(NAMES, draw.randint(2, 5))
     in_memory = store == "cpu"
@@ -171,7 +171,7 @@ def connector_trace(
 
 
 def _some(draw: Random, most: int) -> int:
-    """Mostly none."""
+    """A number from 1 to `most`; mostly 0 instead."""
     return draw.randint(1, most) if draw.random() < 0.2 else 0
 
 

@@ -47,7 +47,8 @@ class _EncoderDecoderTrace:
         self._arrived = 0
 
     def _draw(self) -> SchedulerConfig:
-        """Neither chunked prefill nor prefix caching: no release has them for such a model."""
+        """A configuration without chunked prefill and prefix caching: no release has them for such
+        a model."""
         random, longest = self._random, self._longest
         block_size = random.choice((4, 8, 16))
         max_model_len = random.choice((16, 32, 48))

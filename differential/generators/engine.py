@@ -36,18 +36,18 @@ VERSION = "engine/1"
 PRUNING_RATE = 0.5
 _PICTURE_ROWS = 16
 _MOST_ROWS: dict[EngineModel, int] = {"llava": 16, "cohere2_vision": 64, "qwen2_5_vl": 128}
-"""Of an item, by a model's word: where steps must hold items whole, they must hold as many. Others
-ask for more than engines here are made for."""
+"""Most rows of an item, as a model says: where steps must hold items whole, they must hold as many.
+Other models ask for more than engines here are made for."""
 _GAPS = (0, 1, 1, 3, 9, 17)
 _MOST_ITEMS_OF_SESSION = 8
-"""Beyond, the order in which a release gives them back is that of a hash table."""
+"""Most items of a session: beyond, a release gives them back in the order of a hash table."""
 _WITH_DRAFTER: tuple[EngineModel, ...] = ("llava", "qwen2_5_vl")
 """Models beside which engines can make a drafter that takes rows of items:
 docs/explain/runner.md."""
 _WINDOW = 16
 """What layers of a Cohere2Vision see, in tokens: one more than its configuration says."""
 _TILED_SIZES = ((1, 1), (1, 1), (1, 2), (2, 1), (1, 3), (2, 2), (4, 1))
-"""In squares, each of which becomes a tile."""
+"""Sizes of pictures in squares, each of which becomes a tile."""
 
 
 @dataclass
@@ -69,7 +69,7 @@ class _Medium(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """What its item takes in the encoder cache."""
+        """Rows that its item takes in the encoder cache."""
         return self.length if self.is_embed is None else sum(self.is_embed)
 
 
@@ -112,7 +112,8 @@ def _pruned_films(random: Random) -> list[_Medium]:
 
 
 def _pictures_and_timed_films(random: Random) -> list[_Medium]:
-    """The same, with three tokens before the rows of each pair of frames, and one behind them."""
+    """Pictures, and films with three tokens before the rows of each pair of frames and one after
+    them."""
     return [
         _timed(_film(number, random)) if random.random() < 0.4 else _picture(number, random)
         for number in range(random.randint(2, 6))
@@ -144,7 +145,7 @@ def _sounds(random: Random) -> list[_Medium]:
 
 
 def _embeddings(random: Random) -> list[_Medium]:
-    """Rows that are given."""
+    """Rows of embeddings that prompts are given."""
     lengths = [random.randint(1, 12) for _ in range(random.randint(1, 4))]
     return [_Medium(f"embeddings {one} of {rows}", rows) for one, rows in enumerate(lengths)]
 

@@ -18,11 +18,14 @@ from cacheproof.differential.traces.trace import AnyEvent, Trace
 
 GENERATOR = "kv-cache-4"
 _STREAM = "kv-cache-3"
-"""What is drawn first of a seed: the traces of that generator, but for what was added since."""
+"""Source of what is drawn first of a seed: traces stay those of that generator, but for what was
+added since."""
 EVENTS_PER_TRACE = 250
 EVENTS_OF_A_LANE = 100
 LIVE_MAX = 6
+# More tokens than any text has.
 WHOLE = 10_000
+# Longer than any text, so that texts of two families, and ends of their own, share no token.
 _FAMILY_TOKENS = 1_000
 _TAIL_FIRST = 50_000
 
@@ -66,6 +69,7 @@ def generate(
     rng = random.Random(f"{_STREAM}:{seed}")
     config = _config(rng, shape)
     written = _Writer(rng, config).write(events)
+    # From another stream, so that older traces stay as they were.
     _mark(random.Random(f"{GENERATOR}:{seed}"), config, written)
     return config, written
 
@@ -99,6 +103,7 @@ def drafted_kv_cache_trace(seed: int) -> Trace:
 def _config(rng: random.Random, shape: str | None) -> Event:
     enable_caching = rng.random() < 0.85 and shape != "cross"
     groups = _groups(rng, enable_caching, shape)
+    # No release has a drafter beside chunks.
     use_eagle = rng.random() < 0.15 and all(group["kind"] != "chunked_local" for group in groups)
     return {
         "num_blocks": rng.choice((4, 6, 8, 12, 16, 24, 40, 64)) * max(1, len(groups) - 1),
@@ -114,7 +119,7 @@ def _config(rng: random.Random, shape: str | None) -> Event:
 
 
 def _mark(rng: random.Random, config: Event, events: list[Event]) -> None:
-    """Now and then a drafter that reads some groups alone, and requests that are of a session."""
+    """Give some traces a drafter that reads some groups alone, and some requests a session."""
     groups = config["groups"]
     if config["use_eagle"] and len(groups) > 1 and rng.random() < 0.6:
         for group in rng.sample(groups, rng.randint(1, len(groups) - 1)):
@@ -153,6 +158,7 @@ def _groups(rng: random.Random, enable_caching: bool, shape: str | None) -> Grou
         "full and chunked": [("full", size), ("chunked_local", size)],
         "equal": [("full", size), ("full", size)],
     }
+    # No release caches prefixes beside cross-attention.
     if not enable_caching:
         shapes["cross"] = [("full", size), ("cross", coarse)]
     weights = [4 if name == "full" else 1 if name == "equal" else 2 for name in shapes]
@@ -161,7 +167,7 @@ def _groups(rng: random.Random, enable_caching: bool, shape: str | None) -> Grou
 
 
 class _Writer:
-    """Writes one trace; `live` and `loading` are what it believes of the requests."""
+    """Writes one trace; `_live` has the requests that it believes to be there."""
 
     def __init__(self, rng: random.Random, config: Event) -> None:
         self._rng = rng
@@ -181,6 +187,7 @@ class _Writer:
             if not self._live or (kind == "arrive" and len(self._live) >= LIVE_MAX):
                 kind = "slots" if self._live else "arrive"
             getattr(self, f"_{kind}")()
+        # The last draw may have written more events than one.
         return self._events[:count]
 
     def _add(self, kind: str, **fields: Any) -> None:
@@ -209,8 +216,10 @@ class _Writer:
             self._slots(name)
 
     def _text(self) -> tuple[list[list[int]], int]:
-        """The start of one of a few texts, now and then with an end of its own."""
+        """Runs of the start of one of a few texts, at times with an end of its own; and its
+        length."""
         rng = self._rng
+        # A prompt is shorter than what the model takes.
         most = self._config["max_model_len"] - 1
         shared = min(most, rng.choice((1, *self._sizes)) * rng.randint(0, 8) + rng.randint(0, 2))
         tail = rng.randint(0, 6) if rng.random() < 0.4 else 0
@@ -223,7 +232,7 @@ class _Writer:
         return runs, shared + tail
 
     def _items(self, length: int) -> list[Event]:
-        """Now and then media, at offsets and with identifiers that repeat between requests."""
+        """At times media, at offsets and with identifiers that repeat between requests."""
         rng = self._rng
         items: list[Event] = []
         offset = rng.randint(0, 3)
@@ -258,7 +267,8 @@ class _Writer:
             self._loaded(name)
 
     def _output(self) -> None:
-        """Mostly the text goes on as it goes on for others, so that what is decoded is shared."""
+        """A step's output, mostly with the text that others decode too, so that decoded blocks are
+        shared."""
         rng = self._rng
         first = None if rng.random() < 0.7 else _TAIL_FIRST + rng.randint(0, 2) * 100
         name = self._pick()
@@ -308,9 +318,10 @@ class _Writer:
         self._add("reset_prefix")
 
     def _drain(self) -> None:
-        """Everything ends; the prefix cache is reset, or the next request hits what is left."""
+        """End everything; then reset the prefix cache, or leave it for the next request to hit."""
         for name in list(self._live):
             self._end(name)
+        # As many frees as these ends may have put off.
         for _ in range(LIVE_MAX):
             self._settle()
         if self._rng.random() < 0.5:

@@ -68,6 +68,7 @@ class _ManagerTrace:
         self, seed: int, manager: str, shape: TraceShape | None, resized: bool, several: bool
     ) -> None:
         self._random = Random(f"{VERSION}/{manager}/{resized}/{seed}")
+        # A stream of its own leaves the traces without it as they were.
         self._several = Random(f"{VERSION}/several/{seed}") if several else None
         self._seed = seed
         self._manager = manager
@@ -77,6 +78,7 @@ class _ManagerTrace:
         self._shape = shape or SHAPES[random.randrange(len(SHAPES))]
         self._capacity = random.randint(*self._shape.capacity)
         largest = min(self._capacity, self._shape.size_max)
+        # Items that fill a cache: rare in service, and common in bug reports.
         if random.random() < 0.15:
             largest = self._capacity
         count = random.randint(*self._shape.identifiers)
@@ -84,6 +86,7 @@ class _ManagerTrace:
         if random.random() < 0.3:
             self._items[0] = self._template("h0", self._capacity, self._capacity)
         self._budget = max(
+            # A budget below the largest item could never encode it.
             max(sum(mask) for _, mask in self._items),
             random.choice((largest, self._capacity, 2 * self._capacity)),
             1,
@@ -129,6 +132,7 @@ class _ManagerTrace:
             self._add()
         for request in list(self._live):
             chance = random.random()
+            # Only who has run can be preempted, and only who has not can stall.
             if chance < 0.04 and self._tokens[request]:
                 events.append(Preempt(request))
                 self._tokens[request] = 0
@@ -198,6 +202,7 @@ class _ManagerTrace:
         prompt = random.randint(1, 8) if self._decoder else position + random.choice((0, 1, 4))
         add = Add(request, max(prompt, items[-1].offset + items[-1].length), tuple(items))
         if self._decoder:
+            # Its items are no part of its prompt, which need not hold them.
             add = Add(request, prompt, tuple(items))
         self._events.append(add)
         self._live[request] = add

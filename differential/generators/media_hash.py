@@ -101,7 +101,7 @@ def _word(rng: random.Random, size: int | None = None) -> str:
 
 
 def _value(rng: random.Random, depth: int = 2) -> Description:
-    """Any value, small."""
+    """A small value of any type."""
     simple: list[Callable[[], Description]] = [
         none,
         lambda: boolean(rng.random() < 0.5),

@@ -93,7 +93,7 @@ def settings_of_image(rng: random.Random) -> Two:
 
 
 def frames_of_video(rng: random.Random) -> Two:
-    """The same file, decoded to other frames, beside metadata that may be alike."""
+    """One file decoded to different frames, at times beside identical metadata."""
     original = some_bytes(rng, rng.choice((3, 60)))
     one, two = some_bytes(rng, 12), some_bytes(rng, 12)
     in_array = rng.random() < 0.5

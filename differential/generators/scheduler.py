@@ -53,7 +53,7 @@ from cacheproof.reference.semantics import Semantics, offered_by
 
 VERSION = "scheduler/2"
 _MOST_ITEMS = 8
-"""Of a session: beyond, the order in which a release gives them back is that of a hash table."""
+"""Most items of a session: beyond, a release gives them back in the order of a hash table."""
 
 
 def scheduler_trace(
@@ -80,7 +80,8 @@ def scheduler_trace(
 def until_all_end(
     config: SchedulerConfig, live: Sequence[str], pauses: bool, *freeing: AnyEvent
 ) -> Iterator[AnyEvent]:
-    """Few are left, nothing is in their way, and there are steps for twice the longest."""
+    """Events that let all end: few requests are left, nothing is in their way, and there are steps
+    for twice the longest."""
     yield from map(Abort, live[:-3])
     if pauses:
         yield Pause("none")
@@ -108,6 +109,7 @@ class _SchedulerTrace:
         kv_transfers: bool,
     ) -> None:
         self._semantics = semantics
+        # A stream for each: what is drawn of one leaves the others, and older traces, as they were.
         self._extras = Random(f"{VERSION}/extras/{seed}")
         self._again = Random(f"{VERSION}/again/{seed}")
         self._streaming = Random(f"{VERSION}/streaming/{seed}")
@@ -121,6 +123,7 @@ class _SchedulerTrace:
             (6, 8, 12, 20) if self._squeezed else (2, 3, 4, 6, 8, 12, 20)
         )
         if transfers:
+            # So small that what is loaded for a victim is evicted in the same step.
             self._capacity = random.choice((2, 3, 4, 6))
         largest = max(
             1,
@@ -210,6 +213,7 @@ class _SchedulerTrace:
             if random.random() < 0.02:
                 running = self._restarts and self._extras.random() < 0.7
                 self._events.append(ResetPrefix(running=running))
+                # Output that is stale twice over: a release may add where it should assign.
                 if running and in_flight == 1 < limit and self._again.random() < 0.5:
                     self._events += (Schedule(), ResetPrefix(running=True))
                     in_flight += 1
@@ -231,7 +235,7 @@ class _SchedulerTrace:
         return Trace(header, tuple(self._events))
 
     def _cut_off(self) -> Iterator[AnyEvent]:
-        """A request that is alone is aborted when a step has left it inside an item."""
+        """Abort a request that is alone when a step has left it inside an item."""
         config = self._config
         threshold = config.long_prefill_token_threshold or config.max_model_len
         step = min(config.max_num_batched_tokens, threshold)
@@ -246,8 +250,8 @@ class _SchedulerTrace:
         yield Update()
 
     def _transfer(self) -> Transfer:
-        """An output that is on its way arrives or fails to; or another one is offered, or not any
-        more."""
+        """An event of encoder outputs elsewhere: one on its way arrives or fails, or another is
+        offered or withdrawn."""
         random, offered = self._elsewhere, self._semantics
         lost: TransferState = "failed" if offered.scheduler.fails_lost_transfers else "gone"
         if self._pending and random.random() < 0.8:
@@ -263,7 +267,7 @@ class _SchedulerTrace:
         return Transfer(identifier, "ready" if random.random() < 0.75 else "gone")
 
     def _stream(self) -> None:
-        """A session gets more prompt, or is closed; now and then all requests start over."""
+        """Give a session more prompt, or close it; now and then all requests start over instead."""
         random = self._streaming
         restarts = self._semantics.scheduler.restarts_running and self._config.kv_connector is None
         if restarts and random.random() < 0.04:
@@ -280,8 +284,10 @@ class _SchedulerTrace:
         prompt = max(1, position) + random.choice((0, 1, 6))
         max_tokens = random.randint(1, 6)
         self._shown[request] += len(items)
+        # Before 0.31.0 each turn may decode as much as the first.
         own = self._semantics.scheduler.takes_max_tokens_of_chunks
         self._rooms[request] -= prompt + (max_tokens if own else self._first_turns[request])
+        # No turn may come that the model's length has no room for.
         if self._rooms[request] < 0 or random.random() < 0.15:
             del self._rooms[request]
             self._events.append(Close(request))
@@ -306,6 +312,7 @@ class _SchedulerTrace:
             if self._squeezed:
                 position += random.randrange(6)
         prompt = min(max(position, 1) + random.choice((0, 1, 6)), self._config.max_model_len - 1)
+        # No item may be cut where the prompt was.
         prompt = max(prompt, items[-1].offset + items[-1].length if items else 1)
         shown = tuple(items)
         if self._twins:
@@ -363,7 +370,8 @@ class _SchedulerTrace:
         return Elsewhere(request, tokens, later)
 
     def _ends_of_transfers(self) -> list[AnyEvent]:
-        """A load ends, well or not; a sending ends; it gets known what can be had elsewhere."""
+        """Transfers that end now: a load, well or not; a sending; or an answer on what can be had
+        elsewhere."""
         random = self._kv
         events: list[AnyEvent] = []
         if self._loads_later and random.random() < 0.5:
@@ -378,31 +386,32 @@ class _SchedulerTrace:
         return events
 
     def _failure(self, likelihood: float) -> int | None:
-        """From which block on a load fails; None: it does not."""
+        """The block from which a load fails; None: it does not fail."""
         fails = self._kv.random() < likelihood and self._semantics.scheduler.retries_failed_loads
         return self._kv.choice((0, 0, 1, 2)) if fails else None
 
     def _priority(self) -> int:
-        """With transfers mostly the more urgent, the later: the first that runs is the victim."""
+        """A request's priority. With transfers mostly the later the more urgent: the first that
+        runs is the victim."""
         if self._config.ec_connector and self._elsewhere.random() < 0.8:
             return -self._arrived
         return self._random.choice((0, 0, 1, 2))
 
     def _twin(self, prompt: int, items: tuple[Item, ...]) -> tuple[int, tuple[Item, ...]]:
-        """This prompt, or one time in two an earlier one again."""
+        """This prompt; one time in two an earlier one again."""
         if self._texts and self._extras.random() < 0.5:
             return self._extras.choice(self._texts)
         self._texts.append((prompt, items))
         return prompt, items
 
     def _with_cached_prefix(self, prompt: int) -> int:
-        """A length whose prefix, once cached, leaves one token to compute."""
+        """A prompt length that, once its prefix is cached, leaves one token to compute."""
         block_size = self._config.block_size
         longer = -(-prompt // block_size) * block_size + 1
         return longer if longer < self._config.max_model_len else prompt
 
     def _rare(self) -> dict[str, Any]:
-        """What few requests have."""
+        """Fields that few requests set."""
         random = self._extras
         number = random.randint(1, self._adapters) if self._adapters else 0
         adapter = Adapter(f"adapter-{number}", number, f"/adapters/{number}") if number else None

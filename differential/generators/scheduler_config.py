@@ -54,7 +54,8 @@ def draw_squeezed(
 
 
 def with_transfers(config: SchedulerConfig, offered: Semantics) -> SchedulerConfig:
-    """A connector, and urgent requests that are admitted without room for all of them.
+    """The configuration with a connector to encoder outputs, and urgent requests that are admitted
+    without room for all of them.
 
     No adapters and fewer drafts than the threshold: where these go wrong is searched elsewhere.
     """
@@ -72,7 +73,8 @@ def with_transfers(config: SchedulerConfig, offered: Semantics) -> SchedulerConf
 def with_kv_transfers(
     config: SchedulerConfig, random: Random, offered: Semantics
 ) -> SchedulerConfig:
-    """A connector to KV, and one time in four the one to encoder outputs as well."""
+    """The configuration with a connector to KV, and one time in four the one to encoder outputs as
+    well."""
     ends = random.random() < 0.4 and offered.scheduler.ends_failed_loads
     both = random.random() < 0.25 and offered.scheduler.loads_encodings
     return msgspec.structs.replace(
@@ -83,8 +85,8 @@ def with_kv_transfers(
 def with_extras(
     config: SchedulerConfig, random: Random, offered: Semantics, runner: Random
 ) -> SchedulerConfig:
-    """Now and then what few deployments use, as far as the release has it. Which model runner the
-    workers have, `runner` draws: either is as likely."""
+    """The configuration with options that few deployments use, as far as the release has them.
+    `runner` draws the model runner of the workers, either as likely."""
     adaptive = random.random() < 0.15 and offered.scheduler.spares_lone_prefill
     active = random.randint(1, config.max_num_seqs) if random.random() < 0.1 else None
     reserve = random.random() < 0.8 or not offered.kv_cache.admits_whole_sequences
@@ -110,9 +112,10 @@ def with_extras(
 
 
 def with_groups(config: SchedulerConfig, random: Random, offered: Semantics) -> SchedulerConfig:
-    """Windows or chunks, mostly beside full attention, and KV blocks for all of them.
+    """The configuration with groups of windows or chunks, mostly beside full attention, and KV
+    blocks for all of them.
 
-    A drafter goes where the release has none beside such groups.
+    The drafter is taken out where the release has none beside such groups.
     """
     size = config.block_size
     full = Group("full", size)
@@ -150,7 +153,7 @@ def with_groups(config: SchedulerConfig, random: Random, offered: Semantics) -> 
 
 
 def most_blocks(group: Group, config: SchedulerConfig) -> int:
-    """Blocks that the longest request holds in a group at a time, as releases count them."""
+    """Most blocks that a request holds in a group at a time, as releases count them."""
     in_flight = config.max_num_batched_tokens * (2 if config.async_scheduling else 1)
     tokens = config.max_model_len
     if group.kind != "full":

@@ -53,7 +53,8 @@ class _WhisperTrace:
         ]
 
     def _draw(self) -> EngineConfig:
-        """Neither chunked prefill nor prefix caching: no release has them for such a model."""
+        """A configuration without chunked prefill and prefix caching: no release has them for such
+        a model."""
         random = self._random
         max_model_len = random.choice((56, 64, 96))
         longest, cross = (-(-most // BLOCK_SIZE) for most in (max_model_len, SOUND_ROWS))

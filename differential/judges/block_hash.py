@@ -28,7 +28,9 @@ class KeyPlace(NamedTuple):
 
 
 class Content:
-    """A request's content, block by block.
+    """A request's content, block by block. Once a request with a drafter is continued there are
+    two: a block whose look-ahead reached a token that is now discarded keeps the KV that it was
+    computed with.
 
     There are two of it once a request that has a drafter is continued: of a block whose look-ahead
     reached a token that is now discarded, the KV stays what it was computed with.
@@ -43,15 +45,17 @@ class Content:
         self._computed = self._afresh
 
     def afresh(self) -> list[Prefix]:
-        """The prefix through each full block, as the tokens now are."""
+        """The prefix through each full block, of the tokens as they now are."""
         return self._extended(self._afresh)
 
     def computed(self) -> list[Prefix]:
-        """The same, as the request's own KV was computed."""
+        """The prefix through each full block, of the tokens that the request's own KV was computed
+        for."""
         return self._extended(self._computed)
 
     def go_on(self, chunk: Continue) -> None:
-        """The last token is discarded, and the chunk follows what is left."""
+        """Follow a continued request: its last token is discarded, and the chunk follows what is
+        left."""
         kept = len(self.tokens) - 1
         computed = [(), *self.computed()[: kept // self._size]]
         self.tokens[kept:] = chunk.tokens
@@ -192,7 +196,7 @@ class BlockHashJudge:
         return [rule.id for rule in broken]
 
     def _note_new(self, prefix: Prefix) -> None:
-        """A block of new content: has it been met with its items at other places?"""
+        """Note a block of new content, and whether its items were met at other places."""
         block = prefix[-1]
         without_offsets = block._replace(items=tuple((name, 0) for name, _ in block.items))
         seen = self._offsets.setdefault((prefix[:-1], without_offsets), set())
@@ -230,5 +234,5 @@ class BlockHashJudge:
 def judge_of(
     trace: Trace, release: str | None, protocol: Protocol, reach: Reachability
 ) -> BlockHashJudge:
-    """What judges a trace of a target that is that release, or none."""
+    """The judge for a trace; `release` is the target's, None where it is no release."""
     return BlockHashJudge(trace, release, reach)

@@ -52,7 +52,7 @@ AFTER_KILL, AFTER_AWAY, AFTER_SPOIL = DISTURBED = (
 )
 """What can have been done to a store, the worst last."""
 TOLD_APART = frozenset({"EX-1", "EX-3", "EX-4", "EX-5", "EX-12"})
-"""Contracts of which a break is another one after each of them."""
+"""Contracts whose breaks are told apart by what was done to the store before."""
 RESET = "EX-7"
 OUT_OF_REACH = "reset while the store was out of reach"
 """A kind of break of that: nothing could be removed then."""
@@ -61,12 +61,12 @@ OF_MORE_ROWS = "of more rows than it has"
 DOES_NOT_ANSWER = "DoesNotAnswer"
 """What a call that does not end is said to have raised."""
 TOO_LONG = os.strerror(errno.ENAMETOOLONG)
-"""What is raised of a name that no file can have, whatever was done to the store."""
+"""Message of an exception for a name that no file can have, regardless of the store."""
 NOBODY = "nobody"
-"""Whose rows are that say nothing that the trace knows."""
+"""Owner of rows that say nothing that the trace knows."""
 
 Entry = tuple[str, tuple[str, int, str, int]]
-"""An identifier, and of a model name, width, dtype, and the version of the weights that it was
+"""An identifier and its model: name, width, dtype, and the version of the weights that it was
 started with."""
 
 
@@ -121,7 +121,7 @@ class EncoderConnectorJudge:
 
     @property
     def violations(self) -> dict[str, Violation]:
-        """The first violation of each contract, whatever its kind."""
+        """The first violation of each contract, of any kind."""
         return first_of_each(self.by_kind)
 
     def judge(self, number: int, event: Any, record: StepRecord) -> None:
@@ -257,13 +257,13 @@ class EncoderConnectorJudge:
         self._judge_rest(name, outcome["rest"])
 
     def _note_saved(self, name: str, engine: JudgedEngine) -> None:
-        """Its saves have ended."""
+        """Note that the saves of an engine have ended."""
         for entry in engine.saving:
             self._saved.setdefault(entry, name)
         engine.saving.clear()
 
     def _judge_landed(self, landed: Mapping[str, Any]) -> None:
-        """What engines without a request have read until all their copies ended."""
+        """Judge what engines without a request have read until all their copies ended."""
         for name, several in landed.items():
             self._note_saved(name, self._engines[name])
             for item, rows in several:
@@ -306,8 +306,8 @@ class EncoderConnectorJudge:
                 )
 
     def _kind(self, subject: Any, engine: str, item: str) -> str:
-        """What has been done to the store before, the worst of it; or whose rows are served, which
-        call does not end, or that what is not saved was of requests that were preempted. None of a
+        """Kind of a break: the worst that was done to the store before; or whose rows are served,
+        which call does not end, or that what is not saved was of preempted requests. Empty for a
         name that is too long."""
         if isinstance(subject, Served) and subject.rows.model not in (subject.own.model, NOBODY):
             return "of another model"
@@ -332,7 +332,7 @@ class EncoderConnectorJudge:
         return is_own and gaps > 0 and rows.height == own.height + gaps
 
     def _disturb(self, kind: str) -> None:
-        """From now on the store is what somebody else has made of it."""
+        """Note what somebody else has done to the store."""
         self._disturbed = sorted({*self._disturbed, kind}, key=DISTURBED.index)
 
     def _entry(self, item: str, engine: JudgedEngine) -> Entry:
@@ -348,7 +348,7 @@ class EncoderConnectorJudge:
         )
 
     def _output(self, said: Mapping[str, Any]) -> EncoderOutput:
-        """Whose rows are, by what they say."""
+        """Whose rows these are, by what they say."""
         items, models = self._config.items, self._config.models
         item, model = said["item"], said["model"]
         return EncoderOutput(
@@ -362,7 +362,7 @@ class EncoderConnectorJudge:
         )
 
     def _keeps_all(self) -> bool:
-        """Whether the store has room for all that there is."""
+        """Whether the store has room for all items of all models."""
         if self._config.capacity is None:
             return True
         rows = sum(self._rows.values())
@@ -377,12 +377,12 @@ class EncoderConnectorJudge:
         return model.row_width * ITEMSIZE[model.dtype]
 
     def _forget(self, item: str) -> None:
-        """Of this item nobody knows any more what is stored."""
+        """Forget what is stored of an item: nobody knows it any more."""
         self._saved = {entry: name for entry, name in self._saved.items() if entry[0] != item}
 
 
 def judge_of(
     trace: Trace, release: str | None, protocol: Protocol, reach: Reachability
 ) -> EncoderConnectorJudge:
-    """What judges a trace of a target that is that release, or none."""
+    """The judge for a trace; `release` is the target's, None where it is no release."""
     return EncoderConnectorJudge(trace, release, reach)

@@ -21,12 +21,13 @@ from cacheproof.differential.traces.trace import Trace
 from cacheproof.spec.records import RowsRead, SlotsRead, StoreMemory, Twins
 
 RequestTurn = tuple[str, int]
-"""A request, and which turn of it: 0, but of a session."""
+"""A request, and the number of its turn: 0 unless it is a session."""
 Turn = tuple[int, tuple[int, ...], int, tuple[Item, ...]]
-"""At which token a session's chunk begins, what is kept before it, its length and its items."""
+"""A further turn of a session: the token at which its chunk begins, what is kept before it, its
+length and its items."""
 Prompt = tuple[int, tuple[Item | Rows, ...], Adapter | None, int, tuple[Turn, ...]]
-"""Length, items or embeddings, adapter, by number the weights that the model had then, and turns of
-a session behind its first."""
+"""Length, items or embeddings, adapter, the number of the model's weights then, and the turns of a
+session after its first."""
 _OF_THE_STORE = frozenset({"mirror"})
 ANSWERS = "under the first model runner and under the second"
 STORES = "entries under the first model runner and under the second"
@@ -34,7 +35,10 @@ STORES = "entries under the first model runner and under the second"
 
 
 class EngineJudge(SchedulerJudge):
-    """Judges one trace at engine depth.
+    """Judges one trace at engine depth. Requests of one prompt are twins: they must decode the
+    same. Their texts are compared as far as both have come, and not after a token that rounding may
+    have decided. So are those of a request under the second model runner and under the first, whose
+    stores hold the same entries up to there, where both were told the same.
 
     Requests of one prompt are twins: they must decode the same. Their texts are compared as far as
     both have come, and not behind a token that rounding may have decided. So are those of a request
@@ -99,7 +103,8 @@ class EngineJudge(SchedulerJudge):
             self._reach.meet("began anew beside another item")
 
     def _reload(self, event: Reload, outcome: Any, calls: Any) -> None:
-        """What is kept in blocks is wrong from now on, and who is there has a twin no longer."""
+        """Note new weights: what is kept in blocks is wrong from now on, and who is there has no
+        twin any more."""
         self._only_calls(event, outcome, calls)
         self._reach.meet("new weights")
         self._weights += 1
@@ -117,7 +122,7 @@ class EngineJudge(SchedulerJudge):
     def _answered(
         self, outputs: Mapping[str, Sequence[Any]], untaken: Mapping[str, Sequence[int]]
     ) -> None:
-        """What requests have decoded, but for what the scheduler did not take."""
+        """Note what requests have decoded, without what the scheduler did not take."""
         for name, tokens in taken(outputs, untaken):
             if self._kv_blocks is not None:
                 self._kv_blocks.decode(name, [token for token, *_ in tokens])
@@ -138,7 +143,8 @@ class EngineJudge(SchedulerJudge):
         super()._go_on(continued)
 
     def _go_on_under_first(self, outcome: Mapping[str, Any]) -> None:
-        """With other drafts a turn ends in another step there."""
+        """Follow a turn's end under the first model runner: with other drafts it comes in another
+        step."""
         for name, _ in outcome.get(UNDER_FIRST, {}).get("continued", ()):
             self._turn_under_first[name] += 1
 
@@ -159,8 +165,8 @@ class EngineJudge(SchedulerJudge):
             self._check("schedule", pair, lambda: STORES)
 
     def _judge_answers(self, outcome: Mapping[str, Any]) -> None:
-        """What requests are answered under the first model runner, beside what they are here. With
-        other drafts either may be behind."""
+        """Judge what requests are answered under the first model runner against what they are here.
+        With other drafts either may be ahead."""
         told = outcome.get(UNDER_FIRST, {})
         for name, tokens in taken(told.get("outputs", {}), told.get("untaken", {})):
             _note(tokens, self._under_first_of(name), name, self._tied_under_first)
@@ -177,7 +183,8 @@ class EngineJudge(SchedulerJudge):
         return self._under_first.setdefault((name, self._turn_under_first[name]), [])
 
     def _judge_origins(self, origins: Mapping[str, Any]) -> None:
-        """What was read that is another's, where the target's rows and slots say what they are."""
+        """Judge what was read that is another's, where the target's rows and slots say what they
+        are."""
         for kind, record in (("rows", RowsRead), ("slots", SlotsRead)):
             if kind in origins:
                 told = origins[kind]
@@ -239,5 +246,5 @@ def _frozen(entries: Sequence[Any]) -> tuple[Any, ...]:
 def judge_of(
     trace: Trace, release: str | None, protocol: Protocol, reach: Reachability
 ) -> EngineJudge:
-    """What judges a trace of a target that is that release, or none."""
+    """The judge for a trace; `release` is the target's, None where it is no release."""
     return EngineJudge(trace, rules_of(trace, release), reach, protocol, release)

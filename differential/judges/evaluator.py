@@ -31,24 +31,26 @@ class Evaluator:
         self._making = Making({})
 
     def forget(self) -> None:
-        """Forget what was found: what is judged next follows from nothing that was."""
+        """Forget what was found: what is judged next does not follow from it."""
         self.violations = {}
         self.doubt()
 
     def doubt(self) -> None:
-        """Ask the next state whole: other things changed than will be said."""
+        """Judge the next state whole: more has changed than will be said."""
         self._held = None
 
     def raised(self, call: Call) -> None:
-        """A call raised, or the event outside all calls."""
+        """Judge a call that raised, or the event outside all calls."""
         for rule in self.rules.of_event:
             if not rule.predicate(call):
                 self.broken(rule, {"c": call}, call.operation, call.request, "")
 
     def promises(self, state: Any, ghost: Ghost, encoded: Mapping[str, int], call: Call) -> None:
-        """What the caller promises of a call that is about to come."""
+        """Judge what the caller promises of a call, before it is made."""
+        # `encoded` grows with the step, so that one object serves all of its calls.
         if self._making.encoded is not encoded:
             self._making = Making(encoded)
+        # All at once is cheaper; only where one may be broken each is asked by its own text.
         if self.rules.narrowed.promised[call.operation](state, ghost, self._making, call):
             return
         for rule, holds in self.rules.promised[call.operation]:
@@ -59,9 +61,9 @@ class Evaluator:
     def transition(
         self, pre: Any, post: Any, ghost: Ghost, call: Call, changed: Collection[str] | None = None
     ) -> None:
-        """The state before and after a call, beside what the requests are owed and beside the call;
-        one and the same state if it is unchanged. Entries that are not `changed` are in both as
-        they were; None where that is not known."""
+        """Judge a call by the states before and after it, by what the requests are owed, and by
+        what it says. The states are one object if nothing changed. Entries that are not `changed`
+        are in both as they were; None: unknown."""
         operation, rules = call.operation, self.rules
         narrowed = rules.narrowed.unchanged if pre is post else rules.narrowed.changed
         if changed is not None and narrowed[operation](pre, post, ghost, call, changed):
@@ -96,6 +98,7 @@ class Evaluator:
             self._held = post
             return
         operation, request, identifier = call.operation, call.request, call.identifier
+        # An unchanged state holds its rules only if it did when it was judged.
         held = pre is not post or self._held is pre
         if pre is not post:
             for rule, holds in self.rules.of_state:
@@ -107,13 +110,14 @@ class Evaluator:
                 held = False
                 values = {"s": post, "g": ghost}
                 self.broken(rule, values, operation, request, identifier, kind)
+        # A broken state is asked whole again: narrowed contracts assume that they held before.
         self._held = post if held else None
 
     def step(
         self, step: Step, operation: str = "step", kinds: frozenset[str] | None = None
     ) -> bool:
-        """A step as the worker sees it, by all contracts or by those of some kinds. Returns whether
-        they hold."""
+        """Judge a step as the worker sees it, by all contracts or by those of some kinds. Returns
+        whether they hold."""
         held = True
         for rule in self.rules.of_step:
             if (kinds is None or rule.kind in kinds) and not rule.predicate(step):
@@ -130,7 +134,7 @@ class Evaluator:
         identifier: str,
         kind: str = "",
     ) -> None:
-        """Keep a violation, unless there is one of that contract."""
+        """Keep a violation, unless its contract already has one."""
         if rule.id not in self.violations:
             why = rule.explain(**values)
             self.violations[rule.id] = Violation(

@@ -22,7 +22,7 @@ from cacheproof.spec.records import EncoderCacheState
 
 LOCKSTEP = "lockstep"
 SERVED = "SC-18"
-"""The contract that a release breaks by a refusal for which it has no documented reason."""
+"""The contract that a release breaks by refusing without a documented reason."""
 
 
 @dataclass(frozen=True)
@@ -142,8 +142,8 @@ def judge_of(
 
 
 def _check_complete(trace: Trace, result: TraceResult, target: Target) -> None:
-    """Every event has a record, up to the first exception; the last one carries the full state, but
-    of what was not even made."""
+    """Check that every event up to the first exception has a record, and that the last record
+    carries the full state, unless the target was not even made."""
     records = result.records
     ended = len(records) == len(trace.events) or (records and records[-1].raised is not None)
     is_made = len(records) > 1 or any(one.calls or one.raised is None for one in records)

@@ -89,7 +89,7 @@ class KVCacheJudge:
         self._requests: dict[str, RequestGhost] = {}
         self._rare = KVCacheRareStates(reach.meet, self._mirror, self._layout)
         self._replayed: Counter[str] = Counter()
-        self._counted = [0] * 7
+        self._counted = [0] * 7  # resets; then requests, tokens, hits: new, preempted
         self._before: dict[tuple[int, int], int] = {}
         self._names: dict[tuple[int, int], frozenset[str]] = {}
         self._lives = Lives(is_caching=config["enable_caching"])
@@ -107,7 +107,7 @@ class KVCacheJudge:
         return by_kind(self.violations)
 
     def mend(self, flags: Mapping[str, bool]) -> None:
-        """The release is judged with these flags of its semantics; call before the first event."""
+        """Judge the release with these flags of its semantics; call before the first event."""
         self._semantics = self._semantics.changed(flags)
 
     def judge(self, number: int, event: Any, record: StepRecord) -> None:
@@ -119,7 +119,7 @@ class KVCacheJudge:
         self._where = (number, kind, name)
         self._lives.now = number
         self._check(EventOutcome(raised.type if raised else ""))
-        if raised or outcome is None:
+        if raised or outcome is None:  # the trace ends here, or a no-op
             return
         answer, changed = outcome["answer"], outcome["changed"]
         known = self._requests.get(name)
@@ -143,8 +143,8 @@ class KVCacheJudge:
             self._judge_events(answer)
 
     def _judge_change(self, event: Event, answer: Any, changed: Event) -> frozenset[str]:
-        """Judge and take over what an event changed that hands out no block; the keys that blocks
-        got in it."""
+        """Judge and take over the changes of an event that hands out no block. Returns the keys
+        that blocks got in it."""
         kind = event["event"]
         queues = self._mirror.given_back(self._given(event, answer, changed), goes_on=False)
         if changed:
@@ -165,7 +165,7 @@ class KVCacheJudge:
         return new
 
     def _check(self, subject: Any, kind: str = "") -> None:
-        """Judge a subject by all that speak of it; `kind` says in which way one is broken."""
+        """Judge a subject by all contracts about it; `kind` says in which way one is broken."""
         self.calls_judged += 1
         for rule in self._rules.get(type(subject), ()):
             if rule.id not in self.violations and not rule.predicate(subject):
@@ -203,8 +203,8 @@ class KVCacheJudge:
         changed: Event,
     ) -> tuple[Set[int], Set[int]]:
         """Judge whether and with which blocks a request got its slots; `hit` are those that it
-        brings, `answer` the ids of those that it was told of, None for none. Returns those that it
-        hit and those that it got for new content."""
+        brings, `answer` the ids that it was told, None for a refusal. Returns those that it hit and
+        those that it got for new content."""
         given = self._given({"event": "slots", "request": name}, answer, changed)
         queues = self._mirror.given_back(given, goes_on=True)
         self._check(self._admission(name, known, asked, hit, queues, answer is not None))
@@ -248,14 +248,14 @@ class KVCacheJudge:
         return touched, taken
 
     def _count_lookup(self, known: RequestGhost, hit: int) -> None:
-        """A request is admitted: what it looked up counts, unless it reads nothing."""
+        """Count the lookup of a request that is admitted, unless it reads nothing."""
         if known.computed == 0 and known.reads_cache and self._config["enable_caching"]:
             first = 4 if known.preempted else 1
             for place, count in enumerate((1, known.tokens, hit), first):
                 self._counted[place] += count
 
     def _judge_statistics(self, usage: float, counts: Sequence[int]) -> None:
-        blocks = self._mirror.num_blocks - 1
+        blocks = self._mirror.num_blocks - 1  # without the null block
         told = [int(count) for count in counts]
         counted, self._counted = self._counted, [0] * len(self._counted)
         held = blocks - self._mirror.free
@@ -314,8 +314,8 @@ class KVCacheJudge:
         )
 
     def _given(self, event: Event, answer: Any, changed: Event) -> list[list[int]]:
-        """The blocks that an event gives back, in the order in which it does, group by group; those
-        of an ended request whose free was put off all at once."""
+        """The blocks that an event gives back, in that order, by group; of a free that was put off,
+        all at once."""
         kind, name = event["event"], event.get("request", "")
         if kind == "settle":
             return [self._mirror.put_off[0][::-1]] if answer and self._mirror.put_off else []
@@ -325,7 +325,7 @@ class KVCacheJudge:
         return [
             [
                 table[position]
-                for position in reversed(range(len(table)))
+                for position in reversed(range(len(table)))  # the last one first (BP-5)
                 if (group, position) not in kept
             ]
             for group, table in enumerate(self._mirror.tables.get(name, []))
@@ -340,7 +340,7 @@ class KVCacheJudge:
         return frozenset()
 
     def _new_keys(self, changed: Event) -> frozenset[str]:
-        """The keys that blocks get."""
+        """The keys that blocks get in an event."""
         had = self._mirror.hashes
         return frozenset(
             key
@@ -350,7 +350,7 @@ class KVCacheJudge:
         )
 
     def _apply(self, changed: Event, *, handed_out: frozenset[int], named: frozenset[int]) -> None:
-        """Take over the changes, and judge the state behind them."""
+        """Take over the changes, and judge the state after them."""
         had = self._mirror.hashes
         lost = frozenset(
             block
@@ -358,7 +358,7 @@ class KVCacheJudge:
             if set(had[block]) > set(keys) or (had[block] and not keys)
         )
         self._mirror.apply(changed)
-        self._evicted_by_id -= handed_out
+        self._evicted_by_id -= handed_out  # they get new content
         if changed or named:
             self._check(PoolForgets(lost, handed_out | named, named, self._mirror.hashes))
         if changed:
@@ -369,8 +369,8 @@ class KVCacheJudge:
     def _check_cached(
         self, name: str, known: RequestGhost, new: frozenset[str], certain: int, *, is_due: bool
     ) -> None:
-        """The request's keys: `new` ones cover what is certain, and full blocks that are due are
-        found unless they were evicted by their id."""
+        """Judge the request's keys: `new` ones cover only what is certain, and full blocks that are
+        due are found unless they were evicted by their id."""
         covered = self._layout.keys(known)
         due: frozenset[str] = frozenset()
         if is_due and self._config["enable_caching"]:
@@ -398,14 +398,14 @@ class KVCacheJudge:
         )
 
     def _uncached(self, known: RequestGhost, certain: int, keys: frozenset[str]) -> str:
-        """Whether only blocks that lookups drop should be found under these keys, and are not: a
-        kind in which something cannot be found."""
+        """The kind DROPPED where keys are missing of blocks alone that lookups drop; else none."""
         read = self._layout.places_worth_caching(certain, dropped=False) if keys else frozenset()
         is_read = any(self._layout.key(known, place) in keys for place in read)
         return DROPPED if keys and not is_read else ""
 
     def _is_due(self, place: Place, blocks: Mapping[Place, int]) -> bool:
-        """Whether the block at that place must be found: a window has given back those before."""
+        """Whether the block there must be found: not one given back by a window or evicted by
+        id."""
         block = blocks.get(place)
         if self._layout.groups[place[0]].kind == "sliding_window" and block is None:
             return False
@@ -439,7 +439,7 @@ class KVCacheJudge:
             self._mirror.put_off.pop(0)
 
     def _follow(self, event: Event, answer: Any) -> None:
-        """Keep up with what the requests are."""
+        """Follow what an event makes of its request."""
         kind, name = event["event"], event.get("request", "")
         if answer is None or (kind != "arrive" and name not in self._requests):
             return
@@ -475,7 +475,7 @@ class KVCacheJudge:
         self._check(PoolEvents(+self._replayed, self._per_hash(counts)))
 
     def _check_names(self, numbers: Sequence[int], fields: Event) -> None:
-        """What an event says that blocks hold beside tokens, where requests say it of all."""
+        """Judge what an event says that blocks hold beside tokens, where requests say it of all."""
         held = [self._names.get((fields["block_size"], number)) for number in numbers]
         if "extra_keys" in fields and None not in held:
             told = [
@@ -491,7 +491,7 @@ class KVCacheJudge:
         return all(one.kind == "full" for one in (groups if group is None else [groups[group]]))
 
     def _chain(self, numbers: Sequence[int], parent: int | None, size: int) -> StoredChain:
-        """What comes before each hash of an event, as it says and in the requests."""
+        """The predecessor of each hash of an event, as it says and as the requests have it."""
         before = [(one, self._before.get((size, one))) for one in numbers]
         told = [-1 if parent is None else parent, *numbers]
         known = [place for place, (_, number) in enumerate(before) if number is not None]
@@ -514,7 +514,7 @@ class KVCacheJudge:
 
     def _replay(self, told: list[Any]) -> None:
         for event in told:
-            if event[0] == "cleared":
+            if event[0] == "cleared":  # followers of the events forget all
                 self._replayed.clear()
                 continue
             sign = 1 if event[0] == "stored" else -1
@@ -523,7 +523,7 @@ class KVCacheJudge:
                 self._replayed[f"{group}:{number}"] += sign
 
     def _per_hash(self, counts: Mapping[str, int]) -> Counter[str]:
-        """Blocks per hash, in the words of the events: older ones do not name groups."""
+        """Blocks per hash, as the events call them: older ones name no groups."""
         found: Counter[str] = Counter()
         for key, count in counts.items():
             number = key.split(":")[1]
@@ -534,6 +534,6 @@ class KVCacheJudge:
 def judge_of(
     trace: Trace, release: str | None, protocol: Protocol, reach: Reachability
 ) -> KVCacheJudge:
-    """What judges a trace of a target that is that release, or none."""
+    """The judge for a trace; `release` is the target's, None where it is no release."""
     semantics = Semantics.ideal() if release is None else Semantics.of_vllm(release)
     return KVCacheJudge(msgspec.to_builtins(trace.header.config), semantics, release, reach)

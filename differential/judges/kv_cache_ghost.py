@@ -15,13 +15,13 @@ Event = Mapping[str, Any]
 Place = tuple[int, int]
 """(group, position in a block table of that group)"""
 Named = tuple[str, range | None]
-"""What blocks hold beside tokens, and the tokens that it stands at; None: at all."""
+"""What blocks hold beside tokens, and the tokens at which it stands; None: at all of them."""
 HITS_REMEMBERED = 4
-"""Of each content, by vLLM's collector."""
+"""Hits per content that vLLM's collector remembers."""
 
 
 class SlotsAsked(NamedTuple):
-    """A request for slots, in tokens and blocks as its arguments are."""
+    """The arguments of a call that asks for slots, in tokens and blocks."""
 
     tokens: int
     hit: int
@@ -35,7 +35,7 @@ class SlotsAsked(NamedTuple):
 
     @classmethod
     def of(cls, call: KVCacheCall) -> "SlotsAsked":
-        """From the call's record; what the release does not take has no effect."""
+        """The arguments in a call's record; those that the release does not take have no effect."""
         count, arguments = call.arguments
         return cls(
             count,
@@ -58,8 +58,8 @@ def named_by(arrival: Event) -> list[Named]:
 
 
 def named_of(request: Any) -> list[Named] | None:
-    """The same of a request as a scheduler has it; None of one that does not say, or whose prompt
-    was given as embeddings."""
+    """What a scheduler's request holds beside tokens; None for one that does not say, or whose
+    prompt was given as embeddings."""
     if not hasattr(request, "mm_features") or getattr(request, "prompt_embeds", None) is not None:
         return None
     items = [
@@ -81,8 +81,8 @@ def _named(
 
 
 class Lives:
-    """How long contents are in their blocks, in the seconds of the clock that stands still within
-    an event, and what became of those that have left.
+    """How long contents stay in their blocks, and what became of those that left. The clock counts
+    seconds and stands still within an event.
 
     Args:
         is_caching: whether a block that is handed out again has lost a content.
@@ -95,19 +95,19 @@ class Lives:
         self._gone: list[tuple[float, float, tuple[float, ...]]] = []
 
     def hit(self, blocks: Collection[int]) -> None:
-        """Blocks are found by a request that had not got them."""
+        """Note that blocks are found by a request that did not have them."""
         for block in blocks:
             if block in self._begun:
                 self._begun[block][1].append(self.now)
 
     def hand_out(self, blocks: Collection[int]) -> None:
-        """Blocks get new content."""
+        """Note that blocks get new content."""
         if self._is_caching:
             self.end(blocks)
         self._begun |= {block: (self.now, deque(maxlen=HITS_REMEMBERED)) for block in blocks}
 
     def end(self, blocks: Collection[int]) -> None:
-        """Blocks lose their content."""
+        """Note that blocks lose their content."""
         for block in blocks:
             if block in self._begun:
                 birth, hits = self._begun.pop(block)
@@ -116,12 +116,13 @@ class Lives:
                 self._gone.append((float(self.now - birth), float(idle), gaps))
 
     def forget(self) -> None:
-        """The cache is reset."""
+        """Forget all contents: the cache is reset."""
         self._begun.clear()
         self._gone.clear()
 
     def take(self) -> tuple[tuple[float, float, tuple[float, ...]], ...]:
-        """Those that have left since the last time, sorted."""
+        """Contents that have left since the last call, sorted: age, idle time, gaps between
+        hits."""
         gone, self._gone = self._gone, []
         return tuple(sorted(gone))
 
@@ -171,7 +172,7 @@ class RequestGhost:
         )
 
     def get_slots(self, asked: SlotsAsked) -> None:
-        """It got them: it runs, or is loaded first."""
+        """Note that the request got its slots: it runs, or is loaded first."""
         self.computed += asked.hit + asked.external
         self.encoder = asked.encoder or self.encoder
         if asked.loads:
@@ -185,15 +186,17 @@ class RequestGhost:
             self._outstanding += 1 + drafts
 
     def end_load(self, valid: int) -> None:
-        """So many tokens are there; the last token of all is computed for its logits."""
+        """Note that a load ended with `valid` tokens; the last token of all is computed for its
+        logits."""
         self.state = "waiting"
         if valid == 0:
             self.left_out = frozenset()
+        # With all tokens there, one is computed again: a step needs its logits.
         self.computed = valid - (valid == self.tokens)
 
     def end_step(self, accepted: int, grown: Sequence[Any] | None) -> None:
-        """The oldest step ended. `grown`: tokens now, new hashes, drafts; None when it sampled
-        nothing."""
+        """Note that the oldest step ended. `grown`: tokens now, new hashes, drafts; None when it
+        sampled nothing."""
         self.in_flight.pop(0)
         if grown is not None:
             self.tokens, hashes, drafts = grown
@@ -202,7 +205,7 @@ class RequestGhost:
             self._outstanding -= 1 + drafts
 
     def lose_blocks(self) -> None:
-        """It is preempted."""
+        """Note that the request is preempted."""
         self.computed = 0
         self.left_out = frozenset()
         self.state = "preempted"
@@ -212,8 +215,8 @@ class RequestGhost:
 
 
 class LayerGroup:
-    """What tokens read in one group of layers; `size` is that of its blocks, in tokens. Where it
-    `drops`, a drafter reads it, or a group alike: a hit ends a block before what is found."""
+    """What tokens read in one group of layers; `size` is that of its blocks, in tokens. If it
+    `drops`, a drafter reads it or an equal group, and a hit ends a block before what is found."""
 
     def __init__(self, number: int, config: Event) -> None:
         group = config["groups"][number]
@@ -234,7 +237,7 @@ class LayerGroup:
         self._tokens_max: int = config["max_model_len"]
 
     def first_read(self, computed: int) -> int:
-        """The first block that the token behind so many computed ones reads."""
+        """The first block that the next token reads, after `computed` tokens."""
         first = 0
         if self.kind == "sliding_window":
             first = max(0, computed - self.window + 1)
@@ -243,7 +246,7 @@ class LayerGroup:
         return first // self.size
 
     def blocks(self, tokens: int) -> int:
-        """Blocks that so many tokens fill, the last one perhaps in part."""
+        """Blocks that `tokens` tokens fill, the last one perhaps in part."""
         return -(-tokens // self.size)
 
     @property
@@ -251,6 +254,7 @@ class LayerGroup:
         """Most blocks that a request needs at a time."""
         if self.kind == "sliding_window":
             tokens = min(self.window - 1 + self._in_flight_max, self._tokens_max)
+            # One more, since a window need not begin where a block does.
             return self.blocks(tokens) + 1
         if self.kind == "chunked_local":
             return self.blocks(min(self.window + self._in_flight_max, self._tokens_max))
@@ -286,22 +290,24 @@ class KVLayout:
         return f"{group}:{request.hashes[end - 1]}" if end <= len(request.hashes) else ""
 
     def places_worth_caching(self, tokens: int, *, dropped: bool = True) -> frozenset[Place]:
-        """The blocks of full attention and of windows that a hit reads which ends within so many
-        tokens, and those that it drops, unless these are left out."""
+        """The places of full attention and of windows that hits within `tokens` tokens read; with
+        `dropped`, also those that such hits drop."""
         ends = range(self.aligned, tokens + 1, self.aligned)
         return frozenset(
             (group.number, position)
             for group in self.groups
             if group.kind in ("full", "sliding_window")
+            # The longest hit of full attention reads what shorter ones do; a window moves.
             for end in (ends[-1:] if group.kind == "full" else ends)
             for position in range(group.first_read(end), end // group.size + group.drops * dropped)
             if (position + 1) * group.size <= tokens
         )
 
     def can_be_read(self, place: Place) -> bool:
-        """Whether there is a hit that reads the full block at that place, or drops it."""
+        """Whether some hit reads the full block at that place, or drops it."""
         number, position = place
         group = self.groups[number]
+        # Windows of hits that end later begin after this block.
         ends = range(0, (position + 1) * group.size + group.window + self.aligned, self.aligned)
         return group.kind != "sliding_window" or any(
             group.first_read(end) <= position < end // group.size + group.drops for end in ends
@@ -317,7 +323,7 @@ class KVLayout:
         )
 
     def read_behind(self, computed: int) -> frozenset[Place]:
-        """The places that the token behind so many computed ones reads, all of them full."""
+        """The places that the next token reads, after `computed` tokens; all of them are full."""
         return frozenset(
             (group.number, position)
             for group in self.groups
@@ -325,7 +331,7 @@ class KVLayout:
         )
 
     def needed(self, request: RequestGhost, asked: SlotsAsked) -> frozenset[Place]:
-        """The places that the tokens asked for read and are written to, those ahead included."""
+        """The places that the tokens asked for read and write, those of the look-ahead included."""
         start = self.start(request, asked)
         slots = self.slots(request, asked)
         encoder = asked.encoder or request.encoder
@@ -345,13 +351,13 @@ class KVLayout:
         return min(start, request.tokens - 1) if asked.loads else start
 
     def slots(self, request: RequestGhost, asked: SlotsAsked) -> int:
-        """Tokens that have slots when the request gets those that are asked for."""
+        """Tokens that have slots once the request gets those that it asks for."""
         start = request.computed + asked.hit + asked.external
         return min(start + asked.tokens + asked.lookahead, self._tokens_max)
 
     def longest_hit(self, request: RequestGhost, found: Mapping[str, Any]) -> int:
-        """The longest aligned prefix that leaves a token, and of which all that is read is found,
-        and what a drafter drops, which leaves a token too.
+        """The longest aligned prefix that leaves a token to compute, and of which all is found that
+        is read and that a drafter drops; what is dropped leaves a token too.
 
         0 beside a window of one token, which reads no block before its own.
         """
@@ -374,9 +380,8 @@ class KVLayout:
         )
 
     def is_of_first_blocks(self, longest: int) -> bool:
-        """Whether a lookup beside a drafter should have found, with so many tokens, a window from
-        its first token on, in blocks smaller than another group's: a kind in which something is
-        missed."""
+        """Whether a hit of `longest` tokens lies in the first blocks of a window beside a drafter,
+        and these are smaller than another group's: a kind of miss."""
         return any(
             group.kind == "sliding_window"
             and group.drops
@@ -386,5 +391,5 @@ class KVLayout:
         )
 
     def _dropped(self, length: int) -> list[Place]:
-        """The blocks behind a hit that are looked up with it."""
+        """The blocks after a hit that are looked up with it, to be dropped."""
         return [(group.number, length // group.size) for group in self.groups if group.drops]

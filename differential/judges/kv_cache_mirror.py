@@ -23,6 +23,7 @@ class KVCacheMirror:
     """
 
     def __init__(self, config: Event, semantics: Semantics) -> None:
+        # Block 0 is the null block, which is never free and never held.
         blocks = range(1, config["num_blocks"])
         self.num_blocks: int = config["num_blocks"]
         self.free = len(blocks)
@@ -32,6 +33,7 @@ class KVCacheMirror:
         self.found: dict[str, tuple[int, ...]] = {}
         self.tables: dict[str, Tables] = {}
         self.put_off: list[list[int]] = []
+        # Without caching no block has a hash: releases differ in whether that puts it first.
         self._splits = semantics.kv_cache.stacks_without_caching
         if config["enable_caching"]:
             self._splits = semantics.kv_cache.reuses_unfindable_first
@@ -93,7 +95,7 @@ class KVCacheMirror:
         return [table for table, _ in tables[name] or ()]
 
     def given_back(self, given: Sequence[Sequence[int]], *, goes_on: bool) -> Queues:
-        """What stands in front of the free queue and behind it after these blocks are given back,
+        """The blocks put before the free queue, and those put after it, when these are given back
         group by group, by a request that `goes_on` or not."""
         refs = dict(self.refs)
         first: list[int] = []
@@ -107,6 +109,7 @@ class KVCacheMirror:
                     if refs[block] == 0:
                         released.append(block)
             if splits:
+                # Groups are freed one by one, each put before what was freed before it.
                 first = [block for block in released if not self.hashes[block]] + first
                 released = [block for block in released if self.hashes[block]]
             last += released

@@ -72,7 +72,7 @@ class _Live:
         return self.reader.reading() == self.last
 
     def answered(self, operation: str, given: Arguments, answer: Any) -> list[Violation]:
-        """A call was answered: what it breaks."""
+        """Judge a call that was answered; returns what it breaks."""
         now: KVCacheSnapshot = self.reader.reading()
         changed = self.reader.changed(self.last, now)
         self.last = now
@@ -90,7 +90,7 @@ class _Call(NamedTuple):
     kwargs: Mapping[str, Any]
 
     def make(self) -> Any:
-        """Answer or raise what it does."""
+        """Answer or raise what the method does."""
         return self.method(self.called, *self.args, **self.kwargs)
 
     @property
@@ -99,7 +99,7 @@ class _Call(NamedTuple):
         return "__init__" if self.operation == BEGIN else self.operation.removeprefix("pool.")
 
     def by_name(self) -> dict[str, Any]:
-        """Its arguments. Raises TypeError where the method does not take them."""
+        """The arguments by name. Raises TypeError where the method does not take them."""
         return by_name(self.called, self.name, self.args, self.kwargs)
 
 
@@ -123,10 +123,12 @@ class KVCacheWatch(Watching[_Live]):
             if hasattr(called, "block_pool"):
                 self._keep(called.block_pool, None)
         live = self._followed[id(called)]
+        # Busy: a manager's calls of its own pool are its own business.
         if live is None or live.is_busy:
             return call.make()
         live.is_busy = True
         try:
+            # An iterator that a judge has read would reach the manager empty.
             call = call._replace(args=_lists(args))
             given = self._before(live, call)
             return call.make() if given is None else self._make(live, call, given)
@@ -134,7 +136,8 @@ class KVCacheWatch(Watching[_Live]):
             live.is_busy = False
 
     def _before(self, live: _Live, call: _Call) -> Arguments | None:
-        """What the call says, if something can be said of it."""
+        """The call's arguments as a judge reads them; None where nothing can be said of the
+        call."""
         try:
             if not live.is_as_left():
                 self._leave_all(live, call, WRITTEN)
@@ -177,7 +180,7 @@ class KVCacheWatch(Watching[_Live]):
     def _leave_all(
         self, live: _Live, call: _Call, why: str, error: Exception | None = None
     ) -> None:
-        """Nothing more is said of the manager and its pool."""
+        """Say nothing more of the manager and its pool."""
         reason = "" if error is None else f": {type(error).__name__}: {error}"
         self._leave(call.called, why, f"{type(call.called).__name__}.{call.name}{reason}")
         self._say_no_more(*live.ids)
@@ -210,6 +213,7 @@ class KVCacheWatch(Watching[_Live]):
         self.managers[kind] += 1
         self._keep(called, live)
         if kind == KV_CACHE and self._followed.get(id(called.block_pool)) is not None:
+            # Its pool, made a moment before, was followed alone until now.
             self.managers[BLOCK_POOL] -= 1
             self._keep(called.block_pool, live)
 
@@ -223,7 +227,7 @@ def _is_empty(reading: KVCacheSnapshot, blocks: int) -> bool:
 
 
 def _lists(args: Sequence[Any]) -> tuple[Any, ...]:
-    """The arguments, those that can be read once alone as lists."""
+    """The arguments, with lists in the place of iterators, which can be read only once."""
     return tuple(list(one) if hasattr(one, "__next__") else one for one in args)
 
 
@@ -288,7 +292,7 @@ def _ids(live: _Live, blocks: Iterable[Any]) -> list[int]:
 
 
 def _own(live: _Live, blocks: Iterable[Any]) -> list[int]:
-    """Their ids. Raises Odd if one is none of the pool's."""
+    """The ids of blocks. Raises Odd if one is none of the pool's."""
     blocks = list(blocks)
     ids = _ids(live, blocks)
     if len(ids) < len(blocks):
@@ -297,7 +301,7 @@ def _own(live: _Live, blocks: Iterable[Any]) -> list[int]:
 
 
 def _asker(live: _Live, request: Any) -> Asker:
-    """A request as it is now. Raises TypeError where it is none that can be judged."""
+    """A request as it is now. Raises TypeError for one that cannot be judged."""
     name, tokens, hashes = request.request_id, request.num_tokens, request.block_hashes
     size = live.reader.pool.hash_block_size
     if not isinstance(name, str):
@@ -339,7 +343,7 @@ def _plain_answer(live: _Live, operation: str, answer: Any) -> Any:
 
 
 def _shown(given: Arguments) -> str:
-    """What a call says, in some words."""
+    """A call's arguments in a few words."""
     told = []
     for name, value in given.items():
         if isinstance(value, Asker):

@@ -18,7 +18,7 @@ from cacheproof.spec.kv_transfers import BlockReads, Delivery, Sending, Writing
 
 
 class _Block(NamedTuple):
-    """A block as it was handed out: its number, and for the how-manieth time."""
+    """A block as it was handed out: its number, and how often it had been, this time included."""
 
     number: int
     turn: int
@@ -80,23 +80,23 @@ class KVTransferMirror:
 
     @property
     def ended_last(self) -> Set[str]:
-        """Whom the last update may have ended behind all others: their loads failed."""
+        """Requests whose loads failed: the last update may have ended them after all others."""
         return self.thrown_back | self._failed if self._config.kv_connector == "fail" else set()
 
     def elsewhere(self, request: str, tokens: int | None) -> None:
-        """It gets known how much of a request can be had elsewhere, or that nobody knows."""
+        """Note how much of a request can be had elsewhere; None: nobody knows yet."""
         self._unknown.discard(request)
         if tokens is None:
             self._unknown.add(request)
 
     def ended(self, request: str) -> None:
-        """A request has ended, and asks no more."""
+        """Note that a request has ended: it asks for nothing more."""
         self._unknown.discard(request)
         if request in self._loads:
             self._reach.meet("ended while loading")
 
     def schedule(self, outcome: Mapping[str, Any]) -> Iterator[Writing | BlockReads | Sending]:
-        """A step is decided on."""
+        """Follow a step that is decided; yields what is to be judged of it."""
         self._note_caching(outcome)
         for name, block_ids in outcome["kv_sends"]:
             self._sends[name] = set(block_ids)
@@ -192,9 +192,8 @@ class KVTransferMirror:
         return BlockReads(reads, {number: self._right.get(number, 0) for number in reads})
 
     def _blocks_of(self, name: str, first: int, end: int) -> Iterator[tuple[int, int]]:
-        """The request's blocks from the `first` one up to token `end`, as far as it has blocks: for
-        more tokens than these hold the scheduler's own contracts speak, and for those before the
-        first."""
+        """The request's blocks from the `first` one up to token `end`, as far as it has blocks.
+        Tokens beyond them, or before the first, are left to the scheduler's own contracts."""
         table = self._tables[name]
         for index in range(max(0, first), min(ceil_div(end, self._block_size), len(table))):
             yield index, table[index]
@@ -207,7 +206,7 @@ class KVTransferMirror:
         return {**self._sends, **loads}
 
     def update(self, outcome: Mapping[str, Any], num_steps: int) -> Iterator[Delivery]:
-        """The output of the oldest steps in flight has arrived."""
+        """Follow the output of the oldest steps in flight; yields what is to be judged of it."""
         reports = outcome.get("kv_reports") or [None] * num_steps
         self.thrown_back = set()
         self._failed = set()
@@ -268,7 +267,7 @@ class KVTransferMirror:
         )
 
     def _note_failures(self, outcome: Mapping[str, Any]) -> None:
-        """What becomes of requests whose load has failed."""
+        """Meet the rare states of requests whose load has failed."""
         for name in self.thrown_back | self._failed:
             if self._config.kv_connector == "fail" and name in outcome["finished"]:
                 self._reach.meet("ended for a failed load")
@@ -276,7 +275,7 @@ class KVTransferMirror:
                 self._reach.meet("thrown back for a failed load")
 
     def _note_frees(self, outcome: Mapping[str, Any]) -> None:
-        """Whether there are blocks that nobody holds any more, and that are not free."""
+        """Meet the rare state of blocks that nobody holds any more, and that are not free."""
         holders = {*outcome["running"], *outcome["waiting"], *self._loads, *self._sends}
         held = {block for name in holders for block in self._tables.get(name, ())}
         if outcome["free_blocks"] + len(held) < self._config.num_blocks - 1:
@@ -287,7 +286,7 @@ class KVTransferMirror:
 
 
 def _hit_of(name: str, outcome: Mapping[str, Any]) -> int:
-    """Tokens behind which the request asked what can be had elsewhere."""
+    """Tokens that were found before the request asked what can be had elsewhere."""
     return next(hit for asked, hit in reversed(outcome["kv_asked"]) if asked == name)
 
 

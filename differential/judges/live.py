@@ -110,7 +110,7 @@ class LiveManager:
         )
 
     def promises(self, call: Given) -> Violation | None:
-        """What the caller breaks with a call that it is about to make."""
+        """The promise that the caller breaks with a call that it is about to make, if any."""
         promised = self._evaluator.rules.promised[call.operation]
         heard = [rule.id for rule, _ in promised if rule.id not in SILENT[self._kind]]
         if not heard:
@@ -120,14 +120,15 @@ class LiveManager:
         return next(iter(self._evaluator.violations.values()), None)
 
     def raised(self, call: Given, error: BaseException) -> list[Violation]:
-        """The call has ended in an exception: what that breaks."""
+        """Judge a call that raised; returns what that breaks."""
         self.calls.append(f"{call} raises {type(error).__name__}")
         self._ask(self._evaluator.rules.of_event)
         self._evaluator.raised(self._call(call)._replace(raised=type(error).__name__))
         return self._broken()
 
     def answered(self, call: Given, answer: Any, snapshot: Snapshot) -> list[Violation]:
-        """The call was answered: what that breaks. The order is that of judges/manager.py."""
+        """Judge a call that was answered; returns what that breaks. The order is that of
+        judges/manager.py."""
         self.calls.append(str(call) if answer is None else f"{call} = {answer}")
         evaluator, ghost, rules = self._evaluator, self._ghost, self._evaluator.rules
         operation = call.operation
@@ -179,7 +180,7 @@ class LiveManager:
     # what the requests are owed
 
     def _tell_before(self, call: Given) -> None:
-        """What a call says of the requests as soon as it is made."""
+        """Tell the ghost what a call says of the requests as soon as it is made."""
         ghost, request = self._ghost, call.request
         if call.operation == "free":
             ghost.withdraw(request)
@@ -193,7 +194,7 @@ class LiveManager:
                 forgotten.clear()
 
     def _tell_after(self, call: Given, answer: Any) -> None:
-        """What a call says of them once it is answered."""
+        """Tell the ghost what a call says of the requests once it is answered."""
         request, number, identifier = call.request, call.input_id, call.identifier
         if call.operation == "release":
             self._ghost.release(request, number)
@@ -204,8 +205,8 @@ class LiveManager:
             self._inputs[request, number] = identifier
 
     def _get_past(self, request: str, number: int, identifier: str) -> None:
-        """The request is past an input; where it claims no other one of the identifier, it needs
-        the entry no more. All claims end behind token 0, one that is over before it."""
+        """Note that the request is past an input; where it claims no other one of the identifier,
+        it needs the entry no more. All claims end after token 0, one that is over before it."""
         claimed = self._claims.get((request, identifier), set())
         if number not in claimed:
             return
@@ -217,7 +218,8 @@ class LiveManager:
             self._ghost.consume(request, -1)
 
     def _give_up(self) -> None:
-        """What the step has allocated and nobody needs any more, may never be encoded."""
+        """Give up what the step has allocated and nobody needs any more: it may never be
+        encoded."""
         given_up = self._encoded.keys() - self._ghost.needed.keys()
         for identifier in given_up:
             del self._encoded[identifier]

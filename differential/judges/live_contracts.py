@@ -36,7 +36,7 @@ SILENT: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("SC-14", "SC-15", "SC-16", "SC-17"), _TEXTS),
     },
 }
-"""By kind, and why."""
+"""Contracts that say nothing, by the kind of what is watched, and why."""
 
 
 def live_contracts(kind: str, release: str | None) -> tuple[str, ...]:

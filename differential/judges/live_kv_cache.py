@@ -96,7 +96,7 @@ class LiveKVCacheJudge(KVCacheJudge):
         }
 
     def prepare(self, operation: str, given: Arguments) -> None:
-        """A call is about to be made. Raises Odd if no scheduler makes it."""
+        """Take in a call that is about to be made. Raises Odd if no scheduler makes it."""
         self._where = (0, operation, "")
         asker = given.get("request")
         if isinstance(asker, Asker):
@@ -110,14 +110,14 @@ class LiveKVCacheJudge(KVCacheJudge):
                 raise Odd(NOT_HELD)
 
     def raised(self, error: BaseException) -> list[Violation]:
-        """A call that nothing was wrong with has ended in an exception: what that breaks."""
+        """Judge a call that raised although nothing was wrong with it; returns what that breaks."""
         self._check(EventOutcome(type(error).__name__))
         return [*self.violations.values()]
 
     def answered(
         self, operation: str, given: Arguments, answer: Any, changed: Event
     ) -> list[Violation]:
-        """The call was answered, and changed that much: what it breaks."""
+        """Judge a call by its answer and by what it changed; returns what it breaks."""
         self._check(EventOutcome(""))
         self._handlers[operation](given, answer, changed)
         for name in self._requests.keys() - self._mirror.tables.keys():
@@ -206,7 +206,7 @@ class LiveKVCacheJudge(KVCacheJudge):
         self._judge_grant(name, self._requests[name], given["asked"], given["hit"], answer, changed)
 
     def _count_lookup(self, known: RequestGhost, hit: int) -> None:
-        """Those who call say themselves what counts."""
+        """Count nothing: callers say themselves what counts."""
 
     def _freed(self, given: Arguments, answer: Any, changed: Event) -> None:
         event = {"event": "end", "request": given["request"].name}

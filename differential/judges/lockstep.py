@@ -24,7 +24,8 @@ DELTA_FIELDS = tuple(name.replace("_", " ") for name in Delta._fields)
 
 _UNCHANGED: tuple[Any, ...] = (None, None, {}, None, None)
 PARTS = (*CALL_FIELDS[:-1], "entries", "queue", "notices", "freeable slots", "free slots")
-"""Of a call, what it asks and answers first, then what is in the cache, then how much of it."""
+"""Parts of a call in the order in which they follow from each other: what it asks and answers, then
+what is in the cache, then how much of it."""
 
 
 @dataclass(frozen=True)

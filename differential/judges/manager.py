@@ -48,18 +48,19 @@ from cacheproof.spec.records import (
 CREDITS = frozenset({"release", "free"})
 _made: Callable[[tuple[Any, ...]], Call] = partial(tuple.__new__, Call)
 _state: Callable[[tuple[Any, ...]], EncoderCacheState] = partial(tuple.__new__, EncoderCacheState)
-"""A call and a state of these fields, in order, without a call of Python: there are many."""
+"""Make a call and a state of these fields, in order, without a call of Python: there are many."""
 _NOTHING: tuple[bool, int, Set[str], bool] = (False, 0, frozenset(), False)
-"""What a call tells that is asked for neither a size nor inputs."""
+"""What `_told` says of a call that asks for neither a size nor inputs."""
 _NOTED = frozenset({"can", "allocate", "check", "release"})
 AS_DEBITED = "as an item is debited"
-"""The kind in which an encoder-decoder's ledger is wrong at once; releases credit too much."""
+"""Kind of a break in which an encoder-decoder's ledger is wrong at the debit itself; releases break
+the same contracts by crediting too much."""
 
 
 @dataclass(slots=True)
 class ManagerPosition:
-    """All that later verdicts depend on. What says which rare states were met depends on the past
-    as well, and is left out.
+    """All that later verdicts depend on. Which rare states were met depends on the past as well,
+    and is left out.
 
     Attributes:
         state: the target's ledger after the last call.
@@ -102,6 +103,7 @@ class ManagerJudge:
         self._is_decoder = trace.header.manager == "encoder_decoder"
         assert isinstance(trace.header.config, ManagerConfig | SchedulerConfig)
         self._capacity = trace.header.config.capacity
+        # Such releases hold an item until the drafter, a token ahead, is past it.
         self._read_ahead = int(protocol.holds_for_drafter and _has_drafter(trace))
         self._at = self._begin()
         self._state_of_last_step: Any = None
@@ -110,6 +112,7 @@ class ManagerJudge:
         self._handlers = self._handlers_by_event()
 
     def _begin(self) -> ManagerPosition:
+        # One step is always in the making at this depth: the last one in flight.
         return ManagerPosition(self._initial_state(), [{}])
 
     def _handlers_by_event(self) -> dict[type, Callable[[Any, Any, Any], None]]:
@@ -161,19 +164,21 @@ class ManagerJudge:
         return self._at.ghost.stored
 
     def set_capacity(self, capacity: int) -> None:
-        """The release floored the capacity at its largest item; call before the first event."""
+        """Take the capacity that the release floored at its largest item; call before the first
+        event."""
         self._capacity = capacity
         self._at.state = self._initial_state()
 
     def position(self) -> ManagerPosition:
-        """Where it is. The judge goes on from there: to be copied by whoever keeps it."""
+        """The position of the judge, which goes on changing it: copy it to keep it."""
         return self._at
 
     def go_to(self, position: Any) -> None:
-        """Go on from a position of a judge of the same configuration, which is used up."""
+        """Go on from a position of a judge of the same configuration, and take it over."""
         self._at = position
         if isinstance(position.state, EncoderCacheState):
             self._residents = len(position.state.size)
+        # Both know what came just before, which at this position is something else.
         self._evaluator.forget()
         self._rare_calls.forget()
 
@@ -205,8 +210,10 @@ class ManagerJudge:
             return
         granted, duplicates = outcome
         if granted <= 0:
+            # Nothing is scheduled of it: what its admission evicted need not be used.
             at.evicting.discard(event.request)
             return
+        # The walk makes no call for an item that it has met before, and yet claims it.
         for number in duplicates:
             self._reach.meet("duplicate within one walk")
             at.ghost.claim(event.request, request.identifiers[number], request.ends[number])
@@ -229,6 +236,7 @@ class ManagerJudge:
         if any(call.operation == "check" and call.answer is True for call in calls):
             self._reach.meet("stalled after a claim")
         self._only_calls(event, outcome, calls)
+        # There are no KV blocks for it: what its admission evicted need not be used.
         self._at.evicting.discard(event.request)
 
     def _notices(self, event: Any, outcome: Any, calls: Any) -> None:
@@ -250,7 +258,7 @@ class ManagerJudge:
         self._only_calls(event, outcome, calls)
 
     def _confirm(self, name: str) -> None:
-        """A step of the request is done."""
+        """Note that a step of the request is done."""
         request = self._at.requests.get(name)
         if request is not None:
             if request.repeats:
@@ -258,7 +266,7 @@ class ManagerJudge:
             self._at.ghost.consume(name, request.computed - self._read_ahead)
 
     def _withdraw(self, name: str) -> None:
-        """A request runs no more."""
+        """Withdraw a request, which runs no more."""
         self._judge_promises("withdraw", name, None)
         self._at.ghost.withdraw(name)
 
@@ -277,7 +285,7 @@ class ManagerJudge:
         self._only_calls(event, outcome, calls)
 
     def _forget(self, name: str) -> None:
-        """A request is gone."""
+        """Forget a request that is gone."""
         self._at.in_flight[0].pop(name, None)
         self._at.requests.pop(name, None)
 
@@ -303,6 +311,7 @@ class ManagerJudge:
         self.calls_judged += 1
         at, evaluator = self._at, self._evaluator
         ghost, rules = at.ghost, evaluator.rules
+        # Most calls of a step: reads that changed nothing, which no contract asks about.
         if delta is None and operation in rules.silent and answer is not True:
             self.resident_sum += self._residents
             return
@@ -328,14 +337,17 @@ class ManagerJudge:
             evaluator.doubt()  # the ghost has forgotten the sizes of all entries
             debited, call = False, None
             at.encoded.clear()
+            # The reset empties the store too: the next step is judged, whatever the ledger is.
             self._state_of_last_step = None
         pre = post = at.state
         changed: Collection[str] = ()
         if delta is not None:
             post = at.state = self._replay(pre, delta)
             changed = self._changed(pre, post, delta)
+        # The ghost has another size for the entry, even where the ledger stayed as it was.
         if operation == "allocate" and identifier not in changed:
             changed = {*changed, identifier}
+        # The call as it was asked will do, unless the answer or the budgets say more.
         if call is None or granted or budget or pending:
             item, offered = (identifier, size, end), (budget or 0, pending or 0)
             told = self._told(operation, name, answer)
@@ -360,7 +372,7 @@ class ManagerJudge:
             at.encoded[identifier] = size
 
     def _told(self, operation: str, request: str, answer: Any) -> tuple[bool, int, Set[str], bool]:
-        """What an answer says that is more than yes or no."""
+        """What an answer says beyond yes or no."""
         if operation == "embeds":
             return answer is not None, number_of(answer), frozenset(), False
         if operation == "inputs":
@@ -401,7 +413,7 @@ class ManagerJudge:
         self._evaluator.promises(at.state, at.ghost, at.encoded, call)
 
     def _changed(self, pre: Any, post: Any, delta: Delta) -> Collection[str]:
-        """The entries of which the state after a call says something else than the one before."""
+        """The entries of which the state after a call says something else than the state before."""
         if self._is_decoder or post.queue is pre.queue:
             return delta.entries
         return {*delta.entries, *_moved(pre.queue, post.queue)}
@@ -414,6 +426,7 @@ class ManagerJudge:
         size, holders = pre.size, pre.holders
         if entries:
             known = self._at.ghost.size
+            # A copy, since contracts look at the state before the call as well.
             holders = dict(holders)
             resized: dict[str, int | None] = {}
             for identifier, entry in entries.items():
@@ -423,6 +436,7 @@ class ManagerJudge:
                     continue
                 requests, stated = entry
                 holders[identifier] = frozenset(requests)
+                # Not every ledger has sizes; the ghost has what the entry was debited last.
                 if stated is None and (identifier not in size or identifier in known):
                     stated = known.get(identifier, 0)
                 if stated is not None and size.get(identifier) != stated:
@@ -439,7 +453,7 @@ class ManagerJudge:
         return _state((self._capacity, free, freeable, size, holders, after, told))
 
     def _queue_after(self, delta: Any) -> Mapping[str, int]:
-        """The queue that a delta leads to, if it has another."""
+        """The queue after a delta that changes it."""
         return dict(delta.queue)
 
     # steps
@@ -456,16 +470,18 @@ class ManagerJudge:
         if acts or self._is_decoder or at.state is not self._state_of_last_step:
             self._judge_step(notices)
         else:
+            # The clock of stored entries goes on, judged or not.
             at.ghost.step((), {})
         self._state_of_last_step = at.state
         self._new_step()
 
     def _stored_anew(self, notices: tuple[str, ...]) -> dict[str, int]:
-        """What the worker puts into its store in the step, and sizes."""
+        """What the worker puts into its store in the step, with sizes."""
         return self._at.encoded
 
     def _judge_step(self, notices: tuple[str, ...]) -> None:
         at = self._at
+        # A copy: the ghost writes to its own as the step is told.
         before: Mapping[str, int] = dict(at.ghost.stored)
         at.ghost.step(notices, self._stored_anew(notices))
         if self._is_decoder:
@@ -492,7 +508,7 @@ class ManagerJudge:
 def judge_of(
     trace: Trace, release: str | None, protocol: Protocol, reach: Reachability
 ) -> ManagerJudge:
-    """What judges a trace of a target that is that release, or none."""
+    """The judge for a trace; `release` is the target's, None where it is no release."""
     return ManagerJudge(trace, rules_of(trace, release), reach, protocol)
 
 

@@ -114,7 +114,7 @@ class MediaHashJudge:
             self.by_kind.setdefault((rule.id, kind), violation)
 
     def _note(self, value: Description) -> None:
-        """Rare states are neighbours that differ in one part alone."""
+        """Count the rare state of two neighbours that differ in one part alone."""
         last, self._last = self._last, value
         if last is None:
             return
@@ -128,5 +128,5 @@ class MediaHashJudge:
 def judge_of(
     trace: Trace, release: str | None, protocol: Protocol, reach: Reachability
 ) -> MediaHashJudge:
-    """What judges a trace of a target that is that release, or none."""
+    """The judge for a trace; `release` is the target's, None where it is no release."""
     return MediaHashJudge(release, reach)

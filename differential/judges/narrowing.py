@@ -113,7 +113,7 @@ def _grown(node: ast.expr) -> str | None:
 
 
 def _before(text: str) -> str:
-    """The same of the state before the call."""
+    """An expression about the state after a call, made to speak of the state before it."""
     tree = ast.parse(text, mode="eval")
     for one in ast.walk(tree):
         if isinstance(one, ast.Name) and one.id == "s":

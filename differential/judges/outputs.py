@@ -28,7 +28,7 @@ class OutputComparison(NamedTuple):
 
 
 def has_outputs(record: StepRecord) -> bool:
-    """Whether it is one of an update that says what requests are answered."""
+    """Whether a record is of an update that says what requests are answered."""
     return isinstance(record.outcome, dict) and record.outcome.get("outputs") is not None
 
 
@@ -57,8 +57,8 @@ def compare_outputs(ours: StepRecord, theirs: StepRecord) -> OutputComparison:
 def taken(
     outputs: Mapping[str, Sequence[Any]], untaken: Mapping[str, Sequence[int]]
 ) -> Iterator[tuple[str, list[Any]]]:
-    """Of each request with output the tokens that the scheduler took; `untaken` has the numbers of
-    the others, as those behind the end of a turn."""
+    """Per request with output, the tokens that the scheduler took; `untaken` has the numbers of the
+    others, such as those after the end of a turn."""
     for name, tokens in outputs.items():
         dropped = set(untaken.get(name, ()))
         yield name, [token for number, token in enumerate(tokens) if number not in dropped]

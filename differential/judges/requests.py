@@ -52,7 +52,7 @@ class JudgedRequest:
         self.extend(event, 0, protocol)
 
     def extend(self, event: Add | Chunk, first: int, protocol: Protocol) -> None:
-        """The items of a prompt that begins at token `first`."""
+        """Append the items of a prompt that begins at token `first`."""
         for item in event.items:
             number = len(self.identifiers)
             self.identifiers.append(
@@ -77,7 +77,7 @@ class JudgedRequest:
                     yield number
 
     def inside_an_item(self) -> bool:
-        """Whether it has been scheduled up to a token within an item."""
+        """Whether the request has been scheduled up to a token within an item."""
         return any(span.start < self.computed < span.end for span in self.spans)
 
 

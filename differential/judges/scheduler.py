@@ -151,6 +151,7 @@ class SchedulerJudge(ManagerJudge):
             self._kv_blocks.keep(())
         if kind is Schedule:
             return
+        # What comes from outside, and every token, begins a new stretch (LV-1, LV-3).
         if kind is not Update or (outcome is not None and outcome["sampled"]):
             self._at.stood = None
             self._at.steps_without_token = 0
@@ -176,7 +177,7 @@ class SchedulerJudge(ManagerJudge):
             self._check("chunk", self._subjects.arrival(event, self._capacity))
 
     def _go_on(self, continued: Iterable[tuple[str, int]]) -> None:
-        """Sessions went on: the next chunk of each is part of its prompt."""
+        """Follow sessions that went on: the next chunk of each is part of its prompt."""
         for name, first in continued:
             chunk = self._chunks[name].pop(0)
             request = self._at.requests[name]
@@ -191,6 +192,7 @@ class SchedulerJudge(ManagerJudge):
         # About an item, or the state has changed.
         telling = [call for call in calls if call.input is not None or call.delta is not None]
         fills = outcome is not None and bool(outcome["encode"] or outcome.get("loads"))
+        # Asked before the step is followed: it is about the entries from before it.
         kept = self._subjects.kept(self._at, telling) if fills else None
         advance = self._follow_step(outcome, calls)
         if advance is not None:
@@ -201,6 +203,7 @@ class SchedulerJudge(ManagerJudge):
         at = self._at
         running = set(outcome["running"]) if outcome else set()
         planning = len(calls)
+        # Releases before 0.20 release at the end of schedule(), after the notices are drawn.
         if not self.protocol.releases_on_update:
             planning = 1 + next(
                 (i for i, call in enumerate(calls) if call.operation == "notices"), planning
@@ -214,12 +217,14 @@ class SchedulerJudge(ManagerJudge):
         self._follow_preemptions(outcome, running)
         advance = at.follow_tokens(outcome)
         if not self.protocol.releases_on_update:
+            # For them a step is done as soon as it is scheduled.
             for name in advance.ends:
                 self._confirm(name)
         for call in calls[planning:]:
             self._call(call, running)
         allocated = at.encoded
         loaded = entries(at.requests, outcome.get("loads", {}))
+        # As the step says: a preemption in the same step takes back what was allocated.
         at.encoded = entries(at.requests, outcome["encode"]) | loaded
         if allocated.keys() - at.encoded.keys():
             self._reach.meet("preempted after encode in the same step")
@@ -228,7 +233,7 @@ class SchedulerJudge(ManagerJudge):
         return advance
 
     def _follow_preemptions(self, outcome: Outcome, running: set[str]) -> None:
-        """Who runs no more needs nothing; the rejected end with the next update."""
+        """Withdraw requests that run no more; those that are rejected end with the next update."""
         at = self._at
         for name in at.running - running:
             self._rare_calls.stops(at.requests[name], "preemption")
@@ -243,9 +248,11 @@ class SchedulerJudge(ManagerJudge):
         finished = outcome["finished"] if outcome else ()
         ended_last = _NOBODY if self._kv is None else self._kv.ended_last
         claiming = at.ghost.claimed_end
+        # First, so that what is confirmed below counts no rejected draft.
         at.follow_rejected(outcome, event.steps)
         for step in at.in_flight[: event.steps]:
             for name in [name for name in step if claiming.get(name) or name in finished]:
+                # Ended below, after all others, as the update does it.
                 if name in ended_last:
                     continue
                 if name in finished and name in at.running and name in at.requests:
@@ -291,7 +298,8 @@ class SchedulerJudge(ManagerJudge):
         self._at.in_vain.update(outcome)
 
     def _stored_anew(self, notices: tuple[str, ...]) -> dict[str, int]:
-        """The second model runner keeps what it has, where an item is encoded that is there."""
+        """What the worker stores in the step. A second model runner that keeps its outputs encodes
+        no item whose output is there."""
         at = self._at
         if self._is_decoder or not self._keeps_outputs:
             return at.encoded
@@ -301,8 +309,8 @@ class SchedulerJudge(ManagerJudge):
     # what is asked
 
     def _check(self, operation: str, subject: Any, kind: Callable[[], str] = str) -> None:
-        """Judge a subject by all that speak of it; `kind` says in which way one is broken. The very
-        record that held them when one of its type was judged last is not asked about again."""
+        """Judge a subject by all contracts about it; `kind` says in which way one is broken. The
+        very record that held when one of its type was judged last is not judged again."""
         self.calls_judged += 1
         if self._held.get(type(subject)) is subject:
             return
@@ -315,7 +323,8 @@ class SchedulerJudge(ManagerJudge):
             self._held[type(subject)] = subject
 
     def _raised(self, event: Any, calls: Iterable[CallRecord], raised: Raised) -> None:
-        """Of a manager that raised the manager's contracts speak, of any other the scheduler's."""
+        """Judge an exception: by the manager's contracts if its manager raised it, else by the
+        scheduler's."""
         if any(isinstance(call.answer, dict) for call in calls):
             super()._raised(event, calls, raised)
             return
@@ -335,7 +344,8 @@ class SchedulerJudge(ManagerJudge):
         telling: list[CallRecord],
         kept: Set[str] | None,
     ) -> None:
-        """Judge what a step decided; `telling` are the calls that its items may hang on."""
+        """Judge what a step decided; `telling` are the calls about an item or with a change of the
+        state."""
         at, subjects = self._at, self._subjects
         plan = subjects.plan(at, outcome, advance)
         self._check("schedule", plan)
@@ -360,6 +370,7 @@ class SchedulerJudge(ManagerJudge):
             self._judge_items(plan, advance, outcome, telling, kept, rest)
         if self._kv is None:
             items = partial(subjects.items, at)
+            # Without the last step in flight, which is this one.
             self._check("schedule", self._order.judge(outcome, at.in_flight[:-1], items, rest))
         self._note_claims(outcome, telling)
         if subjects.has_whole_items:
@@ -384,8 +395,8 @@ class SchedulerJudge(ManagerJudge):
         kept: Set[str] | None,
         rest: UnspentBudget,
     ) -> None:
-        """Judge what the step fills and reads, and where items stop it. It fills nothing where
-        nobody asked what was `kept`."""
+        """Judge what the step fills and reads, and where items stop it. `kept` is None for a step
+        that fills nothing."""
         at, subjects = self._at, self._subjects
         fills = _FILLS_NOTHING if kept is None else subjects.fills(at, outcome, kept)
         self._check("schedule", fills)
@@ -397,7 +408,7 @@ class SchedulerJudge(ManagerJudge):
         self._rare.stops(stops, partial(subjects.items, at), rest)
 
     def _judge_update(self, outcome: Outcome) -> None:
-        """Judge what an update leaves to those that do not run."""
+        """Judge what an update leaves held by requests that do not run."""
         at = self._at
         if self._kv_blocks is not None:
             self._kv_blocks.update(outcome["sampled"])
@@ -408,8 +419,10 @@ class SchedulerJudge(ManagerJudge):
             self._check("update", held, lambda: kinds.holding(held, waiting, preempted, resumable))
 
     def _judge_presence(self, event: Any, outcome: Outcome) -> None:
-        """Judge who is there after an event; a session is there between its turns, which end."""
+        """Judge which requests are there after an event. Sessions are left out: they stay between
+        turns, which end."""
         at = self._at
+        # Always a new set: whether it is the same object says whether to judge anew.
         if isinstance(event, Add) and not event.resumable:
             at.present = at.present | {event.request}
         if ended := outcome.get("finished"):
@@ -444,7 +457,7 @@ class SchedulerJudge(ManagerJudge):
                 self._at.requests[name].computed = 0
 
     def _judge_progress(self, outcome: Outcome) -> None:
-        """Judge whether steps get on, where nothing is in their way."""
+        """Judge whether steps make progress, where nothing is in their way."""
         at = self._at
         stood, at.stood = at.stood, None
         names = [*outcome["running"], *outcome["waiting"]]
@@ -462,6 +475,7 @@ class SchedulerJudge(ManagerJudge):
     def _judge_turn(self, outcome: Outcome, stood: Standing | None) -> None:
         """Judge the second of two steps in a row that are decided with nothing outstanding."""
         tokens = sum(outcome["scheduled"].values())
+        # It schedules something, and no idle step before it is to be compared.
         if stood is None and tokens:
             return
         stands = self._subjects.standing(self._at, outcome)
@@ -492,5 +506,5 @@ class SchedulerJudge(ManagerJudge):
 def judge_of(
     trace: Trace, release: str | None, protocol: Protocol, reach: Reachability
 ) -> SchedulerJudge:
-    """What judges a trace of a target that is that release, or none."""
+    """The judge for a trace; `release` is the target's, None where it is no release."""
     return SchedulerJudge(trace, rules_of(trace, release), reach, protocol, release)

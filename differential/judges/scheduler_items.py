@@ -24,7 +24,7 @@ class Advance(NamedTuple):
 
 class UnspentBudget(NamedTuple):
     """What a step leaves unspent: tokens, encoder compute, and slots of the encoder cache; None
-    where slots come free behind its admissions, so that they say nothing of these."""
+    where slots come free after its admissions, so that they say nothing of these."""
 
     tokens: int
     compute: int
@@ -42,11 +42,12 @@ class PromptItem(NamedTuple):
     is_resized: bool
 
     def is_refused(self, rest: UnspentBudget) -> bool:
-        """Whether a step that leaves so much may have had no entry for it, and no room."""
+        """Whether a step that leaves `rest` may have had neither an entry nor room for the item."""
         if self.is_resized:
             return True
         if self.is_there:
             return False
+        # Slots that are not known may have been too few.
         return rest.slots is None or self.size > min(rest.compute, rest.slots)
 
 
@@ -56,6 +57,7 @@ class Stopping:
     def __init__(self, config: SchedulerConfig, facts: Semantics, protocol: Protocol) -> None:
         self._config = config
         drafter = int(config.drafter and config.num_speculative_tokens > 0)
+        # The release does so, and the text that runs (`protocol`) has not mended it.
         rolls_back = (
             protocol.rolls_back
             and facts.scheduler.rolls_back_for_drafter
@@ -109,7 +111,7 @@ class Stopping:
     def _ends(
         self, items: Iterable[PromptItem], furthest: int, rest: UnspentBudget
     ) -> Iterator[int]:
-        """Where an item may end a chunk that could reach so far."""
+        """Where an item may end a chunk that could reach token `furthest`."""
         for item in items:
             if item.is_refused(rest):
                 yield item.offset - self._before_refused

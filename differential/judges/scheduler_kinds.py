@@ -12,14 +12,14 @@ from cacheproof.spec.scheduler_kv import Holding, KVReads, Progress
 from cacheproof.spec.scheduler_records import Inputs, References, Telling
 
 _WORDS = 3
-"""Of what a worker says, which tell its failures apart."""
+"""How many first words of a worker's message tell its failures apart."""
 _LEDGER = frozenset({"EC-1", "EC-2"})
-"""What a manager breaks whose slots do not add up any more."""
+"""Contracts that a manager breaks whose slots do not add up any more."""
 
 
 def stopping(broken: Collection[str], named: Mapping[str, bool]) -> str:
-    """What may keep a chunk from its item, of what is `named`. Where the manager has lost slots,
-    nothing else is needed: contracts that are `broken` say so."""
+    """What may keep a chunk from its item, among what is `named`; lost slots alone, where contracts
+    that are `broken` say that the manager has lost some."""
     if not _LEDGER.isdisjoint(broken):
         return "lost slots"
     return " + ".join(name for name, is_there in named.items() if is_there)
@@ -32,8 +32,8 @@ def raising(
     at: SchedulerPosition,
     waiting: Collection[str],
 ) -> str:
-    """What is raised, where, and with what: where schedule() asserts, what is there of all that is
-    known to make it do so; of a worker, the first words that it says."""
+    """What is raised, where, and with what: for an assertion in schedule(), which of its known
+    causes are there; for a worker, the first words that it says."""
     details = ""
     if (raised.type, operation) == ("AssertionError", "schedule"):
         added = at.arrivals.added
@@ -48,6 +48,7 @@ def raising(
             }
             details = " + ".join(name for name, is_there in named.items() if is_there)
     elif isinstance(config, EngineConfig):
+        # Up to the first word with a number or a name in it: these differ from trace to trace.
         details = " ".join(islice(takewhile(str.isalpha, raised.message.split()), _WORDS))
     return f"{raised.type} in {operation}" + (f": {details}" if details else "")
 
@@ -55,7 +56,7 @@ def raising(
 def holding(
     held: References, waiting: Collection[str], preempted: Set[str], resumable: Set[str]
 ) -> str:
-    """Which of those that do not run hold entries that are not given back."""
+    """When requests that do not run hold entries that they should have given back."""
     names = {name for holders in held.holders.values() for name in holders} - held.running
     if not names & set(waiting):
         return "after the end"
@@ -70,7 +71,7 @@ def misreading(
     resumable: Set[str],
     was_left: Callable[[str, int], bool],
 ) -> str:
-    """Whether all that is read wrongly are blocks that a preemption left; whether it is sessions
+    """Whether all that is read wrongly are blocks that a preemption left; or whether it is sessions
     alone that read KV that is not theirs, have no slots for their tokens, or have left all queues
     with their blocks."""
     if isinstance(subject, KVReads):

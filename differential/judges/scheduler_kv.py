@@ -38,7 +38,7 @@ class KVText:
         self._items = [(one.identifier, one.offset, one.offset + one.length) for one in event.items]
         self._rows = row_names_of(msgspec.to_builtins(event)) if event.embeds else []
         self._behind: list[Hashable] = []
-        """What stands behind the first prompt: tokens that were decoded, and those of chunks, each
+        """What stands after the first prompt: tokens that were decoded, and those of chunks, each
         by its place there; None under an item."""
         self._own = math.inf
 
@@ -48,7 +48,7 @@ class KVText:
 
     def go_on(self, first: int, chunk: Chunk) -> None:
         """A chunk follows from token `first` on: its text is everybody's from the beginning, and
-        what was decoded before it stays, whatever that was."""
+        what was decoded before it stays, known or not."""
         kept = first - self._prompt
         if not 0 <= kept <= len(self._behind):
             self._own = min(self._own, first, self._prompt + len(self._behind))
@@ -65,6 +65,7 @@ class KVText:
         """What the token at a position is computed over. Equal where two requests agree on it."""
         behind = position + 1 - self._prompt
         if position >= self._own or behind > len(self._behind):
+            # A text of its own, which equals nobody's.
             return self._name, position
         items = tuple(
             (identifier, offset, min(end, position + 1))
@@ -78,7 +79,7 @@ class KVText:
 
 @dataclass(slots=True)
 class _Block:
-    """What a block holds: as many tokens, from its first, of a request's block of that index."""
+    """What a block holds: the first `right` tokens of a request's block of that index."""
 
     text: KVText
     index: int
@@ -101,25 +102,29 @@ class KVMirror:
         self._preempted: list[tuple[KVText, int]] = []
 
     def schedule(self, outcome: Mapping[str, Any]) -> Iterator[Progress | KVReads | Holding]:
-        """A step is decided on."""
+        """Follow a step that is decided; yields what is to be judged of it."""
         computed, tokens = outcome["computed"], outcome["scheduled"]
+        # Before `keep` forgets how far they were.
         self._preempted += [
             (self._texts[name], self._computed.get(name, 0))
             for name in outcome["preempted"]
             if name in self._texts
         ]
         self.keep(self._tables.keys() - outcome["preempted"])
+        # These begin after whatever they hit, which is judged as a read.
         fresh = {*outcome["new"], *outcome["resumed"]}
         yield Progress(
             {name: start for name, start in computed.items() if name not in fresh}, self._computed
         )
         for name in computed:
+            # One group alone: `follows` is false of several.
             (given,) = outcome["blocks"].get(name, [[]])
             if name not in self._texts:
                 self._texts[name] = KVText(self._added(name))
             had = () if name in fresh else self._tables.get(name, ())
             self._tables[name] = [*had, *given]
         ends = {name: start + tokens[name] for name, start in computed.items()}
+        # All write before any reads: a request may hit what another computes in this step.
         for name, start in computed.items():
             self._write(name, start, ends[name])
         self._computed |= ends
@@ -135,8 +140,8 @@ class KVMirror:
         )
 
     def was_left(self, name: str, number: int) -> bool:
-        """Whether a full block of a request should hold what a request before it had not computed
-        when it was preempted."""
+        """Whether a full block of a request should hold tokens that an earlier request had not
+        computed when it was preempted."""
         index = self._tables[name].index(number)
         end = (index + 1) * self._size
         wanted = self._texts[name].through(end - 1)
@@ -145,7 +150,7 @@ class KVMirror:
         )
 
     def update(self, sampled: Mapping[str, int]) -> None:
-        """The output of a step arrived: drafts that it did not accept were computed in vain."""
+        """Follow the output of a step: drafts that it did not accept were computed in vain."""
         for name, drafts in self._drafted.items():
             if name in self._computed:
                 rejected = drafts + 1 - max(1, sampled.get(name, 0))
@@ -165,14 +170,14 @@ class KVMirror:
         self._forget_behind(name, first)
 
     def keep(self, names: Collection[str]) -> None:
-        """All other requests have given their blocks back; what these hold stays. A session whose
+        """Keep the blocks of these requests; all others have given theirs back. A session whose
         turn has ended keeps its own."""
         for name in self._tables.keys() - names:
             del self._tables[name]
             self._computed.pop(name, None)
 
     def forget(self) -> None:
-        """What any block holds is right for nobody any more."""
+        """Take what blocks hold for wrong from now on."""
         self._blocks.clear()
 
     def _write(self, name: str, start: int, end: int) -> None:
@@ -195,6 +200,7 @@ class KVMirror:
             return block.right
         first = index * self._size
         count = block.right
+        # Equal prefixes are equal up to each token before, so the last equal one is enough.
         while count and block.text.through(first + count - 1) != text.through(first + count - 1):
             count -= 1
         return count
@@ -215,7 +221,7 @@ class KVMirror:
         return KVReads(reads, right)
 
     def _forget_behind(self, name: str, end: int) -> None:
-        """Of a request's blocks, what is behind a token is not right any more."""
+        """Take a request's blocks for wrong from token `end` on."""
         text, table = self._texts[name], self._tables.get(name, ())
         for index in range(end // self._size, len(table)):
             block = self._blocks.get(table[index])

@@ -62,7 +62,7 @@ class Order:
         items: Callable[[str], Iterable[PromptItem]],
         rest: UnspentBudget,
     ) -> Overtaking:
-        """What a step makes of the order.
+        """Which requests a step let others overtake.
 
         `in_flight` are the steps whose output was outstanding when it was decided, `items` those of
         a request. Who is rejected only waits for its end.
@@ -109,7 +109,7 @@ class Order:
         )
 
     def victims(self, preempted: Collection[str], ran: Sequence[str]) -> Victims:
-        """Who of those that `ran` before a step, in order, is preempted by it. Sessions have an
+        """Which of the requests that `ran` before a step, in order, it preempts. Sessions have an
         order of their own."""
         names = [name for name in ran if not self._added[name].resumable]
         if self._config.policy == "priority":
@@ -121,7 +121,7 @@ class Order:
         )
 
     def _admitted(self, outcome: Mapping[str, Any]) -> Iterable[str]:
-        """Whom the step admitted, and who could have overtaken another."""
+        """The requests that the step admitted, and that could have overtaken another."""
         resumes = self._config.policy == "priority"
         for name in [*outcome["new"], *(outcome["resumed"] if resumes else ())]:
             if not self._added[name].resumable:
@@ -136,7 +136,7 @@ class Order:
 
     @property
     def _sets_apart(self) -> bool:
-        """Whether who was passed over once goes before those that were preempted."""
+        """Whether a request that was passed over once goes before those that were preempted."""
         return (
             self._facts.scheduler.sets_passed_over_apart
             and not self._facts.scheduler.rejoins_passed_over

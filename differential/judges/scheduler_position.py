@@ -23,8 +23,8 @@ class Arrivals:
 
 @dataclass(slots=True)
 class SchedulerPosition(ManagerPosition):
-    """As of a manager's judge, without KV transfers, sessions, and what says in which kind a
-    contract breaks.
+    """A manager's position, and what a scheduler's verdicts depend on beside it: without KV
+    transfers, sessions, and what says in which kind a contract breaks.
 
     Attributes:
         arrivals: how requests arrived.
@@ -101,10 +101,11 @@ class SchedulerPosition(ManagerPosition):
         del self.drafted[:steps]
 
     def follow_withheld(self, outcome: Mapping[str, Any]) -> bool:
-        """Follow what workers were not sent; whether there is anything of it."""
+        """Follow what workers were not sent. Returns whether there is anything of it."""
         withheld = self.withheld
         if not withheld and "withheld" not in outcome and "dropped" not in outcome:
             return False
+        # Who is told of as new comes with all its data, except what is withheld below.
         for name in outcome["told_new"]:
             withheld.pop(name, None)
         for word in ("withheld", "dropped"):

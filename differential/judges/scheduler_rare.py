@@ -30,7 +30,7 @@ class SchedulerRareStates:
         self._drafted: dict[str, int] = {}
 
     def schedule(self, outcome: Outcome) -> None:
-        """A step is decided on."""
+        """Follow a step that is decided."""
         computed = outcome["computed"]
         for name, end in self._drafted.items():
             goes_on = name in computed and name not in outcome["resumed"]
@@ -53,7 +53,8 @@ class SchedulerRareStates:
     def whole_items(
         self, plan: StepPlan, running: Iterable[str], requests: Mapping[str, JudgedRequest]
     ) -> None:
-        """A step of items that must be whole: who stands at one that it does not hold whole."""
+        """Follow a step of items that must be whole: which requests stand at one that it does not
+        hold whole."""
         for name in running:
             request = requests[name]
             window = plan.windows.get(name)
@@ -63,7 +64,7 @@ class SchedulerRareStates:
                     self._meet("whole item that does not fit")
 
     def update(self, outcome: Outcome, thrown_back: Iterable[str]) -> None:
-        """Output has arrived, and with it word of who is `thrown_back` to compute KV anew."""
+        """Follow an update; the requests that are `thrown_back` compute KV anew."""
         if not outcome["waiting"]:
             return
         stopped = self._running.intersection(outcome["waiting"]).difference(thrown_back)
@@ -74,7 +75,7 @@ class SchedulerRareStates:
     def stops(
         self, stops: Stops, items: Callable[[str], Iterable[PromptItem]], rest: UnspentBudget
     ) -> None:
-        """Windows have ended, among these items of their requests."""
+        """Follow windows that have ended among these items of their requests."""
         drafter = self._config.drafter and self._config.num_speculative_tokens > 0
         if not drafter and not stops.refused and not stops.allowed:
             return
@@ -89,11 +90,12 @@ class SchedulerRareStates:
                 self._meet(f"{'rolled back' if fits else 'stopped'} before an item")
 
     def _hold(self, outcome: Outcome) -> None:
-        """What groups beside full attention make of KV blocks."""
+        """Follow what groups beside full attention make of KV blocks."""
         begun = {*outcome["new"], *outcome["resumed"]}
         tables = {name: self._tables.get(name, set()) for name in outcome["running"]}
         for name, groups in outcome["blocks"].items():
             held = {block for group in groups for block in group}
+            # Who begins is told all of its blocks, who goes on only the new ones.
             tables[name] = held if name in begun else tables[name] | held
             if name in begun and outcome["computed"][name] and len(groups) > 1:
                 self._meet("hit in several groups")

@@ -75,6 +75,7 @@ class Subjects:
         reads_none = second and is_one_of(release, _SECOND_DRAFTER_READS_NO_ITEM)
         self._draft_items = 0 if reads_none else draft_reads
         self._largest_item = _largest_item(trace, protocol)
+        # Releases raise the budget to the largest item, which is encoded in one step.
         self._encoder_budget = max(config.compute_budget, self._largest_item)
 
     def plan(self, at: SchedulerPosition, outcome: Outcome, advance: Advance) -> StepPlan:
@@ -96,7 +97,7 @@ class Subjects:
         )
 
     def inputs(self, at: SchedulerPosition, outcome: Outcome) -> Inputs:
-        """What the step encodes that the workers may lack."""
+        """The items that the step encodes and whose data the workers may lack."""
         encodes = {
             name: frozenset(numbers)
             for name, numbers in outcome["encode"].items()
@@ -107,8 +108,9 @@ class Subjects:
     def spending(
         self, at: SchedulerPosition, outcome: Outcome, calls: Sequence[CallRecord]
     ) -> Iterable[Spending]:
-        """What each item to be admitted is told to be left of the compute budget. What is allocated
-        for a request that gives it back counts on where the step encodes it for another."""
+        """What admission is told is left of the compute budget, for each item to be admitted. An
+        item that is allocated for a request which gives it back still counts where the step encodes
+        it for another."""
         allocated = {(one.request, one.input) for one in calls if one.operation == "allocate"}
         handed_on = {
             at.requests[name].identifiers[number]
@@ -134,8 +136,8 @@ class Subjects:
                 yield Spending(self._encoder_budget, call.budget or 0, call.pending or 0, spent)
 
     def kept(self, at: SchedulerPosition, calls: Iterable[CallRecord]) -> Set[str]:
-        """Entries that cache and store have before the step, and that these calls do not make the
-        cache lose."""
+        """The entries that cache and store have before the step, and that these calls do not take
+        out of the cache."""
         if not isinstance(at.state, EncoderCacheState):
             return frozenset()
         kept = at.state.size.keys() & at.ghost.stored.keys()
@@ -155,7 +157,7 @@ class Subjects:
         return Fills(filled, kept)
 
     def reads(self, at: SchedulerPosition, advance: Advance, fills: Fills) -> Reads:
-        """What target model and drafter read in the step."""
+        """What the target model and the drafter read in the step."""
         if not advance.windows:
             return _READS_NOTHING
         state = at.state
@@ -170,6 +172,7 @@ class Subjects:
                 of_these = numbers & at.claims.get(name, frozenset())
                 claimed[name] = _identifiers(at, name, of_these)
         if not wanted:
+            # The very same record, which the judge does not ask about again.
             return _READS_NOTHING
         return Reads(wanted, {*resident, *pending, *fills.filled}, claimed, at.dropped)
 
@@ -276,13 +279,13 @@ class Subjects:
         }
 
     def _blocks(self, tokens: int) -> int:
-        """KV blocks for so many tokens in groups that give none back."""
+        """KV blocks for `tokens` tokens in groups that give none back."""
         groups = sum(group.kind == "full" for group in self._config.groups)
         return -(-tokens // self._config.block_size) * (groups if self._config.groups else 1)
 
 
 def is_one_of(release: str | None, releases: Versions) -> bool:
-    """Whether a target is a release, and one of these."""
+    """Whether a target is a release, and one of `releases`."""
     return release is not None and release in releases
 
 

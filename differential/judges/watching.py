@@ -154,7 +154,7 @@ def _told(violations: Sequence[Violation], name: str, calls: Iterable[str]) -> s
 
 
 def caller() -> str:
-    """Who has called: the first function that is none of ours."""
+    """The caller: the first function that is none of ours."""
     frame = sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__") in _OURS:
         frame = frame.f_back

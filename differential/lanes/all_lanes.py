@@ -11,7 +11,7 @@ LANES: dict[str, Lane] = {
     for lane in part(module).LANES
 }
 PROJECTS = sorted({lane.project for lane in LANES.values()} - {"reference"})
-"""Those whose releases lanes are for."""
+"""Projects whose releases lanes are for."""
 
 
 def lane_called(name: str, runner: ModelRunner | None = None) -> Lane:

@@ -23,7 +23,7 @@ UNDER_PRESSURE = COMMON | {
     "reset with entries",
     "encoded anew after an eviction",
 }
-"""The same, and what a cache meets whose requests come, go and are put back."""
+"""The common states, and those of a cache whose requests come, go and are put back."""
 
 LANES = (
     Lane(

@@ -9,10 +9,10 @@ SINCE = "0.30.0"
 SINCE_REPORTS = "0.29.0"
 """The first release whose ECCPUConnector is told which copies are done."""
 ON_ONE_ENGINE = frozenset({"EX-8", "EX-9", "EX-10", "EX-11"})
-"""What engines that share nothing cannot break."""
+"""Contracts that engines that share nothing cannot break."""
 
 ON_PROMISES = frozenset({"EX-1", "EX-2", "EX-4", "EX-7", "EX-10", "EX-11"})
-"""What a connector that promises nothing cannot break."""
+"""Contracts that a connector that promises nothing cannot break."""
 OF_ENGINES = frozenset(
     {
         "promised what another engine saved",

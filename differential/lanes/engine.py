@@ -27,7 +27,7 @@ RARE = frozenset(
 WINDOWS = frozenset(
     {"blocks behind a window given back", "hit in several groups", "null blocks in a hit"}
 )
-"""Of sliding windows beside full attention."""
+"""Rare states of sliding windows beside full attention."""
 INSIDE_ITEMS = frozenset(
     {
         "abort inside an item",
@@ -38,15 +38,16 @@ INSIDE_ITEMS = frozenset(
         "shared",
     }
 )
-"""Under tight KV blocks and priorities, where encoder cache is plenty."""
+"""Rare states under tight KV blocks and priorities, where encoder cache is plenty."""
 SESSIONS = frozenset({"prompt continued", "session waits for more prompt", "equal turns decoded"})
 EMBEDDED = RARE - {"preemption inside an item", "shared"} | {
     "prompt of embeddings",
     "tokens and embeddings mixed",
 }
-"""Of prompts of embeddings, beside fewer prompts with items."""
+"""Rare states of prompts of embeddings, beside fewer prompts with items."""
 SILENT_ON = KV_TRANSFERS | {"WM-5", "WM-6"}
-"""The rows of an engine do not say what they are; those of the runner do."""
+"""Contracts of KV transfers, and of what rows are: an engine's rows do not say it, the runner's
+do."""
 
 
 def _lane(
@@ -57,7 +58,7 @@ def _lane(
     but: frozenset[str] = frozenset(),
     **drawn: Any,
 ) -> Lane:
-    """A lane of traces as `drawn`, for engines since a release, but for these."""
+    """A lane of traces as `drawn`, for engines since a release, except the releases in `but`."""
     make = partial(engine_trace, **drawn)
     return Lane(
         name,
@@ -72,7 +73,7 @@ def _lane(
 
 
 def _of_sounds(name: str, since: str | None = None, **drawn: Any) -> Lane:
-    """A lane of Whisper's traces. Who waits holds no entry."""
+    """A lane of Whisper's traces, in which a waiting request holds no entry."""
     rare = DECODERS | {"began anew beside another item", "equal prompts decoded"}
     silent = SILENT_ON | ITEMS_IN_PROMPTS | {"SC-6"}
     make = partial(whisper_trace, **drawn)
@@ -80,12 +81,12 @@ def _of_sounds(name: str, since: str | None = None, **drawn: Any) -> Lane:
 
 
 _OTHER_WINDOWS = "0.29.0"
-"""Before it, Cohere's windows were a token shorter."""
+"""Release before which Cohere's windows were a token shorter."""
 _DRAFTER = "0.21.0"
 """Engines before it have no drafter that takes rows of items."""
 _SESSIONS_AHEAD = "0.31.0"
-"""Before it, the step behind a turn that ended over one in flight computes a token that nobody
-knows (faults/session-placeholders): what a worker reads there is not modelled."""
+"""Release before which the step after a turn that ended over one in flight computes a token that
+nobody knows (faults/session-placeholders): what a worker reads there is not modelled."""
 _ASKS_FOR_A_DRIVER = frozenset({"0.22.0", "0.22.1"})
 """At the first pruned video they ask for a driver of NVIDIA's, and end without one."""
 

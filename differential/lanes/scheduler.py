@@ -8,11 +8,11 @@ from cacheproof.differential.lanes.encoder_cache import ANOTHER_SIZE, UNDER_PRES
 from cacheproof.differential.lanes.lane import Lane
 
 KV_TRANSFERS = frozenset({"KT-1", "KT-2", "KT-3", "KT-4"})
-"""Broken only where there is a connector that loads KV."""
+"""Contracts that break only where there is a connector that loads KV."""
 KV_BLOCKS = frozenset({"SC-14", "SC-15", "SC-16", "SC-17"})
-"""Not followed over several groups, nor where KV comes from elsewhere."""
+"""Contracts that are not followed over several groups, nor where KV comes from elsewhere."""
 ITEMS_IN_PROMPTS = frozenset({"SC-2", "SC-3", "SC-4", "SC-5", "SC-11", "DF-1"})
-"""Not broken where a request's one item is no part of its prompt."""
+"""Contracts that do not break where a request's one item is no part of its prompt."""
 DECODERS = frozenset(
     {
         "refused by budget",

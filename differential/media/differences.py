@@ -246,7 +246,7 @@ def _bare(value: Description) -> Description:
 
 
 def _as_text(key: Description) -> str:
-    """A mapping's key as `str` gives it."""
+    """A mapping's key as `str` writes it."""
     match key["is"]:
         case "none":
             return "None"

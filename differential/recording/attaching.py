@@ -25,8 +25,8 @@ _attached = False
 
 
 def attach() -> None:
-    """Wrap the constructors of the classes, once in a process. Raises whatever
-    keeps the recording from beginning."""
+    """Wrap the constructors of the classes, once in a process. Raises what keeps the recording from
+    beginning."""
     global _attached
     with _lock:
         if _attached:

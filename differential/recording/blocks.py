@@ -35,7 +35,7 @@ class RecordBlock(NamedTuple):
 
 
 class Garbled(NamedTuple):
-    """So many bytes that are no block, and why the first of them is none."""
+    """A number of bytes that are no block, and why the first of them is none."""
 
     bytes: int
     why: str

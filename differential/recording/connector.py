@@ -22,12 +22,12 @@ METHODS = {
         "request_finished_all_groups",
     ),
 }
-"""By the scheduler's attribute that has the connector."""
+"""The methods that are logged, by the scheduler's attribute that has the connector."""
 SAID_AS = {"ec_connector": "connector", "connector": "kv_connector"}
-"""What `Scheduled.rest` calls the calls of each."""
+"""The key in `Scheduled.rest` of the calls of each connector."""
 ConnectorCall = tuple[str, int | None, str | int | None, Any]
-"""Method, request, then an item's identifier or number, or a number of tokens, and the answer: of
-truths and numbers, alone or several; whatever else only the connector can read is None."""
+"""Method, request, then an item's identifier or number, or a number of tokens, and the answer:
+truths and numbers, alone or several; None in the place of what only the connector can read."""
 
 
 def connectors_of(

@@ -44,6 +44,7 @@ from cacheproof.differential.targets.host.scheduler.told import (
     withheld_of,
 )
 
+# An audit that met a gap goes on at the next keyframe.
 KEYFRAME_STEPS = 4096
 OPERATIONS = {
     "add_request": "_added",
@@ -55,14 +56,14 @@ OPERATIONS = {
     "set_pause_state": "_paused",
     "shutdown": "_shut_down",
 }
-"""The methods of a scheduler that an engine calls, and what notes each."""
+"""The methods of a scheduler that an engine calls, and the method that notes each."""
 _NOBODY: list[Any] = []
 _NOTHING: dict[Any, Any] = {}
 
 
 class SchedulerRecording:
-    """The record of one scheduler, which it wraps; or else who wraps it hands on each call of one
-    of `OPERATIONS`."""
+    """The record of one scheduler. It wraps the scheduler's methods; without `wraps`, its owner
+    hands on each call of one of `OPERATIONS`."""
 
     def __init__(
         self,
@@ -102,6 +103,7 @@ class SchedulerRecording:
 
     def call(self, name: str, method: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Make a call of the scheduler, and write down what it came to."""
+        # A call that the scheduler makes of itself is part of the engine's call.
         if self._inside or self._ended:
             return method(*args, **kwargs)
         self._inside = True
@@ -118,7 +120,7 @@ class SchedulerRecording:
         return answer
 
     def _safely(self, function: Callable[..., None], *args: Any, **kwargs: Any) -> None:
-        """Call one of ours; its failure is ours alone."""
+        """Call a function of ours; its failure ends the recording and does not reach the engine."""
         if self._ended:
             return
         try:
@@ -137,6 +139,7 @@ class SchedulerRecording:
 
     def _before(self, name: str) -> None:
         manager = self._scheduler.encoder_cache_manager
+        # A plug-in may have put another manager in the first one's place.
         if self._manager is None or self._manager.manager is not manager:
             self._manager = ManagerRecorder(manager)
             self._opened = settings.opened(
@@ -152,12 +155,14 @@ class SchedulerRecording:
         elif name == "schedule" and self._writer.wants_file:
             self._begin()
         if name == "finish_requests":
+            # Whom the call ends is seen by who is missing after it.
             self._present = list(self._scheduler.requests)
 
     def _begin(self) -> None:
         assert self._opened is not None
         keyframe = self._keyframe()
         opened = msgspec.structs.replace(self._opened, started=time.time())
+        # `started` is now, so no time has passed since.
         self._writer.begin(opened, msgspec.structs.replace(keyframe, time=0))
         self._write_kv(is_whole=True)
 
@@ -203,6 +208,7 @@ class SchedulerRecording:
     def _added(self, answer: Any, request: Any) -> None:
         name = request.request_id
         if name in self._numbers.known:
+            # A known name is the next chunk of a session, which no audit follows.
             self._put(Cleared, "session", None, **self._standing(anew=True))
             return
         arrived = settings.arrived(request, self._numbers.next, self._hasher)
@@ -227,6 +233,7 @@ class SchedulerRecording:
             cached.num_computed_tokens != before.ends
             or cached.req_ids != before.names
             or output.num_scheduled_tokens != before.ones
+            # Equal dicts may differ in order, which is part of a step.
             or list(output.num_scheduled_tokens) != before.names
             or output.total_num_scheduled_tokens != len(before.names)
             or output.scheduled_new_reqs
@@ -276,6 +283,7 @@ class SchedulerRecording:
         tokens = []
         for name, count in output.num_scheduled_tokens.items():
             start = computed.get(name)
+            # None: preempted after it was scheduled; releases up to 0.11 leave its count in.
             ends[name] = None if start is None else start + count
             end = before.get(name)
             stayed += end is not None
@@ -290,6 +298,7 @@ class SchedulerRecording:
         self._steps += 1
         self._step = RecordedStep(ends)
         self._in_flight.append(ends)
+        # Before `_standing` reads the queues anew.
         ran = self._queues.running
         standing = self._standing(anew=bool(tokens or gone))
         encode, finished = output.scheduled_encoder_inputs, output.finished_req_ids
@@ -306,11 +315,12 @@ class SchedulerRecording:
             **standing,
         )
         for name in finished:
+            # No later step names it, unless a new request has its name.
             if name not in self._scheduler.requests:
                 self._retire(name)
 
     def _rest(self, output: Any, computed: Mapping[str, Any], ran: Sequence[str]) -> dict[str, Any]:
-        """What is said of a step beside its tokens, by name; nothing of what says nothing."""
+        """What a step says beside its tokens, by name; what says nothing is left out."""
         scheduler = self._scheduler
         new = [one.req_id for one in output.scheduled_new_reqs]
         preempted = self._preempted_of(ran)
@@ -321,6 +331,7 @@ class SchedulerRecording:
         ]
         self._preempted.difference_update(resumed)
         said: dict[str, Any] = {
+            # A resumed request may be told to the workers as a new one.
             "new": [name for name in new if name not in resumed],
             "told_new": new,
             "resumed": resumed,
@@ -353,7 +364,8 @@ class SchedulerRecording:
         return told
 
     def _preempted_of(self, ran: Sequence[str]) -> list[str]:
-        """Who of those that ran is preempted now."""
+        """Which of the requests that ran are preempted now."""
+        # `Queues.read` keeps the list where nobody came or left.
         if self._queues.running is ran:
             return []
         requests, runs = self._scheduler.requests, set(self._queues.running)
@@ -368,7 +380,7 @@ class SchedulerRecording:
         return preempted
 
     def _awaiting(self) -> list[str]:
-        """Who waits for something of its own: a grammar, a load, more prompt."""
+        """Requests that wait for something of their own: a grammar, a load, more prompt."""
         if not (self._flagged or self._connectors):
             return []
         requests = self._scheduler.requests
@@ -402,6 +414,7 @@ class SchedulerRecording:
             sampled={
                 self._number(name): count
                 for name, count in sampled.items()
+                # A token for each is what an update means where it says nothing.
                 if name in self._numbers.known and (count != 1 or name not in expected)
             },
             ended=ended,
@@ -434,7 +447,7 @@ class SchedulerRecording:
         self.close()
 
     def close(self) -> None:
-        """The engine ends in order."""
+        """End the record with the engine, in order."""
         if not self._ended:
             self._end()
             self._writer.put(Closed(self._tick(), self._writer.lost))
@@ -443,6 +456,7 @@ class SchedulerRecording:
     def _raised(self, operation: str, error: BaseException) -> None:
         text, place = words_of(error, self._hasher), place_of(error)
         self._put(Raised, operation, type(error).__name__, text, self._calls(), place)
+        # The exception may end the process, and the writing thread with it.
         self._writer.flush(1.0)
 
     # its parts
@@ -473,8 +487,9 @@ class SchedulerRecording:
         return self._manager.written(self._number, self._hasher.identifier)
 
     def _standing(self, *, anew: bool = False) -> dict[str, Any]:
-        """Who runs and waits, where that changed, and the calls of the manager. The queues are read
-        again where something happened that can move them, or where their lengths changed."""
+        """Who runs and waits, None where that did not change, and the calls of the manager. The
+        queues are read again where something happened that can move them, or where their lengths
+        changed."""
         running: list[int] | None = None
         waiting: list[int] | None = None
         queues = self._queues

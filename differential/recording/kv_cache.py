@@ -272,7 +272,7 @@ class KVCacheRecording(ManagerReader):
 
 
 class UnrecordedKVCache:
-    """In the place of a recording of a manager that no audit follows: says why, in each state."""
+    """Stands in for a recording of a manager that no audit follows: says why, in each state."""
 
     def __init__(self, unjudged: list[str]) -> None:
         self._unjudged = unjudged
@@ -307,7 +307,8 @@ def _noted(
     kwargs: dict[str, Any],
     note: Callable[[Any, str | None], None],
 ) -> Any:
-    """A method's answer; `note` is given it, or the name of what the method raised."""
+    """Call a method and answer as it does; `note` is given the answer, or the name of what it
+    raised."""
     try:
         answer = method(*args, **kwargs)
     except BaseException as error:
@@ -348,7 +349,7 @@ def _parts(state: State) -> Iterator[State]:
 
 
 def in_parts(values: Iterable[Any], numbers: Callable[[Any], int]) -> Iterator[list[Any]]:
-    """Values in lists, none of them with more than so many numbers, unless one value alone has."""
+    """Values in lists, each of at most `NUMBERS_MAX` numbers, unless one value alone has more."""
     part: list[Any] = []
     total = 0
     for value in values:

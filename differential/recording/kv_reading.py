@@ -111,7 +111,7 @@ class ManagerReader(KVCacheRecorder):
         return lengths == [len(table) for table, _ in before or [((), None)] * len(lengths)]
 
     def _is_counted(self, free: int, keys: int) -> bool:
-        """Whether there are so many free blocks and keys."""
+        """Whether the pool has that many free blocks and keys."""
         return bool(self._pool.get_num_free_blocks() == free and len(self._entries) == keys)
 
     def _change_of(self, touched: Mapping[int, Any], request: str | None) -> State | None:
@@ -213,7 +213,8 @@ class ManagerReader(KVCacheRecorder):
         return {str(self._number_of(name)): one for name, one in super()._tables().items()}
 
     def _number(self, block_hash: Any) -> Any:
-        """What a hash is told as: its last 64 bits, which events may have alone, under the salt."""
+        """The number that stands for a hash: of its last 64 bits, which events may have alone,
+        under the salt."""
         name = self._names.get(block_hash)
         if name is None:
             number = block_hash
@@ -235,8 +236,8 @@ def _put(values: State, changed: State) -> None:
 
 
 def tables_change(before: State, after: State) -> State:
-    """Block tables as changes of those before: of each group how many blocks stay, those behind
-    them, and how many are cached."""
+    """Block tables as changes of those before: per group how many blocks stay, those after them,
+    and how many are cached."""
     return {
         name: None
         if tables is None

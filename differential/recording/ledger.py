@@ -122,7 +122,7 @@ class ManagerRecorder(Recorder):
 def change_of(
     before: list[tuple[str, int]], after: list[tuple[str, int]]
 ) -> tuple[list[str], list[tuple[str, int]]]:
-    """Which names leave a queue, and what then comes behind those that stay. Where these do not
+    """Which names leave a queue, and what then comes after those that stay. Where these do not
     stand as they stood, all leave and all come."""
     kept = set(after)
     stay = [one for one in before if one in kept]

@@ -249,7 +249,7 @@ class Keyframe(Message, tag="k", frozen=True):
 
 
 class Stored(Message, tag="w", frozen=True):
-    """A worker has executed step number `step`, of so many tokens: what changed in its store, in
+    """A worker has executed step number `step`, of `tokens` tokens: what changed in its store, in
     rows, and None for what is gone."""
 
     time: int

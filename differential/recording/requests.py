@@ -38,7 +38,8 @@ class Numbers:
         self.next += 1
 
     def retire(self, name: str) -> None:
-        """A request is gone. Its number is kept for a while: a ledger may still name it."""
+        """Note that a request is gone. Its number is kept for a while: a ledger may still name
+        it."""
         known = self.known.pop(name, None)
         if known is not None:
             self._retired[name] = known.number

@@ -160,7 +160,7 @@ KV_NOT_FOLLOWED = frozenset(
         "a drafter of several modules",
     }
 )
-"""With these no call of a KV cache manager is judged, and none is recorded."""
+"""Features with which no call of a KV cache manager is judged, and none is recorded."""
 
 
 def kv_config(scheduler: Any) -> dict[str, Any]:

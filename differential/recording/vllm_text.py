@@ -33,13 +33,13 @@ _PARTS = (
     "kv_cache_manager.coordinator",
     "kv_cache_manager.block_pool",
 )
-"""What a scheduler decides with."""
+"""Attributes of a scheduler with which it decides."""
 _COMPONENT = {
     f"vllm.{path.removesuffix('.py').removesuffix('/__init__').replace('/', '.')}": component.name
     for component in COMPONENTS
     for path in component.paths
 }
-"""The component that a module holds."""
+"""The component that each module holds."""
 _OURS = f"{Path(__file__).parents[2]}{os.sep}"
 _OF_PYTHON = f"{sysconfig.get_path('stdlib')}{os.sep}"
 _DECORATING = ("torch", "typing_extensions")
@@ -106,7 +106,7 @@ def of_files() -> tuple[Reading | None, Collection[str]]:
 
 
 def _folder() -> Path:
-    """That of the package vllm."""
+    """Folder of the imported package vllm."""
     file = sys.modules[_SCHEDULER].__file__
     assert file is not None
     return Path(file).parents[_SCHEDULER.count(".") - 1]

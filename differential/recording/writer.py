@@ -23,7 +23,7 @@ FLUSH_SECONDS = 0.25
 RETRY_SECONDS = 1.0
 BLOCK_BYTES = 1 << 20
 HURRY_RECORDS = 1024
-"""So many records are written at once, without waiting for the next time."""
+"""Waiting records above which the thread is woken at once, before its next turn."""
 SUFFIX = ".cprec"
 
 
@@ -221,7 +221,7 @@ class Writer:
             self._wants_file = True
 
     def _make_room(self, count: int) -> None:
-        """Delete the oldest files, but never the last, until so many bytes more are allowed."""
+        """Delete the oldest files, but never the last, until `count` bytes more are allowed."""
         while self._kept_bytes + count > self._limits.total_bytes and len(self._files) > 1:
             path, size = self._files.popleft()
             path.unlink(missing_ok=True)

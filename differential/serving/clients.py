@@ -21,8 +21,8 @@ _MISSING = "data is not provided"
 def ask_all(
     url: str, traffic: Traffic, clients: int, advance: Callable[[], None] = lambda: None
 ) -> list[ServerAnswer]:
-    """The answer to each request; so many clients ask at once, in the order of the requests. For
-    each that is answered it is said to `advance`."""
+    """The answer to each request, in order; so many clients ask at once. `advance` is called for
+    each answer."""
     pool = ThreadPoolExecutor(clients)
     answers = []
     try:

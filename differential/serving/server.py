@@ -33,7 +33,7 @@ _METRICS = {
     "prefix cache hits, tokens": "vllm:prefix_cache_hits_total",
     "processed media found": "vllm:mm_cache_hits_total",
 }
-"""What is read of the server's metrics, and how vLLM calls it."""
+"""Metrics of the server that are read, and how vLLM calls each."""
 _WRITTEN: Mapping[ServedModel, Mapping[str, str]] = {
     "llava": {"image": "<image>"},
     "qwen2_5_vl": {
@@ -51,8 +51,8 @@ _WRITTEN: Mapping[ServedModel, Mapping[str, str]] = {
 
 
 class Server:
-    """Started when it is entered; ended, with all of its processes, when it is left. Where that is
-    by an exception nobody waits for what it would still write."""
+    """A release's server. Entering starts it; leaving ends it with all of its processes, and after
+    an exception does not wait for what it would still write."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class Server:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it still answers."""
+        """Whether the server still answers."""
         try:
             with urllib.request.urlopen(f"{self.url}/health", timeout=10):
                 return True
@@ -128,20 +128,20 @@ class Server:
             return False
 
     def last_words(self) -> str:
-        """What went wrong in it, as far as its log says: the last error that its engine names, or
-        else anybody."""
+        """What went wrong in the server, as far as its log says: the last error that its engine
+        names, or else anybody."""
         lines = self._log.read_text(errors="replace").splitlines()
         errors = [line for line in lines if "Error" in line]
         of_engine = [line for line in errors if line.startswith(_OF_ENGINE)]
         return (of_engine or errors or lines or ["no word"])[-1].strip()[-300:]
 
     def drifts(self) -> int:
-        """How often it says that its two caches of processed media have parted."""
+        """How often the server says that its two caches of processed media have parted."""
         text = self._log.read_text(errors="replace")
         return sum(any(words in line for words in _DRIFTED) for line in text.splitlines())
 
     def metrics(self) -> dict[str, int]:
-        """What its caches have done; nothing, where it does not answer any more."""
+        """What the server's caches have done; empty where it does not answer any more."""
         try:
             with urllib.request.urlopen(f"{self.url}/metrics", timeout=10) as response:
                 text = response.read().decode()
@@ -168,7 +168,7 @@ class Server:
 
 
 def _options(settings: Settings) -> list[str]:
-    """What it is started with, as arguments."""
+    """The arguments with which a server is started."""
     options = {
         "served-model-name": MODEL_NAME,
         "dtype": "float32",

@@ -28,7 +28,7 @@ MODALITIES: dict[ServedModel, tuple[str, ...]] = {
 }
 MAX_MODEL_LEN = 320
 TRANSCRIPT_TOKENS_MAX = 96
-"""What a model takes that transcribes: a step has room for a whole prompt and answer."""
+"""Most tokens of a model that transcribes: a step has room for a whole prompt and answer."""
 MAX_TOKENS = 48
 QUESTIONS = 10
 MEDIA = 6
@@ -52,7 +52,7 @@ class ServedMedium:
         return ".wav" if self.modality == "audio" else ".png"
 
     def part(self, uuid: str | None, *, has_data: bool) -> dict[str, Any]:
-        """As it stands in a message of a chat; without data, the uuid alone is sent."""
+        """The medium as it stands in a message of a chat; without data, the uuid alone is sent."""
         part: dict[str, Any]
         if self.modality == "audio":
             sound = {"data": _base64(self.data), "format": "wav"}
@@ -109,7 +109,7 @@ class ChatPrompt:
 
     @property
     def text(self) -> str:
-        """With a mark for each medium, as `generate` takes it."""
+        """The prompt as text, with a mark for each medium, as `generate` takes it."""
         return " ".join(part if isinstance(part, str) else f"<{part.modality}>"
                         for part in self.parts)  # fmt: skip
 
@@ -310,7 +310,7 @@ def _png(frames: Sequence["Image"]) -> bytes:
 
 
 def _wav(rng: random.Random, tenths: int) -> bytes:
-    """Noise of so many tenths of a second, 16 bits a sample."""
+    """Noise of that many tenths of a second, 16 bits a sample."""
     written = io.BytesIO()
     with wave.open(written, "wb") as file:
         file.setnchannels(1)

@@ -85,7 +85,8 @@ def _with(source: str, node: ast.expr | ast.stmt, edit: Edit) -> str:
 
 
 def _functions(module: ast.Module, name: str) -> Iterator[ast.FunctionDef]:
-    """Those of a module, or of its classes, that have the name, alone or behind their class's."""
+    """The functions of a module, or of its classes, with that name, alone or after their
+    class's."""
     owners: list[ast.Module | ast.ClassDef] = [module]
     owners += [one for one in ast.walk(module) if isinstance(one, ast.ClassDef)]
     for owner in owners:

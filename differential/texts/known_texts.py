@@ -103,7 +103,7 @@ class KnownTexts:
         return self.reading_of(texts.read(tree), release)
 
     def reading_of(self, text: TreeText, release: str | None) -> Reading | None:
-        """The same, of what was read of it."""
+        """How a text that was read stands to the releases; None where nothing of it is modelled."""
         if not text.digests:
             return None
         nearest = self._nearest(text.digests, release)
@@ -153,7 +153,7 @@ def _differing(ours: Mapping[str, str], theirs: Mapping[str, str]) -> dict[str, 
 
 
 def _place(name: str) -> tuple[int, str]:
-    """Sorts names by component, in the order of the components."""
+    """Sort key of a name: its component, in the order of the components."""
     return _ORDER[name.partition(":")[0]], name
 
 

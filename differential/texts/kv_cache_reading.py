@@ -113,7 +113,7 @@ class KVCacheReader(KVCacheRecorder):
         return changed
 
     def event(self, event: Any) -> list[Any]:
-        """The same, with the fields that this event has."""
+        """A KV event as a recorder tells it, with the fields that this event has."""
         self._takes = frozenset(one for one in FURTHER_STORED_FIELDS if hasattr(event, one))
         return super().event(event)
 

@@ -43,7 +43,7 @@ class Mend(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     same_as: str = ""
 
     def for_release(self, release: str) -> MendText | None:
-        """Its text for a release, if it has one."""
+        """The mend's text for a release, None if it has none."""
         return next((one for one in self.text if release in Versions(one.releases)), None)
 
 

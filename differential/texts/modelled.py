@@ -77,8 +77,8 @@ COMPONENTS = (
     ModelledComponent("ec_connector", ("distributed/ec_transfer/ec_connector/base.py",)),
     ModelledComponent("outputs", ("v1/outputs.py",)),
 )
-"""In the order in which what differs is named. A class or a function is known by the name of its
-component, so that a release may move it to another file."""
+"""The components, in the order in which what differs is named. A class or a function is known by
+the name of its component, so that a release may move it to another file."""
 
 LEFT_OUT = (
     LeftOut(
@@ -294,4 +294,5 @@ WATCHED = (
     "ECConnectorMetadata",
     *READ,
 )
-"""Classes that are read member by member. One that no known release has is told to be unread."""
+"""Classes that are read member by member; a member that no known release has is reported as
+unread."""

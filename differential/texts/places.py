@@ -45,7 +45,7 @@ _OF_SCHEDULER: Mapping[str, str] = {
     "reset_prefix": "reset_prefix_cache",
     "pause": "set_pause_state",
 }
-"""Of any other event it is schedule()."""
+"""Method of a scheduler for each kind of event; for any other kind it is schedule()."""
 _OF_KV_CACHE: Mapping[str, str] = {
     "arrive": "get_computed_blocks",
     "slots": "allocate_slots",
@@ -82,7 +82,7 @@ class SourceFunction(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As the newest release calls it."""
+        """The function's name in the newest release."""
         return ".".join(filter(None, (self.owner, *self.names[:1])))
 
 
@@ -123,7 +123,7 @@ def way(
 
 
 EXECUTION = SourceFunction("model_runner", "GPUModelRunner", ("execute_model",))
-"""What a contract of engines is about."""
+"""The function that a contract of engines is about."""
 
 
 def of_kv_cache(tag: str) -> SourceFunction:
@@ -202,7 +202,7 @@ class _Lines(NamedTuple):
 
 @lru_cache(maxsize=64)
 def _lines(file: Path) -> _Lines | None:
-    """None of a file that is not there, or is no Python that can be read here."""
+    """The lines of a file; None of one that is not there, or is no Python that can be read here."""
     try:
         module = ast.parse(file.read_bytes())
     except (OSError, SyntaxError, ValueError, MemoryError, RecursionError):

@@ -19,7 +19,7 @@ DIGITS = 10
 _OF_POSITION = frozenset({"ctx", "kind", "type_comment", "type_params"})
 """Fields of syntax that say nothing, or that only some Pythons have."""
 _BITS_OF_DECIMAL = 4_300
-"""Of a longer number Python may refuse to write the decimal digits."""
+"""Bits of a number above which Python may refuse to write its decimal digits."""
 
 
 @dataclass(frozen=True)

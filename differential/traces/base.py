@@ -8,7 +8,8 @@ SCHEMA = 1
 LARGEST = 2**31 - 1
 MAX_BLOCKS = 2**20
 IS_CONTENT = "is content"
-"""Marks a number that is what something is, and no size: as another number it is something else."""
+"""Marks a number that identifies something instead of measuring it: another number is something
+else."""
 _CONTENT = {IS_CONTENT: True}
 Count = Annotated[int, msgspec.Meta(ge=0, le=LARGEST)]
 Size = Annotated[int, msgspec.Meta(ge=1, le=LARGEST)]
@@ -16,7 +17,7 @@ Name = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 TokenId = Annotated[int, msgspec.Meta(ge=0, le=LARGEST, extra=_CONTENT)]
 AdapterId = Annotated[int, msgspec.Meta(ge=1, le=LARGEST, extra=_CONTENT)]
 ItemLength = Annotated[int, msgspec.Meta(ge=1, le=1_000_000, extra=_CONTENT)]
-"""Of what has an identifier, which decides it."""
+"""Length of an item that has an identifier, which decides the length."""
 RunLength = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
 
 
@@ -64,5 +65,5 @@ WITH_WINDOW = frozenset({"sliding_window", "chunked_local"})
 
 
 def tag_of(kind: type) -> str:
-    """How files call that kind of event, or header."""
+    """The tag of a kind of event, or of header, in files."""
     return str(kind.__struct_config__.tag)  # type: ignore[attr-defined]

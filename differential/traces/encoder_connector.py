@@ -138,7 +138,7 @@ class StoringModel(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
     @property
     def row_width(self) -> int:
-        """Of an encoder output."""
+        """Width of a row of an encoder output."""
         return self.width * self.layers
 
 

@@ -28,7 +28,7 @@ EngineEvent = Add | Chunk | Close | Schedule | Update | Abort | Reset | ResetPre
 EngineModel = Literal["cohere2_vision", "llava", "qwen2_5_vl", "qwen2_audio", "qwen3_vl", "whisper"]
 
 WITH_MROPE: frozenset[EngineModel] = frozenset({"qwen2_5_vl", "qwen3_vl"})
-"""Those whose positions have several axes."""
+"""Models whose positions have several axes."""
 
 
 class EngineConfig(SchedulerConfig, frozen=True):

@@ -8,14 +8,14 @@ from cacheproof.differential.traces.base import Event, Name, Size
 
 
 class TableConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """The room of a table, in blocks or bytes; an entry is pinned so often at once, at most."""
+    """The room of a table, in blocks or bytes, and the most pins of an entry at once."""
 
     capacity: Size
     pins_max: Size
 
 
 class TableHeader(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """What is explored."""
+    """The header of an exploration: its table."""
 
     config: TableConfig
     manager: Literal["entry_table"] = "entry_table"

@@ -56,7 +56,7 @@ class Slots(Event, tag="slots", frozen=True):
 
 
 class Output(Event, tag="output", frozen=True):
-    """The output of the request's oldest step arrives, with so many of its drafts accepted; its
+    """The output of the request's oldest step arrives, with `accepted` of its drafts accepted; its
     text goes on with token `first`, or as it goes on for others."""
 
     request: Name
@@ -65,7 +65,7 @@ class Output(Event, tag="output", frozen=True):
 
 
 class Loaded(Event, tag="loaded", frozen=True):
-    """A delayed load ends, and so many of its tokens are right."""
+    """A delayed load ends, with `valid` of its tokens right."""
 
     request: Name
     valid: Count
@@ -95,7 +95,7 @@ class EvictBlocks(Event, tag="evict_blocks", frozen=True):
 
 
 class CommonPrefix(Event, tag="common_prefix", frozen=True):
-    """How many blocks all running requests share is asked for."""
+    """The number of blocks that all running requests share is asked for."""
 
     request: Name
 
@@ -131,7 +131,7 @@ KVCacheEvent = (
 
 
 class KVCacheGroup(Group, forbid_unknown_fields=True, frozen=True):
-    """The same, and whether layers of a drafter are among them."""
+    """A KV cache group, and whether layers of a drafter are in it."""
 
     has_drafter: bool = False
 

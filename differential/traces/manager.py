@@ -48,8 +48,8 @@ class Notices(Event, tag="notices", frozen=True):
 
 
 class Update(Event, tag="update", frozen=True):
-    """The output of the `steps` oldest steps in flight arrives. Its requests with drafts accept so
-    many of them, in turn; none where nothing is said."""
+    """The output of the `steps` oldest steps in flight arrives. Its requests with drafts accept as
+    many of them as `accepts` says, in turn; none where it says nothing."""
 
     steps: Annotated[int, msgspec.Meta(ge=1, le=16)] = 1
     accepts: tuple[Count, ...] = ()

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 UNDER_FIRST = "under the first model runner"
-"""Of an outcome under the second one: what the same event has come to under the first."""
+"""Field of an outcome under the second model runner: what the same event has come to under the
+first."""
 
 
 class Entry(NamedTuple):

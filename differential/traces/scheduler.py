@@ -12,7 +12,7 @@ TransferState = Literal["pending", "ready", "gone", "failed"]
 
 
 class Chunk(Event, tag="chunk", frozen=True):
-    """More prompt for a resumable request: so many tokens, with `items` at offsets in them. They
+    """More prompt for a resumable request: `prompt` tokens, with `items` at offsets in them. They
     follow what the turn before has decoded, except its last token, which was never computed; the
     turn that they begin has `max_tokens` and `stop_after` of its own."""
 

@@ -76,12 +76,12 @@ class Trace(msgspec.Struct, frozen=True):
         return "second" if self.header.config.v2_model_runner else "first"
 
     def under_runner(self, runner: ModelRunner) -> "Trace":
-        """The same events for a scheduler whose workers have that model runner."""
+        """The trace for a scheduler whose workers have that model runner."""
         config = msgspec.structs.replace(self.header.config, v2_model_runner=runner == "second")
         return Trace(msgspec.structs.replace(self.header, config=config), self.events)
 
     def with_events(self, events: Iterable[AnyEvent]) -> "Trace":
-        """The same configuration with other events."""
+        """The trace with other events under the same configuration."""
         return Trace(self.header, tuple(events))
 
 

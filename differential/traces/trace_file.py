@@ -27,7 +27,7 @@ from cacheproof.differential.traces.trace import (
 from cacheproof.reference.request import MultiModalFeature, PlaceholderRange, Request
 
 MAX_LINE = 8 * 2**20
-"""Bytes."""
+"""Most bytes of a line."""
 MAX_EVENTS = 1_000_000
 
 
@@ -81,7 +81,7 @@ def parse(lines: Iterable[bytes], source: str) -> Trace:
 
 @lru_cache
 def _decoders(*depths: Depth) -> tuple[Any, Any]:
-    """What reads the headers, and the events, of these depths."""
+    """The decoders of headers, and of events, of these depths."""
     events = {event: None for depth in depths for event in depth.events}
     return (
         msgspec.json.Decoder(reduce(or_, (depth.header for depth in depths))),

@@ -131,7 +131,7 @@ def visible(text: str) -> str:
 
 
 def visible_line(text: str) -> str:
-    """The same in one line."""
+    """The text in one line, with all that is not printable as Python escapes it."""
     return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
 
 

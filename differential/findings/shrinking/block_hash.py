@@ -42,7 +42,8 @@ def _with_tokens(trace: Trace) -> list[BlockHashEvent]:
 
 
 def _remove_token(position: int, number: int) -> Edit:
-    """Without one token: items behind it move up, one that holds it becomes shorter."""
+    """The edit that takes out one token: items after it move up, one that holds it becomes
+    shorter."""
 
     def edit(lines: Lines) -> None:
         event = lines["events"][position]

@@ -26,7 +26,7 @@ Path = tuple[Any, ...]
 Edit = Callable[[Description], Description | None]
 NAMES = ("x", "y", "z")
 NODE = 10
-"""What a value weighs beside what it holds."""
+"""Weight of a value beside that of what it holds."""
 _PLAIN = {"array": "|u1", "tensor": "uint8", "image": "L"}
 _BYTES_TRIED = 16
 _ANCHORS = (0, 1, 2**63, 2**64)
@@ -76,7 +76,7 @@ def weight(value: Description) -> int:
 
 
 def smaller_calls(values: Sequence[Description]) -> Iterator[list[Description]]:
-    """Other calls in the place of these, one each."""
+    """Calls to try in the place of these, one for each."""
     yield from _differing_parts(values)
     groups = [range(len(values)), *([place] for place in range(len(values)))]
     for group in groups if len(values) > 1 else groups[:1]:
@@ -115,7 +115,7 @@ def _one_differing(values: Sequence[Description]) -> list[Description] | None:
 
 
 def _parts(value: Description) -> list[tuple[Any, Description]]:
-    """A container's children, each with what must be alike where two are held side by side."""
+    """A container's children, each with what must be equal where two are held side by side."""
     match value["is"]:
         case "call":
             return [(name, argument) for name, argument in value["arguments"]]
@@ -230,7 +230,8 @@ def _plainer_arrays(path: Path, node: Description) -> Iterator[Edit]:
 
 
 def _as_array(node: Description, shape: list[int] | None) -> Description | None:
-    """In another shape, or with None in a plain dtype, of so many of its bytes as that takes."""
+    """The data in another shape, or with None in a plain dtype, of as many of its bytes as that
+    takes."""
     if node["is"] not in ("array", "tensor"):
         return None
     dtype = node["dtype"] if shape is not None else _PLAIN[node["is"]]
@@ -241,7 +242,7 @@ def _as_array(node: Description, shape: list[int] | None) -> Description | None:
 
 
 def _shorter_data(path: Path, node: Description) -> Iterator[Edit]:
-    """Fewer and plainer bytes, whatever type they stand in: of two values with the same bytes, the
+    """Fewer and plainer bytes, in any type that has them: of two values with the same bytes, the
     same edit gives two with the same bytes."""
     data = _data(node)
     if data is None:
@@ -342,7 +343,7 @@ def _hoisting(path: Path, place: Path) -> Edit:
 
 
 def _dropping(path: Path, name: Any) -> Edit:
-    """Without the entry of that name or key, wherever it stands."""
+    """The edit that drops the entry of that name or key, wherever it stands."""
 
     def edit(value: Description) -> Description | None:
         try:
@@ -368,7 +369,7 @@ def _popping(path: Path, number: int) -> Edit:
 
 
 def _renaming(path: Path, name: Any, other: Any) -> Edit:
-    """With another name or key for the entry of that one, wherever it stands."""
+    """The edit that gives the entry of that name or key another one, wherever it stands."""
     return _put((*path, NamedStep(name), 0), other)
 
 
@@ -379,7 +380,7 @@ def _at(value: Any, path: Path) -> Any:
 
 
 def _place(entries: list[Any], step: NamedStep) -> int:
-    """Where the entry of a name or a key stands. Raises LookupError when there is none."""
+    """The place of the entry with a name or a key. Raises LookupError when there is none."""
     for place, (name, _) in enumerate(entries):
         if name == step.name:
             return place
@@ -392,7 +393,7 @@ def _replaced(value: Description, path: Path, content: Any) -> Description:
 
 
 def _first(data: str, size: int) -> str:
-    """So many bytes of the data, and zeros where it has fewer."""
+    """The first `size` bytes of the data, with zeros where it has fewer."""
     return data[: 2 * size].ljust(2 * size, "0")
 
 

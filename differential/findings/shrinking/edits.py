@@ -33,10 +33,11 @@ Edit = Callable[[Lines], Any]
 Path = tuple[Any, ...]
 """Names and numbers on the way to a value, in a trace as plain objects."""
 
+# Up to w: x, y and z are the first names of identifiers.
 REQUEST_NAMES = "abcdefghijklmnopqrstuvw"
 IDENTIFIER_NAMES = "xyzuvw"
 PLAIN_NAMES = "abcdefghi"
-"""Of stored items."""
+"""Names that a stored item is given when its own does not matter."""
 _TOKENS_MAX = 16
 _FACTORS = (2, 3, 4)
 _CHANGES = (1, 2, 3, 4, 6)
@@ -58,7 +59,7 @@ def cost(trace: Trace) -> tuple[Any, ...]:
 
 
 def _stored(trace: Trace) -> list[str]:
-    """The identifiers of the items that there are for connectors; paths are made of them."""
+    """The identifiers of a trace's stored items; a connector makes paths of them."""
     config = trace.header.config
     if isinstance(config, EncoderConnectorConfig):
         return [item.identifier for item in config.items]
@@ -66,7 +67,8 @@ def _stored(trace: Trace) -> list[str]:
 
 
 def _rank(trace: Trace, event: AnyEvent) -> int:
-    """Where an event is expected: kinds come in the order in which its depth names them."""
+    """The place where an event is expected: kinds come in the order in which its depth names
+    them."""
     return DEPTHS[trace.depth].events.index(type(event))
 
 
@@ -78,6 +80,7 @@ def shape(trace: Trace) -> str:
     for event in trace.events:
         word = kind(event)
         if (request := getattr(event, "request", None)) is not None:
+            # An event may name a request that never arrives.
             word += f" {requests.get(request, '?')}"
         if isinstance(event, Showing):
             word += f"[{' '.join(identifiers[item.identifier] for item in event.items)}]"
@@ -86,7 +89,8 @@ def shape(trace: Trace) -> str:
 
 
 def without(trace: Trace, positions: frozenset[int]) -> Trace | None:
-    """Without the events at these positions, nor any event of a request that they add."""
+    """The trace without the events at these positions, and without all events of a request that
+    they add; None if that is no event fewer, or all."""
     gone = {
         event.request
         for number, event in enumerate(trace.events)
@@ -101,7 +105,7 @@ def without(trace: Trace, positions: frozenset[int]) -> Trace | None:
 
 
 def dropped_and_changed(trace: Trace) -> Iterator[Trace | None]:
-    """Without one event, and with another number or an end of the request in another event."""
+    """Traces without one event, in which another event has another number or ends its request."""
     if not isinstance(trace.header.config, ManagerConfig | SchedulerConfig):
         return
     paths: list[tuple[Any, ...]] = [("header", "config", "capacity")]
@@ -123,16 +127,18 @@ def dropped_and_changed(trace: Trace) -> Iterator[Trace | None]:
 
 
 def fewer_steps(trace: Trace) -> Iterator[Trace | None]:
-    """A scheduler's trace with larger steps and fewer of them, or with less to do."""
+    """Traces of a scheduler with larger steps and fewer of them, or with less to do."""
     if not isinstance(trace.header, SchedulerHeader):
         return
     steps = [
         frozenset((number, number + 1))
         for number, (one, next_one) in enumerate(pairwise(trace.events))
+        # Steps that overlap others cannot go without these.
         if isinstance(one, Schedule) and isinstance(next_one, Update)
     ]
     for factor in _FACTORS:
         for larger in _larger_steps(trace, factor):
+            # The fault may need any one of each `factor` steps.
             for phase in range(factor):
                 kept = range(phase, len(steps), factor)
                 gone = [step for number, step in enumerate(steps) if number not in kept]
@@ -145,7 +151,7 @@ def fewer_steps(trace: Trace) -> Iterator[Trace | None]:
 
 
 def _larger_steps(trace: Trace, factor: int) -> Iterator[Trace | None]:
-    """The token budgets of a step times `factor`, with about as many KV blocks."""
+    """Traces with a step's token budgets times `factor`, and with about as many KV blocks."""
     config = msgspec.structs.asdict(trace.header.config)
     budget, threshold = (
         put(("header", "config", name), factor * config[name])
@@ -159,7 +165,7 @@ def _larger_steps(trace: Trace, factor: int) -> Iterator[Trace | None]:
 
 
 def merged_walks(trace: Trace) -> Iterator[Trace | None]:
-    """One walk of as many tokens in the place of two walks of a request."""
+    """Traces with one walk of as many tokens in the place of two walks of a request."""
     walks = [number for number, event in enumerate(trace.events) if isinstance(event, Walk)]
     for first, second in combinations(walks, 2):
         one, two = trace.events[first], trace.events[second]
@@ -173,8 +179,8 @@ def merged_walks(trace: Trace) -> Iterator[Trace | None]:
 
 
 def merged_requests(trace: Trace) -> Iterator[Trace | None]:
-    """One request with the items of two, and their events. A decoder with one item, as models have
-    them, keeps to one."""
+    """Traces with one request in the place of two, with the items and events of both. A decoder
+    with one item, as models have them, keeps to one."""
     items = {
         number: len(event.items)
         for number, event in enumerate(trace.events)
@@ -202,7 +208,8 @@ def _merge_requests(first: int, second: int) -> Edit:
 
 
 def plainer_kinds(trace: Trace) -> Iterator[Trace | None]:
-    """An event of a kind that needs less explaining, about the same request."""
+    """Traces with an event of a kind that needs less explaining, about the same request."""
+    # Elsewhere no event preempts or stalls: the scheduler decides on that.
     if trace.depth != "manager":
         return
     for position, event in enumerate(trace.events):
@@ -220,6 +227,7 @@ def simpler_items(trace: Trace) -> Iterator[Trace | None]:
         path = ("events", position, "items", number)
         item = at(as_lines(trace), path)
         if embeds := sum(item["is_embed"] or ()):
+            # As long as its embeddings, so that it takes as much of the cache as before.
             dense = put((*path, "is_embed"), None)
             yield edited(trace, dense, put((*path, "length"), embeds))
     for one, two in combinations(lengths(trace), 2):
@@ -241,8 +249,8 @@ def scaled(trace: Trace) -> Iterator[Trace | None]:
 
 
 def plainer(trace: Trace) -> Iterator[Trace | None]:
-    """With the default in the place of what has one: everywhere, in one field of all that have
-    it, or in one place."""
+    """Traces with the default in the place of what has one: everywhere, in one field of all that
+    have it, or in one place."""
     sites = [
         ((*path, name), (type(holder), name), plain)
         for path, holder in holders(trace)
@@ -300,7 +308,7 @@ def lower(trace: Trace) -> Iterator[tuple[Path, Sequence[Any]]]:
 
 
 def closed(trace: Trace) -> Iterator[Trace | None]:
-    """Items without gaps between them, and one walk shorter by so much."""
+    """Traces without gaps between items, and with one walk shortened to fit."""
     for position, event in enumerate(trace.events):
         if isinstance(event, Walk | Stall):
             for tokens in range(1, min(event.tokens, _TOKENS_MAX) + 1):
@@ -397,6 +405,7 @@ def lengths(trace: Trace) -> dict[str, int]:
             (*event.items, *rows) if isinstance(event, Showing) else ()
         )
         for piece in pieces:
+            # An identifier may come back with another length, as a reused media id does.
             longest[piece.identifier] = max(piece.length, longest.get(piece.identifier, 0))
     return longest
 
@@ -408,7 +417,7 @@ def engines(trace: Trace) -> list[str]:
 
 
 def item_sites(trace: Trace) -> list[tuple[int, int]]:
-    """Position of the event and number of the item in it."""
+    """The places of all items: position of the event, and number of the item in it."""
     return [
         (position, number)
         for position, event in enumerate(trace.events)
@@ -438,5 +447,6 @@ def lower_values(value: int, lowest: int) -> list[int]:
     step = 1
     while lowest + step < value:
         lower.append(lowest + step)
+        # Doubling, so that a large range makes few candidates.
         step *= 2
     return list(dict.fromkeys(v for v in (*lower, value - 1) if lowest <= v < value))

@@ -103,8 +103,8 @@ def measure(holder: msgspec.Struct) -> Measure:
 
 
 def _size(value: Any, holds: str) -> int:
-    """Of a number itself; of one in a list, one more: it is there. Of a row, whether it differs
-    from zeros."""
+    """The size of a value: a number's own; in a list one more, for being there; of a row, whether
+    it differs from zeros."""
     is_there = holds in ("numbers", "content")
     match value:
         case bool():
@@ -130,7 +130,7 @@ def _lowest(kind: Type) -> int | None:
 
 
 def _choices(kind: Any) -> tuple[Any, ...]:
-    """In the order in which the type names them, which `type_info` does not keep."""
+    """The values that a type names, in its order, which `type_info` does not keep."""
     if get_origin(kind) is Literal:
         return get_args(kind)
     return (True, False) if kind is bool else ()

@@ -43,8 +43,10 @@ def shrink(
     clock. `trace` itself is taken to fail and is not
     asked about.
     """
+    # Few at once at depths where the run of a trace takes long.
     batch = min(batch, DEPTHS[trace.depth].candidates)
     search = _Search(trace, still_fails, batch, batches, until)
+    # What takes most away at once: all later edits make fewer candidates of what is left.
     search.cut_end()
     search.drop_requests()
     for _ in range(ROUNDS_MAX):
@@ -54,15 +56,18 @@ def shrink(
         search.simplify()
         search.lower_numbers()
         search.reorder()
+        # Last, since it makes the most candidates: for each event, each number of the others.
         search.drop_with_a_change()
+        # Every edit was tried on this very trace, and none was taken.
         if search.cost == before:
             break
+    # After all rounds: plain names cost no less, so no round would take them.
     search.rename()
     return search.trace
 
 
 def _edits(trace: Trace) -> Sequence[Callable[[Trace], Iterable[Trace | None]]]:
-    """What may be tried at the trace's depth alone."""
+    """The edits that may be tried at the trace's depth alone."""
     module = DEPTHS[trace.depth].edits
     return () if module is None else part(module).EDITS
 
@@ -85,10 +90,12 @@ class _Search:
     def _failing(
         self, candidates: Iterable[Trace | None], *, every: bool
     ) -> list[tuple[Any, Trace]]:
-        """Candidates that are cheaper and fail, cheapest first: every one, or the first batch's.
-        None are made where none can be asked about: they cost more than the run of a trace."""
+        """Candidates that are cheaper and fail, cheapest first: all with `every`, else those of the
+        first batch that has any. Once nothing can be asked, none are made: that costs more than the
+        run of a trace."""
         if self._is_over():
             return []
+        # Equal costs keep their order: traces do not compare, and chance must not decide.
         ranked = sorted(
             ((cost(c), number, c) for number, c in enumerate(candidates) if c is not None),
             key=lambda entry: entry[:2],
@@ -110,14 +117,15 @@ class _Search:
         return self._batches_left == 0
 
     def _try(self, candidates: Iterable[Trace | None]) -> bool:
-        """Take the cheapest candidate that still fails."""
+        """Take the cheapest candidate that still fails; returns whether there was one."""
         if failing := self._failing(candidates, every=False):
             self.cost, self.trace = failing[0]
             return True
         return False
 
     def _try_without(self, groups: Sequence[frozenset[int]]) -> bool:
-        """Take out as many of the groups of events, given by position, as can go together."""
+        """Take out as many of these groups of events, given by position, as can go together;
+        returns whether any could."""
         pairs = ((without(self.trace, group), group) for group in groups)
         kept = [] if self._is_over() else [(one, group) for one, group in pairs if one]
         failing = self._failing((candidate for candidate, _ in kept), every=True)
@@ -126,7 +134,9 @@ class _Search:
         origin, (self.cost, self.trace) = self.trace, failing[0]
         group_of = {id(candidate): group for candidate, group in kept}
         removable = [group_of[id(candidate)] for _, candidate in failing]
+        # Each of them can go alone; whether several can together is open, so fewer and fewer.
         counts = [len(removable) >> halvings for halvings in range(len(removable).bit_length())]
+        # Positions are those of `origin`: the trace that was taken has others.
         self._try(without(origin, frozenset().union(*removable[:count])) for count in counts)
         return True
 
@@ -134,9 +144,11 @@ class _Search:
         """Take out runs of neighbouring units of events, from half of them down to one."""
         length = max(1, len(units(self.trace)) // 2)
         while True:
+            # Anew each time: what was taken out has moved the positions.
             ours = units(self.trace)
             starts = range(0, len(ours), length)
             runs = [frozenset().union(*ours[start : start + length]) for start in starts]
+            # After a success the same length again: a run may go only once another has.
             if not self._try_without(runs):
                 if length == 1:
                     return
@@ -147,12 +159,14 @@ class _Search:
     def cut_end(self) -> None:
         """Drop what comes after the failure: a prefix fails from there on."""
         passes, events = 0, self.trace.events
+        # `passes` is the longest prefix known to pass; no cut is left between it and the trace.
         while len(self.trace.events) - passes > 1:
             length = len(self.trace.events)
             stride = max(1, (length - passes) // CUTS)
             cuts = range(passes + stride, length, stride)
             self._try(self.trace.with_events(events[:cut]) for cut in cuts)
             passes = max(cut for cut in (passes, *cuts) if cut < len(self.trace.events))
+            # Nothing was asked, so these cuts are not known to pass.
             if self._batches_left == 0:
                 return
 
@@ -172,6 +186,7 @@ class _Search:
     def drop_events(self) -> None:
         """Drop runs of events, then pairs of events, and melt walks and requests together."""
         self._drop_runs(lambda trace: [frozenset((n,)) for n in range(len(trace.events))])
+        # The number of pairs grows with the square of the events.
         while len(self.trace.events) <= PAIRS_UP_TO and self._try(
             without(self.trace, frozenset(pair))
             for pair in combinations(range(len(self.trace.events)), 2)
@@ -194,7 +209,7 @@ class _Search:
     # fewer and simpler items
 
     def drop_items(self) -> None:
-        """Shorter lists: of items, groups, models and whatever else there is several of."""
+        """Shorter lists: of items, groups, models, and all else that a trace lists."""
         while self._try(edited(self.trace, remove(path)) for path in edits.elements(self.trace)):
             pass
 
@@ -231,6 +246,7 @@ class _Search:
     def reorder(self) -> None:
         """Move arrivals to the front and each kind of event to where it is expected."""
         events = self.trace.events
+        # No order is more swaps of neighbours away.
         for _ in range(len(events) ** 2):
             events = self.trace.events
             if not self._try(
@@ -247,9 +263,10 @@ class _Search:
                 return
 
     def rename(self) -> None:
-        """Call requests a, b, c and identifiers x, y, z, and forget the seed, if it still fails."""
+        """Call requests a, b, c and identifiers x, y, z, if the trace still fails."""
         requests = edits.numbered(edits.request_names(self.trace), edits.REQUEST_NAMES)
         identifiers = edits.numbered(list(edits.lengths(self.trace)), edits.IDENTIFIER_NAMES)
+        # The fault may hang on the names of one kind: then the others are renamed alone.
         for renames in (
             (edits.rename("request", requests), edits.rename("identifier", identifiers)),
             (edits.rename("identifier", identifiers),),

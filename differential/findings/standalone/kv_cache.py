@@ -409,7 +409,7 @@ class _Scribe:
         return _Request(event, token_ids, self)
 
     def _call(self, request: Any, head: str, *arguments: str) -> None:
-        """A call about a request, behind what has been set of it since the last one."""
+        """A call about a request, after what has been set of it since the last one."""
         for attribute in self._shown:
             value = getattr(request, attribute)
             if value != request.told[attribute]:

@@ -11,7 +11,7 @@ from cacheproof.differential.errors import HarnessError
 from cacheproof.differential.provision.releases import InstalledRelease, host_command
 
 SECONDS_MAX = 300
-"""Of all files of a run."""
+"""Seconds that all files of a run may take together."""
 _PROGRAM = """
 import importlib.util, inspect, json, linecache, os, pathlib, sys, tempfile, traceback, types
 settings = dict(os.environ)

@@ -77,7 +77,7 @@ class _Level:
             self._points.append((at, number))
 
     def charts(self, name: str, limit: int) -> Iterator[Chart]:
-        """Its chart, where it was ever known."""
+        """The chart of the number, where it was ever known."""
         if self._points:
             yield Chart(name, tuple(self._points), True, limit)
 
@@ -222,7 +222,7 @@ class _Requests:
 
 
 def _standing(state: str) -> State:
-    """Who runs has no label: that is the place of its tokens."""
+    """The state as a row has it. A running request has no label: its tokens take that place."""
     return state, "" if state == "running" else state, state
 
 
@@ -370,7 +370,7 @@ class _Blocks:
 
 
 class _ToldBlocks(_Blocks):
-    """By what the steps say."""
+    """KV blocks as the steps tell of them."""
 
     _source = "as the steps tell it"
 
@@ -393,7 +393,7 @@ class _ToldBlocks(_Blocks):
 
 
 class _ManagedBlocks(_Blocks):
-    """As their manager has them."""
+    """KV blocks as their manager has them."""
 
     _source = "as their manager has them"
 

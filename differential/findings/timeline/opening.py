@@ -9,7 +9,7 @@ from cacheproof.differential.findings.leading import what_led
 from cacheproof.differential.traces.records import StepRecord
 
 COLUMNS_MAX = 24
-"""So many events stand side by side, and each can be read."""
+"""Most events that stand side by side and can each be read."""
 
 
 class Opening(msgspec.Struct, frozen=True):

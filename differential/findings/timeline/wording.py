@@ -12,7 +12,7 @@ from cacheproof.differential.traces.trace import AnyEvent
 from cacheproof.differential.traces.wording import value, visible_line
 
 CHARACTERS_MAX = 4000
-"""Of one text. A block pool's free queue may be longer than anybody reads."""
+"""Most characters of one text: a block pool's free queue may be longer than anybody reads."""
 
 
 class SaidCall(msgspec.Struct, frozen=True, array_like=True):

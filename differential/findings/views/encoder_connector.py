@@ -7,7 +7,7 @@ from cacheproof.differential.judges.retrace import Moment
 
 
 def _promised(moment: Moment) -> str:
-    """The items that were promised, or of each engine those."""
+    """The items that were promised; where several engines were asked, those of each."""
     promised = _said(moment).get("promised", {})
     if any(isinstance(one, dict) for one in promised.values()):
         return "; ".join(f"{name}: {_names(one) or 'none'}" for name, one in promised.items())
