@@ -47,13 +47,17 @@ PAGES = (
         also="docs/how-to/audit.md, the table in faults/README.md",
         writes=True,
     ),
-    Page("docs/evidence/encoder-connectors-checked.md", "python benchmarks/encoder_connectors.py"),
     Page("docs/evidence/hypothesis-traces.md", "python benchmarks/hypothesis_traces.py"),
     Page(
         "README.md",
         "python benchmarks/documented_commands.py",
         also="docs/tutorial.md, docs/how-to/simulate.md: what their commands print",
         writes=True,
+    ),
+    Page(
+        "docs/evidence/encoder-connectors-checked.md",
+        "python benchmarks/encoder_connectors.py",
+        hours="half an hour: connectors wait for their stores",
     ),
     Page(
         "docs/evidence/releases-checked.md",

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
+from cacheproof.differential import roles
 from cacheproof.differential.depths import DEPTHS, Depth, part
 from cacheproof.differential.findings.finding import found_in
 from cacheproof.differential.findings.report import print_finding
@@ -133,3 +134,10 @@ def test_a_toy_depth_goes_all_the_way(toy: Lane) -> None:
 def test_without_its_line_nobody_knows_the_toy() -> None:
     with pytest.raises(KeyError):
         ReferenceTarget().run([trace_of(3)])
+
+
+def test_mypy_is_shown_the_modules_of_every_depth() -> None:
+    depths = DEPTHS.values()
+    assert {part(depth.reference) for depth in depths} == {*roles.REFERENCES}
+    assert {part(depth.judge) for depth in depths} == {*roles.JUDGES}
+    assert {part(depth.standalone) for depth in depths} == {*roles.STANDALONE}
