@@ -110,7 +110,7 @@ def _give_up_output() -> int:
 
 
 def _complain(words: str) -> None:
-    """One line, whatever is in the words."""
+    """Print a complaint as one line, whatever characters are in it."""
     from cacheproof.differential.traces.wording import visible_line
 
     print(f"cacheproof: {visible_line(words)}", file=sys.stderr)

@@ -172,7 +172,7 @@ def _mask(size: int, capacity: int, blanks: str) -> _Mask:
 
 
 class _Engine:
-    """Makes events of commands; `events` are those so far. It supposes that walks are granted."""
+    """Turns commands into events, `events` so far. Supposes that every walk is granted."""
 
     def __init__(self, templates: Sequence[tuple[str, _Mask]], *, is_decoder: bool) -> None:
         self.events: list[AnyEvent] = []
@@ -278,7 +278,7 @@ class _Engine:
             self.events.append(Release(*passed[number % len(passed)]))
 
     def _passed(self) -> list[tuple[str, int]]:
-        """Inputs that their requests are past, as far as outputs have arrived."""
+        """Inputs that their requests have passed, as far as outputs have arrived."""
         return [
             (name, number)
             for name, add in self._live.items()

@@ -38,7 +38,7 @@ NOTES_SHOWN = 20
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The options."""
+    """Add the options of the plug-in."""
     group = parser.getgroup(NAME, "contracts of vLLM's caches")
     group.addoption(
         "--cacheproof",
@@ -100,8 +100,8 @@ def _installed() -> str | None:
 
 
 class Contracts:
-    """What is watched, and what was found, in one process; the one that xdist's workers report to
-    adds theirs up. With `needs_calls` a run fails whose tests make no call that is judged."""
+    """The watch over one process, and its findings; the process that xdist's workers report to adds
+    theirs up. With `needs_calls` a run fails whose tests make no call that is judged."""
 
     def __init__(self, release: str | None, *, strict: bool, needs_calls: bool) -> None:
         self._release = release
@@ -125,7 +125,7 @@ class Contracts:
             attachment.attach()
 
     def pytest_unconfigure(self) -> None:
-        """Leave vLLM as it was."""
+        """Detach the contracts: leave vLLM as it was."""
         for attachment in self._attachments:
             attachment.detach()
 

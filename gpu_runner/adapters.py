@@ -30,7 +30,7 @@ class LoadedAdapter:
 
 
 Windows = Sequence[tuple[slice, LoadedAdapter | None]]
-"""Rows of a layer's input, and what they run under."""
+"""Rows of a layer's input, and the adapter that they run under."""
 
 
 def load(

@@ -18,7 +18,7 @@ def upload(numbers: torch.Tensor | Sequence[int], device: torch.device) -> torch
 
 
 def in_words(rows: torch.Tensor) -> torch.Tensor:
-    """The memory of [rows, numbers] as words of 16 bytes, where rows are so many of them; as it is
-    otherwise. What puts rows in places by an index moves a number at a time, wide or narrow."""
+    """The memory of [rows, numbers] as words of 16 bytes, if rows are a multiple of that; else as
+    it is. What copies rows by an index moves one number at a time, wide or narrow."""
     row_bytes = rows.shape[-1] * rows.element_size()
     return rows if row_bytes % 16 else rows.view(torch.complex128)

@@ -54,12 +54,12 @@ class EncoderStore:
 
     @property
     def entries(self) -> Mapping[str, torch.Tensor]:
-        """What it holds."""
+        """Identifier to rows, of every entry."""
         return self._rows
 
     @property
     def sizes(self) -> Mapping[str, int]:
-        """What it holds, in rows."""
+        """Identifier to number of rows, of every entry."""
         return {identifier: len(rows) for identifier, rows in self._rows.items()}
 
     @property
@@ -104,7 +104,7 @@ class EncoderStore:
         return self._rows[identifier][read.start : read.end]
 
     def gather_beside(self, kind: str, identifier: str, read: StoreRead) -> torch.Tensor:
-        """What goes with those rows.
+        """The values of one kind that go with the rows that `gather` returns.
 
         Raises:
             EncoderCacheMiss: the entry is not there.

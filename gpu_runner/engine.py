@@ -1,4 +1,4 @@
-"""The engine loop: a scheduler decides, the runner executes, and the scheduler is told."""
+"""The engine loop: a scheduler decides, the runner executes, the scheduler takes its output."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -42,7 +42,7 @@ class CacheSizes:
 
 @dataclass
 class Completion:
-    """What a request has been answered so far."""
+    """The answer to a request so far."""
 
     tokens: list[Sampled] = field(default_factory=list)
     finish_reason: str | None = None
@@ -54,7 +54,7 @@ class Completion:
 
 
 def specs_of(shape: KVShape, block_size: int) -> list[KVCacheSpec]:
-    """What the scheduler is told of each of the groups of layers."""
+    """The spec of each group of layers, for the scheduler."""
     windows = (group.sliding_window for group in shape.groups)
     return [
         FullAttentionSpec(block_size) if one is None else SlidingWindowSpec(block_size, one)
@@ -63,7 +63,7 @@ def specs_of(shape: KVShape, block_size: int) -> list[KVCacheSpec]:
 
 
 def _by_bytes(embeds: PromptEmbeds) -> request.PromptEmbeds:
-    """What tells prompts of embeddings apart: the numbers themselves."""
+    """A prompt of embeddings as bytes: the numbers themselves tell prompts apart."""
     rows = embeds.rows.contiguous().view(torch.uint8).cpu()
     return request.PromptEmbeds(
         tuple(bytes(row.tolist()) for row in rows),

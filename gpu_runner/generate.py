@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # what takes seconds to import comes after what is quickly fo
 DECODER = "whisper"
 """The kind whose decoder attends to an encoder's rows."""
 SAID_MAX = 400
-"""Letters of another's message."""
+"""Most characters that are quoted of a library's message."""
 
 
 def main() -> int:
@@ -132,7 +132,7 @@ def _blaming(what: str, expected: str) -> Iterator[None]:
 
 
 def _hits(engine: "Engine", decided: "SchedulerOutput") -> int:
-    """Items that the step begins to read and does not encode."""
+    """How many items the step begins to read without encoding them."""
     hits = 0
     for name, count in decided.num_scheduled_tokens.items():
         request = engine.runner.batch.of(name)
@@ -202,7 +202,7 @@ def _with_floors(
 
 
 def _check_fits(job: GenerateJob, number: int, prompt: "RunnerPrompt", *, is_decoder: bool) -> None:
-    """A request that no step can take would wait for ever."""
+    """Raise BadJob for a prompt that no step can take: it would wait for ever."""
     tokens = len(prompt.token_ids)
     if tokens == 0:
         raise BadJob(f"prompt {number + 1} has no tokens; expected a text or a mark")
@@ -221,7 +221,7 @@ def _check_fits(job: GenerateJob, number: int, prompt: "RunnerPrompt", *, is_dec
 def _check_blocks(
     job: GenerateJob, number: int, prompt: "RunnerPrompt", shape: "KVShape", *, is_decoder: bool
 ) -> None:
-    """A request that takes more blocks than there are would wait for ever."""
+    """Raise BadJob for a prompt that takes more blocks than there are: it would wait for ever."""
     from cacheproof.gpu_runner.engine import specs_of
 
     tokens = min(len(prompt.token_ids) + job.max_tokens, job.max_model_len)

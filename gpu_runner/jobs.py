@@ -14,13 +14,13 @@ SAMPLES_PER_SECOND = 16_000
 FILE_BYTES_MAX = 64 << 20
 CONFIG_BYTES_MAX = 1 << 20
 COUNT_MAX = 1 << 20
-"""Of tokens, rows, requests and blocks; also of the tokens that all blocks hold."""
+"""Most tokens, rows, requests or blocks of a job, and most tokens that all its blocks hold."""
 _DEVICE = re.compile(r"cpu|cuda(:\d{1,2})?", re.ASCII)
 _WAV = "a WAV file of plain samples"
 
 
 class BadJob(ValueError):
-    """What was asked for cannot be done; one line says why."""
+    """A job that cannot be done; one line says why."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class GenerateJob(Sizes):
 
 
 def kind_of(model: str) -> str:
-    """Of what kind a model is that is to be made, or that lies in a directory.
+    """The kind of a model, given as one of KINDS or as its directory.
 
     Raises:
         BadJob: of none of KINDS.

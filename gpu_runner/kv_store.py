@@ -11,8 +11,8 @@ import torch
 
 
 class KVGroup(NamedTuple):
-    """Layers whose blocks one table lists. Under a `sliding_window` a token attends to itself and
-    to the tokens before it, so many in all; else to all."""
+    """Layers whose blocks one table lists. Under a `sliding_window` a token attends to that many
+    tokens, itself the last; else to all."""
 
     layers: tuple[int, ...]
     sliding_window: int | None = None

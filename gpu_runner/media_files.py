@@ -11,11 +11,11 @@ from PIL import Image, ImageSequence
 from cacheproof.gpu_runner.jobs import BadJob, opened_sound
 
 SECONDS_OF_A_FRAME = 0.5
-"""Where a file does not say how long its frames are shown."""
+"""How long a frame is shown where the file does not say."""
 PICTURE_FORMATS = ("BMP", "GIF", "JPEG", "PNG", "TIFF", "WEBP")
 FILM_FORMATS = ("GIF", "PNG", "WEBP")
 PIXELS_MAX = 1 << 26
-"""Of a picture, or of all frames of a film: a small file may stand for as many as it likes."""
+"""Most pixels of a picture, or of all frames of a film: a small file can claim any number."""
 FRAMES_MAX = 4096
 
 

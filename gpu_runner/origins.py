@@ -126,13 +126,13 @@ class Origins:
 
 
 def _of_rows(tags: torch.Tensor) -> torch.Tensor:
-    """What a slot is tagged that holds the KV of rows with these tags, [rows]: every encode of an
-    item makes the same."""
+    """Tags of the slots that hold the KV of rows with these tags, [rows]. Which encode made a row
+    is left out: every encode of an item makes the same."""
     return tags[:, 0] << 20 | tags[:, 1]
 
 
 def in_group(tags: torch.Tensor, number: int) -> torch.Tensor:
-    """Of prefixes with these tags, those of their slots in that group."""
+    """The tags that slots have in that group of layers, from the tags of their prefixes."""
     return tags ^ number
 
 

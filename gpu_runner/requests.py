@@ -16,7 +16,7 @@ GIVEN = "given"
 
 
 class UnknownRequest(LookupError):
-    """A step has tokens of a request that the runner was never told of, or that has ended."""
+    """A step has tokens of a request that never arrived at the runner, or that has ended."""
 
 
 class UnknownToken(LookupError):

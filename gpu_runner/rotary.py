@@ -25,7 +25,7 @@ class Grid(NamedTuple):
 
     @property
     def num_rows(self) -> int:
-        """All of them."""
+        """Number of rows in all frames."""
         return self.frames * self.height * self.width
 
 

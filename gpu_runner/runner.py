@@ -33,7 +33,7 @@ from cacheproof.gpu_runner.rotary import RotaryPositions
 from cacheproof.reference.scheduler.output import SchedulerOutput
 
 Drafter = Callable[[Mapping[str, RequestState]], Mapping[str, Sequence[int]]]
-"""Proposes what may follow the tokens that are known of each of these requests."""
+"""Proposes tokens that may follow the known ones of each of these requests."""
 
 
 class Sampled(NamedTuple):
@@ -45,7 +45,7 @@ class Sampled(NamedTuple):
 
 
 NO_DRAFT = -1
-"""In the place of a draft that nobody proposed: never right."""
+"""Stands for a draft that nobody proposed; it is never right."""
 WINDOW_BYTES = 8 << 20
 """Windows that are this large on average are copied one by one: one launch for all moves them more
 slowly (docs/evidence/gpu.md)."""
@@ -53,8 +53,8 @@ slowly (docs/evidence/gpu.md)."""
 
 @dataclass(frozen=True)
 class Gathering:
-    """Rows of an item that a step reads, and what receives them: tokens of the step, a range where
-    those stand behind one another, or where the decoder attends to them, slots."""
+    """Rows of an item that a step reads, and their targets: tokens of the step, as a range where
+    they are consecutive; or slots, where the decoder attends to the rows."""
 
     identifier: str
     read: StoreRead
@@ -129,7 +129,7 @@ class Runner:
         self.batch.of(request_id).chunks.append(chunk)
 
     def _state_of(self, prompt: RunnerPrompt) -> RequestState:
-        """A request of that prompt, of which nothing is computed."""
+        """The state of a request with that prompt, of which nothing is computed."""
         positions, places = self.model.rotary_positions(prompt), {}
         for index, item in enumerate(prompt.items):
             mask = item.feature.mm_position.is_embed
@@ -157,8 +157,10 @@ class Runner:
             UnknownToken: it computes one that nobody has decoded or proposed.
         """
         self.num_steps += 1
+        # first: what replaces a session's state here gets its blocks from the batch's update
         self._go_on(step)
         self.batch.apply(step)
+        # before the encodes, as vLLM's workers do: an entry that is encoded again stays
         self.encoder_store.free(step.free_encoder_mm_hashes)
         self._encode(step)
         scheduled = [
@@ -174,7 +176,7 @@ class Runner:
         return self._decode(scheduled) if scheduled else {}
 
     def _go_on(self, step: SchedulerOutput) -> None:
-        """Sessions whose next turn the step begins have a longer prompt from now on."""
+        """Give sessions whose next turn the step begins their longer prompt."""
         for new in step.scheduled_new_reqs:
             request = self.batch.of(new.req_id)
             if len(new.prompt_token_ids) > len(request.prompt.token_ids):
@@ -182,8 +184,8 @@ class Runner:
                 self.batch.requests[new.req_id] = replace(longer, chunks=request.chunks)
 
     def _take_drafts(self, request: RequestState, told: Sequence[int]) -> None:
-        """The drafts that a step verifies. An asynchronous one says how many alone, and begins
-        where it would if all of those before had been right."""
+        """Set the drafts that a step verifies. An asynchronous step says only how many, and begins
+        where it would if all earlier ones had been right."""
         request.verified = list(told)
         if self._asynchronous:
             own = request.drafts[: len(told)]
@@ -217,7 +219,7 @@ class Runner:
                 self.encoder_store.put(name, encoded.rows, **beside)
 
     def _given(self, item: MediaItem) -> Encoded:
-        """What is kept of rows that a user gives."""
+        """The output that is kept of rows that a user gives."""
         return Encoded(item.inputs["rows"].to(self.model.device, self.model.dtype))
 
     def _decode(
@@ -231,6 +233,7 @@ class Runner:
         for request_id, request, count in scheduled:
             first, start = len(token_ids), request.num_computed_tokens
             end = start + count
+            # NO_DRAFT has no embedding: token 0 stands for it, and what follows it never counts
             known = [*request.token_ids, *(max(0, one) for one in request.verified)]
             if end > len(known):
                 raise UnknownToken(
@@ -242,8 +245,10 @@ class Runner:
             gatherings += self._gatherings(request_id, request, start, end, first)
             if self._reads_ahead:
                 self._read_ahead(request_id, request, end)
+            # a next token follows only where nothing known is left to compute
             if end == len(known):
                 done.append((request_id, request))
+                # the last known token and each draft: what follows each of them is sampled
                 rows += range(first + count - 1 - len(request.verified), first + count)
         embeds = self.model.embed(self._upload(token_ids))
         self._give(embeds, scheduled)
@@ -306,6 +311,7 @@ class Runner:
         first = 0
         for _, request, count in scheduled:
             start = request.num_computed_tokens
+            # the step's first token reads furthest back
             begin = 0 if sliding_window is None else max(0, start + 1 - sliding_window)
             read = self.kv_store.slots(request.block_ids[number], begin, start + count)
             slots.append(read[start - begin :])
@@ -315,8 +321,9 @@ class Runner:
 
     @staticmethod
     def _accepted(sampled: Sequence[Sampled], drafts: Sequence[int]) -> list[Sampled]:
-        """Of the tokens that were sampled behind a text and each of its drafts, those that follow
-        from the text: up to the first behind a draft that is another than what was sampled there.
+        """The sampled tokens that count: up to and with the first that differs from its draft.
+
+        `sampled[0]` follows the known tokens, and each further one a draft.
         """
         right = 0
         while right < len(drafts) and sampled[right].token_id == drafts[right]:
@@ -324,8 +331,8 @@ class Runner:
         return list(sampled[: right + 1])
 
     def _read_ahead(self, request_id: str, request: RequestState, end: int) -> None:
-        """A model that drafts reads each token with what was computed at the one before it: of the
-        token behind a step's last one, the row where it is an item's."""
+        """Read the row of an item at the token after a step's last one: a model that drafts reads
+        each token with what was computed at the one before."""
         for item in request.prompt.items if self.cross_kv_store is None else ():
             where = item.feature.mm_position
             if where.offset < end + self._needs_rows and end < where.end:
@@ -344,6 +351,7 @@ class Runner:
         for index, item in enumerate(request.prompt.items):
             where = item.feature.mm_position
             if self.cross_kv_store is not None:
+                # once: the decoder reads the KV of the rows from then on
                 if start == 0:
                     rows = where.get_num_embeds()
                     slots = self.cross_kv_store.slots(request.block_ids[-1], 0, rows)
@@ -385,6 +393,7 @@ class Runner:
         else:
             for window, rows in zip(windows, dense, strict=True):
                 window.copy_(rows)
+        # on a CPU there are no launches to save, and joining copies once more
         if embeds.is_cuda and len(sparse) > 1:
             sparse, places = [torch.cat(sparse)], [torch.cat(places)]
         for rows, at in zip(sparse, places, strict=True):
@@ -409,6 +418,7 @@ class Runner:
             slots = store.slots(request.block_ids[-1], 0, _num_rows(request.prompt))
             crossing.append(CrossWindow(window.start, window.end, self._upload(slots)))
         device = self.model.device
+        # with it, torch.cat works in a step that has no new rows
         none = torch.empty(0, self.model.hidden_size, dtype=self.model.dtype, device=device)
         rows = [self.encoder_store.gather(one.identifier, one.read) for one in gatherings]
         targets = [self._upload([]), *(one.indices(device) for one in gatherings)]
@@ -421,7 +431,7 @@ class Runner:
         gatherings: Sequence[Gathering],
         paged: PagedStep,
     ) -> None:
-        """Move the tags as what they belong to is moved, and have them looked at."""
+        """Move the tags along with the rows and slots that they belong to, and check them."""
         tags_of = [
             self.encoder_store.gather_beside("tags", one.identifier, one.read) for one in gatherings
         ]
@@ -445,6 +455,7 @@ class Runner:
             prefix_tags(request, origins.weights, has_placeholders=paged.cross is None)[:end]
             for request, _, end in ranges
         ]
+        # all writes, then all reads: layers write a step's KV before they attend to it
         for number, group in enumerate(paged.groups):
             for of_request, window in zip(tags, group.windows, strict=True):
                 own = group.slots[window.start : window.end]
@@ -481,6 +492,7 @@ def _positions(own: RotaryPositions | None, start: int, end: int) -> torch.Tenso
 
 def _greedy(logits: torch.Tensor) -> list[Sampled]:
     """The best token of each row of [rows, vocabulary]. Waits for the device."""
+    # two: the lead over the second says whether rounding can decide
     best = logits.topk(2, dim=-1)
     logprobs = best.values[:, 0] - logits.logsumexp(dim=-1)
     leads = best.values[:, 0] - best.values[:, 1]

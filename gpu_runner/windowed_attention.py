@@ -50,7 +50,8 @@ class Arrangement(NamedTuple):
 
 
 def arrangement(grid: Grid, merge: int, side: int, device: torch.device) -> Arrangement:
-    """Of `merge` x `merge` patches to a row of the grid, in windows of `side` x `side` rows."""
+    """The arrangement of patches, `merge` x `merge` to a row of the grid, in windows of `side` x
+    `side` rows."""
     of_frame, of_row = grid.height * grid.width, merge**2
     order = window_order(grid.height, grid.width, side)
     starts = torch.arange(grid.frames)[:, None] * of_frame
@@ -63,7 +64,7 @@ def arrangement(grid: Grid, merge: int, side: int, device: torch.device) -> Arra
 
 
 def patch_places(grid: Grid, merge: int) -> torch.Tensor:
-    """Row and column of each patch of a frame, those that are merged behind one another."""
+    """Row and column of each patch of a frame; patches that are merged stand side by side."""
     rows, columns = torch.meshgrid(
         torch.arange(grid.height * merge), torch.arange(grid.width * merge), indexing="ij"
     )

@@ -90,6 +90,7 @@ class FullAttentionManager(SingleTypeKVCacheManager):
     def _cache_prompt_tail(self, request: ScheduledRequest, num_tokens: int) -> None:
         size = self.block_pool.hash_block_size
         last = request.num_prompt_tokens
+        # from 0.32.0: a hit of the tail must leave the last prompt token to compute
         if self.semantics.spares_last_prompt_token and not self.use_eagle:
             last -= 1
         end = min(last // size, len(request.block_hashes)) * size
@@ -154,6 +155,7 @@ class SlidingWindowManager(SingleTypeKVCacheManager):
         run: list[list[KVCacheBlock]] = []  # from right to left
         number = max_length // size
         end = 0
+        # from the right: the first run that covers a window is the longest hit
         while number > 0 and (not run or len(run) < need):
             number -= 1
             blocks = block_pool.get_cached_block(hashes[number], kv_cache_group_ids)
@@ -164,7 +166,9 @@ class SlidingWindowManager(SingleTypeKVCacheManager):
                 run.append(blocks)
         covered = bool(run) and len(run) >= need
         if not covered:
+            # what is left is a run from the first block: no token before it is read
             number, end = 0, len(run)
+            # releases align before the drop as well, and lose a hit (faults/window-hit)
             if not (drop_eagle_block and block_pool.semantics.kv_cache.aligns_first_hit_once):
                 end = _aligned(end, size, alignment_tokens)
         if drop_eagle_block and end:
@@ -303,7 +307,7 @@ class CrossAttentionManager(SingleTypeKVCacheManager):
 
 
 def _aligned(blocks: int, block_size: int, alignment_tokens: int) -> int:
-    """The most of these blocks that end where a hit can end."""
+    """The largest number of these blocks that ends where a hit can end."""
     while blocks * block_size % alignment_tokens:
         blocks -= 1
     return blocks
@@ -312,7 +316,11 @@ def _aligned(blocks: int, block_size: int, alignment_tokens: int) -> int:
 def _in_segments(
     numbers: range, segment: int, need: int, *, shift: int, semantics: KVCacheSemantics
 ) -> list[bool] | None:
-    """Of these blocks those that a hit needs which ends with a segment of so many blocks."""
+    """For each block whether a hit that ends with a segment of `segment` blocks needs it.
+
+    None: all are worth caching.
+    """
+    # a hit that needs a whole segment leaves no block out
     if not semantics.leaves_out_unreachable or need >= segment:
         return None
     if segment == 1 and not semantics.leaves_out_in_lone_windows:
@@ -323,7 +331,7 @@ def _in_segments(
 def by_group(
     found: Sequence[Sequence[KVCacheBlock]], groups: int
 ) -> tuple[list[KVCacheBlock], ...]:
-    """From the blocks of each position those of each group."""
+    """The blocks of each group, from those of each position."""
     return tuple([blocks[group] for blocks in found] for group in range(groups))
 
 

@@ -100,7 +100,7 @@ class _ExtraKeys:
             self._item = len(self._items) - 1
 
     def of(self, start: int, end: int) -> tuple[Any, ...] | None:
-        """Those of tokens [start, end); None when there are none. To be asked in order."""
+        """Extra keys of tokens [start, end); None without any. To be called block after block."""
         keys = self._adapter + tuple(self._of_items(start, end))
         if start == 0 and self._request.cache_salt:
             keys += _salt_keys(self._request.cache_salt, self._semantics)

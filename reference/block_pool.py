@@ -23,7 +23,7 @@ from cacheproof.reference.semantics import Semantics
 
 
 class BlockKey(NamedTuple):
-    """What a block is found by: the hash of its prefix, and the group whose KV it holds."""
+    """The key that finds a block: the hash of its prefix, and the group whose KV it holds."""
 
     block_hash: bytes
     group_id: int
@@ -84,7 +84,7 @@ class FreeKVCacheBlockQueue:
             self._blocks.move_to_end(block.block_id, last=False)
 
     def append_n(self, blocks: Iterable[KVCacheBlock]) -> None:
-        """Put blocks behind all others."""
+        """Put blocks after all others."""
         for block in blocks:
             self._blocks[block.block_id] = block
 
@@ -101,7 +101,7 @@ class BlockPool:
         free_block_queue: the blocks without references.
         cached_block_hash_to_block: key -> blocks that hold its content, by id; the one that was
             cached first is the one that is hit.
-        kv_event_queue: what was not taken yet.
+        kv_event_queue: events that were not taken yet.
 
     Raises:
         ValueError: not even a null block.
@@ -135,7 +135,7 @@ class BlockPool:
     def get_cached_block(
         self, block_hash: bytes, kv_cache_group_ids: Sequence[int]
     ) -> list[KVCacheBlock] | None:
-        """For each of the groups the block that a hit gets; None when a group has none."""
+        """The block that a hit gets in each of the groups; None when a group has none."""
         found = []
         for group_id in kv_cache_group_ids:
             blocks = self.cached_block_hash_to_block.get(BlockKey(block_hash, group_id))
@@ -230,7 +230,7 @@ class BlockPool:
         """Hand out blocks for new content; what they held can no longer be found.
 
         Raises:
-            ValueError: so many blocks are not free.
+            ValueError: fewer blocks are free.
         """
         if num_blocks > self.get_num_free_blocks():
             raise ValueError(f"{num_blocks} blocks of {self.get_num_free_blocks()} free ones")
@@ -244,7 +244,7 @@ class BlockPool:
         return blocks
 
     def touch(self, blocks: Iterable[KVCacheBlock]) -> None:
-        """One more request holds these blocks, found by their hash."""
+        """Let one more request hold these blocks, found by their hash."""
         for block in blocks:
             if block.is_null:
                 continue
@@ -255,7 +255,7 @@ class BlockPool:
                 self.metrics_collector.on_block_accessed(block)
 
     def free_blocks(self, ordered_blocks: Iterable[KVCacheBlock]) -> None:
-        """One request less holds each of these blocks; the first of them is to go first.
+        """Let one request less hold each of these blocks; the first of them is to go first.
 
         Blocks that cannot be found are handed out before all others, the rest after them.
         """
@@ -266,6 +266,7 @@ class BlockPool:
             block.ref_cnt -= 1
             if block.ref_cnt == 0:
                 released.append(block)
+        # a block without keys holds nothing that a hit could use, so nothing is lost with it
         first = self.semantics.kv_cache.stacks_without_caching
         if self.enable_caching:
             first = self.semantics.kv_cache.reuses_unfindable_first
@@ -275,7 +276,7 @@ class BlockPool:
         self.free_block_queue.append_n(released)
 
     def evict_blocks(self, block_ids: Iterable[int]) -> None:
-        """Let these blocks not be found any more; who holds them keeps them.
+        """Let these blocks not be found any more; requests that hold them keep them.
 
         Raises:
             IndexError: no such block.
@@ -285,6 +286,7 @@ class BlockPool:
 
     def reset_prefix_cache(self) -> bool:
         """Let no block be found any more. False, and nothing done, while a block is held."""
+        # the null block is never free
         if self.get_num_free_blocks() != self.num_gpu_blocks - 1:
             return False
         self.cached_block_hash_to_block.clear()
@@ -301,12 +303,12 @@ class BlockPool:
         return self.free_block_queue.num_free_blocks
 
     def get_usage(self) -> float:
-        """The part of the blocks that is held, from 0.0 to 1.0."""
+        """The share of blocks that is held, from 0.0 to 1.0."""
         total = self.num_gpu_blocks - 1
         return 1.0 - self.get_num_free_blocks() / total if total else 0.0
 
     def take_events(self) -> list[KVCacheEvent]:
-        """What happened since the last take."""
+        """The events since the last take."""
         events, self.kv_event_queue = self.kv_event_queue, []
         return events
 
@@ -331,6 +333,7 @@ class BlockPool:
         block.keys.clear()
 
     def _tell_stored(self, request: ScheduledRequest, what: Stored) -> None:
+        # an event without hashes tells followers nothing that can be hit (faults/kv-event-tokens)
         tells = bool(what.hashes) or not self.semantics.kv_cache.tells_tokens_of_hashes
         if self.enable_kv_cache_events and tells:
             self.kv_event_queue.append(stored_event(request, what, self.semantics))

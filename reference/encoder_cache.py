@@ -18,7 +18,7 @@ class EncoderCacheManager:
     Attributes:
         cache_size: capacity.
         num_free_slots: what no entry takes.
-        num_freeable_slots: the same plus what idle entries take.
+        num_freeable_slots: free slots, and those that idle entries take.
         cached: identifier -> ids of the requests that hold it; empty when the entry is idle.
         num_embeds_by_hash: identifier -> size, for every resident entry.
         freeable: idle identifier -> size to be credited, in order of eviction.
@@ -51,7 +51,7 @@ class EncoderCacheManager:
 
     @classmethod
     def create_manager(cls, *, cache_size: int, vllm_config: Any) -> "EncoderCacheManager":
-        """What a vLLM scheduler calls; the configuration holds nothing that is used here."""
+        """A manager, made as a vLLM scheduler does; nothing of the configuration is used."""
         return cls(cache_size)
 
     def reset(self) -> None:
@@ -93,11 +93,14 @@ class EncoderCacheManager:
         Evicts, oldest first, only what it takes, and only when the answer is True.
         """
         need = request.get_num_encoder_embeds(input_id)
+        # without what is pending: the caller has taken that off the budget already
         if need > encoder_compute_budget:
             return False
         need += num_embeds_to_schedule
+        # before the first eviction: a refusal evicts nothing
         if need > self.num_freeable_slots:
             return False
+        # ends: with all idle entries evicted, num_freeable_slots are free
         while need > self.num_free_slots:
             self._evict(next(iter(self.freeable)))
         return True
@@ -138,6 +141,7 @@ class EncoderCacheManager:
         holders = self.cached.get(identifier)
         if not holders:
             return
+        # vLLM PR #54284: the request still reads the entry at a later occurrence
         if self.semantics.holds_until_last_occurrence and identifier in claims.values():
             return
         holders.discard(request.request_id)
@@ -152,16 +156,18 @@ class EncoderCacheManager:
     def get_freed_mm_hashes(self) -> list[str]:
         """Take the eviction notices for the worker."""
         freed, self.freed = self.freed, []
+        # vLLM PR #52482: one that was encoded again since must stay in the worker's store
         if self.semantics.drops_stale_notices:
             return [identifier for identifier in freed if identifier not in self.cached]
         return freed
 
     def get_manager_metadata(self) -> None:
-        """What newer schedulers ship to the worker beside the notices; nothing here."""
+        """What newer schedulers send to the worker with the notices: nothing."""
         return
 
     def _retire(self, identifier: str, released_size: int) -> None:
         size = released_size
+        # the item that is released may have another size than the one that was debited
         if self.semantics.remembers_sizes:
             size = self.num_embeds_by_hash[identifier]
         self.freeable[identifier] = size

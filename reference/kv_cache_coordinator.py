@@ -24,7 +24,7 @@ Blocks = tuple[Sequence[KVCacheBlock], ...]
 
 
 class CacheHit(NamedTuple):
-    """Blocks for each group, the prefix's tokens, and how many more one group alone would hit."""
+    """Blocks per group, the prefix's tokens, and how many more a single group would hit."""
 
     blocks: tuple[list[KVCacheBlock], ...]
     num_tokens: int
@@ -71,6 +71,7 @@ class KVCacheCoordinator:
         self.retention_interval = kv_cache_config.prefix_cache_retention_interval
         self.eagle_group_ids = _eagle_group_ids(kv_cache_config, use_eagle)
         self.drop_eagle_group_ids = self.eagle_group_ids
+        # a key that looks ahead covers the token after its block, which a drafter's KV depends on
         if semantics.block_keys.looks_ahead and not use_eagle:
             self.drop_eagle_group_ids = frozenset()
         self.block_pool = BlockPool(
@@ -117,6 +118,7 @@ class KVCacheCoordinator:
         """Blocks that leave the free queue when the request gets `num_tokens` slots."""
         need = 0
         for manager in self.single_type_managers:
+            # its table grows with the encoder's tokens, and nothing of it is ever hit
             if isinstance(manager, CrossAttentionManager):
                 need += manager.get_num_blocks_to_allocate(
                     request_id,
@@ -159,6 +161,7 @@ class KVCacheCoordinator:
         loads = num_external_computed_tokens > 0
         for manager, blocks in zip(self.single_type_managers, new_computed_blocks, strict=True):
             manager.add_local_computed_blocks(request_id, blocks, *tokens)
+            # vLLM #33775: before 0.24.0 a load took what a later group had hit
             if loads and not self.semantics.kv_cache.touches_before_loading:
                 manager.allocate_external_computed_blocks(request_id, *tokens)
         if loads and self.semantics.kv_cache.touches_before_loading:
@@ -183,7 +186,7 @@ class KVCacheCoordinator:
         )
 
     def get_num_cacheable_tokens(self, num_computed_tokens: int, kv_cache_group_id: int) -> int:
-        """Of the request's computed tokens those worth caching in the group."""
+        """How many of the request's computed tokens are worth caching in the group."""
         return num_computed_tokens
 
     def cache_blocks(self, request: ScheduledRequest, num_computed_tokens: int) -> None:
@@ -239,7 +242,7 @@ class KVCacheCoordinator:
     def find_longest_cache_hit(
         self, block_hashes: Sequence[bytes], max_cache_hit_length: int
     ) -> CacheHit:
-        """The longest prefix of at most so many tokens that every group has cached."""
+        """The longest prefix, of at most `max_cache_hit_length` tokens, that all groups have."""
         raise NotImplementedError
 
 
@@ -277,7 +280,7 @@ class KVCacheCoordinatorNoPrefixCache(KVCacheCoordinator):
         )
 
     def cache_blocks(self, request: ScheduledRequest, num_computed_tokens: int) -> None:
-        """Nothing."""
+        """Do nothing: no block can be found."""
 
     def get_num_common_prefix_blocks(self, running_request_id: str) -> list[int]:
         return [0] * len(self.single_type_managers)
@@ -349,6 +352,7 @@ class HybridKVCacheCoordinator(KVCacheCoordinator):
             return num_computed_tokens
         aligned = num_computed_tokens - num_computed_tokens % self.scheduler_block_size
         manager = self.single_type_managers[kv_cache_group_id]
+        # a look-up must find the block that the drafter then drops (faults/dropped-block)
         if manager.use_eagle and aligned > 0:
             return min(num_computed_tokens, aligned + manager.block_size)
         return aligned
@@ -365,6 +369,7 @@ class HybridKVCacheCoordinator(KVCacheCoordinator):
         length = max_cache_hit_length
         longest = 0
         dropped: set[KVCacheSpec] = set()
+        # beside one other kind: full attention has whatever prefix that kind leaves
         simple = len(self._kinds) == 2 and isinstance(self._kinds[0][0], FullAttentionSpec)
         while True:
             shortened = length
@@ -373,10 +378,12 @@ class HybridKVCacheCoordinator(KVCacheCoordinator):
                     shortened = min(shortened, found[groups[0]][1])
                     continue
                 manager = self.single_type_managers[groups[0]]
+                # once per length: dropping in every round would shorten the hit in every round
                 drop = manager.use_eagle and spec not in dropped
                 limit = shortened
                 if drop:
                     most = max_cache_hit_length
+                    # the block that is dropped may hold the last prompt token: it is not used
                     if self.semantics.kv_cache.looks_past_limit_to_drop:
                         most = len(block_hashes) * self.hash_block_size
                     limit = min(shortened + spec.block_size, most)
@@ -392,10 +399,12 @@ class HybridKVCacheCoordinator(KVCacheCoordinator):
                 if drop:
                     dropped.add(spec)
                 elif hit < shortened:
+                    # a shorter prefix ends elsewhere, and another block is dropped there
                     dropped.clear()
                 shortened = hit
                 found.update((group, (blocks[i], hit)) for i, group in enumerate(groups))
                 longest = max(longest, hit)
+            # every kind was asked at this length and kept it; else the next round is shorter
             if shortened >= length:
                 break
             length = shortened
@@ -408,7 +417,7 @@ class HybridKVCacheCoordinator(KVCacheCoordinator):
         return CacheHit(tables, length, longest - length)
 
     def _cut(self, blocks: list[KVCacheBlock], number: int, length: int) -> list[KVCacheBlock]:
-        """Full attention was asked before the prefix was shortened."""
+        """Cut full attention's blocks, which were found before the prefix was shortened."""
         spec = self.kv_cache_config.kv_cache_groups[number].kv_cache_spec
         if not isinstance(spec, FullAttentionSpec):
             return blocks

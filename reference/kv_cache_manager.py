@@ -16,12 +16,12 @@ from cacheproof.reference.semantics import Semantics
 
 @dataclass(frozen=True)
 class KVCacheBlocks:
-    """Blocks for each group, in the order of its tokens."""
+    """Blocks for each group, in the order of the tokens that they hold."""
 
     blocks: tuple[Sequence[KVCacheBlock], ...]
 
     def __add__(self, other: "KVCacheBlocks") -> "KVCacheBlocks":
-        """Group by group, the other's blocks behind these."""
+        """Group by group, the other's blocks after these."""
         pairs = zip(self.blocks, other.blocks, strict=True)
         return KVCacheBlocks(tuple([*ours, *theirs] for ours, theirs in pairs))
 
@@ -59,13 +59,13 @@ class KVCacheBlocks:
         ]
 
     def new_empty(self) -> "KVCacheBlocks":
-        """As many groups, without blocks."""
+        """An answer without blocks, for as many groups."""
         return KVCacheBlocks(tuple(() for _ in self.blocks))
 
 
 @dataclass
 class PrefixCacheStats:
-    """What was looked up since the last take, in requests and tokens.
+    """Look-ups since the last take, in requests and tokens.
 
     Requests that were preempted before count apart: what they hit they had computed themselves.
     """
@@ -189,7 +189,7 @@ class KVCacheManager:
     def get_computed_blocks(
         self, request: ScheduledRequest, max_cache_hit_length: int | None = None
     ) -> tuple[KVCacheBlocks, int, int]:
-        """What of the request's tokens is cached: blocks, tokens, and a boundary.
+        """The cached prefix of the request: blocks, tokens, and a boundary.
 
         At most `max_cache_hit_length` tokens; by default at least one token is left to compute, for
         the logits. The boundary is where the longest hit of a single group ends, 0 when no group
@@ -209,14 +209,14 @@ class KVCacheManager:
     def get_computed_blocks_for_connector(
         self, request: ScheduledRequest, max_cache_hit_length: int | None = None
     ) -> tuple[KVCacheBlocks, int, int, bool]:
-        """The same for a request whose KV a connector may bring; and whether groups' hits part,
-        which those of Mamba alone may."""
+        """As `get_computed_blocks`, for a request whose KV a connector may bring; last, whether the
+        groups' hits differ, which only those of Mamba may."""
         return *self.get_computed_blocks(request, max_cache_hit_length), False
 
     def truncate_computed_blocks(
         self, blocks: KVCacheBlocks, num_computed_tokens: int
     ) -> KVCacheBlocks:
-        """The part of a hit that so many tokens fill.
+        """The first `num_computed_tokens` tokens of a hit.
 
         Raises:
             AssertionError: a group's blocks do not end there, or the hit is shorter.
@@ -276,6 +276,7 @@ class KVCacheManager:
         local = request.num_computed_tokens + num_new_computed_tokens
         loaded = num_external_computed_tokens
         loads_all = 0 < loaded == request.num_tokens - local
+        # the last token is computed again, and reads one token further back (faults/loaded-prompt)
         if loads_all and delay_cache_blocks and self.semantics.kv_cache.keeps_window_of_last_token:
             loaded -= 1
             num_new_tokens += 1
@@ -285,6 +286,7 @@ class KVCacheManager:
             kept = self._watermark(request, has_scheduled_reqs)
         if full_sequence_must_fit:
             whole = min(request.num_tokens, self.max_model_len)
+            # capped: a window holds fewer blocks than the sequence (faults/window-counted-whole)
             need = self.coordinator.get_num_blocks_to_allocate(
                 request.request_id,
                 whole,
@@ -299,6 +301,7 @@ class KVCacheManager:
                 return None
 
         processed = computed
+        # rejected drafts move the window back, onto blocks that would be gone (faults/moved-window)
         if self.semantics.kv_cache.keeps_window_in_flight:
             processed = max(0, computed - request.num_in_flight_tokens)
         self.coordinator.remove_skipped_blocks(request.request_id, processed)
@@ -311,9 +314,11 @@ class KVCacheManager:
         if asked > 0 and asked > self.block_pool.get_num_free_blocks():
             return None
 
+        # before new blocks are taken: a hit block may be free, and must not be handed out for them
         if any(hit) or loaded > 0:
             self.coordinator.allocate_new_computed_blocks(request.request_id, hit, local, loaded)
         new = self.empty_kv_cache_blocks
+        # a need that was capped may be 0 although places are missing (faults/window-slots)
         if need > 0 or not self.semantics.kv_cache.caps_admission_alone:
             new = self.create_kv_cache_blocks(
                 self.coordinator.allocate_new_blocks(
@@ -321,6 +326,7 @@ class KVCacheManager:
                 )
             )
         if not delay_cache_blocks:
+            # tokens after the known ones are drafts, which may be rejected
             self.coordinator.cache_blocks(request, min(own, request.num_tokens))
         return new
 
@@ -329,7 +335,7 @@ class KVCacheManager:
         self.coordinator.free(request.request_id)
 
     def forget_uncomputed(self, request: ScheduledRequest) -> None:
-        """Let no block of the request be found that has tokens behind the computed ones."""
+        """Let no block be found that holds tokens of the request after the computed ones."""
         for manager, blocks in zip(
             self.coordinator.single_type_managers,
             self.coordinator.get_blocks(request.request_id),
@@ -339,13 +345,13 @@ class KVCacheManager:
             self.block_pool.evict_blocks(block.block_id for block in behind if block.keys)
 
     def pop_blocks_for_free(self, request: ScheduledRequest) -> list[KVCacheBlock]:
-        """End the request's tables; its blocks, to be given back later, the last of them first."""
+        """End the request's tables; its blocks, to be given back later in reverse order."""
         return self.coordinator.pop_blocks_for_free(request.request_id)
 
     def remove_skipped_blocks(
         self, request_id: str, processed_computed_tokens: int, num_prompt_tokens: int | None = None
     ) -> None:
-        """Give back what the request no longer reads, so many of its tokens being processed."""
+        """Give back what the request no longer reads once so many of its tokens are processed."""
         self.coordinator.remove_skipped_blocks(request_id, processed_computed_tokens)
 
     def evict_blocks(self, block_ids: Iterable[int]) -> None:
@@ -365,8 +371,8 @@ class KVCacheManager:
         return True
 
     def get_num_common_prefix_blocks(self, running_request_id: str) -> list[int]:
-        """For each group the blocks at the start that every request holds; since cascade attention
-        is gone, 0."""
+        """For each group how many leading blocks every request holds; 0 where there is no cascade
+        attention any more."""
         if self.semantics.kv_cache.shares_no_prefix_reads:
             return [0] * self.num_kv_cache_groups
         return self.coordinator.get_num_common_prefix_blocks(running_request_id)
@@ -395,7 +401,8 @@ class KVCacheManager:
     def get_block_ids_for_computed_tokens(
         self, request_id: str, num_computed_tokens: int
     ) -> tuple[list[int], ...]:
-        """The same as far as so many tokens reach; what an encoder filled, whole."""
+        """The request's tables as block ids, cut after its computed tokens; what an encoder filled,
+        whole."""
         tables = zip(
             self.coordinator.single_type_managers, self.get_block_ids(request_id), strict=True
         )
@@ -407,8 +414,7 @@ class KVCacheManager:
         )
 
     def estimate_cached_tokens(self, request: ScheduledRequest) -> int:
-        """How many of the request's tokens can be found, by its tables: where every group has a
-        block whose hash covers them."""
+        """How many of the request's tokens can be found: those that every group has a block of."""
         tables = zip(
             self.coordinator.single_type_managers,
             self.get_blocks(request.request_id).blocks,
@@ -417,12 +423,13 @@ class KVCacheManager:
         covered = [
             max((block.block_hash_num_tokens or 0 for block in blocks), default=0)
             for manager, blocks in tables
+            # its blocks hold the encoder's tokens, not the request's own
             if not isinstance(manager, CrossAttentionManager)
         ]
         return min(covered, default=0)
 
     def cache_blocks(self, request: ScheduledRequest, num_computed_tokens: int) -> None:
-        """Let the full blocks of so many of the request's tokens be found."""
+        """Let the full blocks of the request's first `num_computed_tokens` tokens be found."""
         if self.enable_caching:
             self.coordinator.cache_blocks(request, num_computed_tokens)
 
@@ -448,7 +455,7 @@ class KVCacheManager:
     def finalize_partial_tail_offloads(
         self, request: ScheduledRequest
     ) -> list[tuple[int, int, int]]:
-        """The same of a request that ends: none."""
+        """States of a request that ends, to be sent elsewhere: none."""
         return []
 
     def new_step_starts(self) -> None:

@@ -13,15 +13,15 @@ NANOSECONDS = 1e9
 
 
 class MeasuredBlock(Protocol):
-    """What is measured."""
+    """A block, as far as the metrics look at it."""
 
     block_id: int
 
 
 @dataclass(frozen=True)
 class KVCacheEvictionEvent:
-    """A content that went: its whole life, the end of it unused, and the gaps between its last
-    reuses, in seconds."""
+    """A block's content was evicted: how long it lived, how long unused at the end, and the gaps
+    between its last reuses, in seconds."""
 
     lifetime_seconds: float
     idle_seconds: float
@@ -71,7 +71,7 @@ class KVCacheMetricsCollector:
             residency.accesses.append(residency.last_access)
 
     def on_block_evicted(self, block: MeasuredBlock) -> None:
-        """The block's content goes."""
+        """The block's content is evicted."""
         residency = self._residencies.pop(block.block_id, None)
         if residency is None:
             return
@@ -90,6 +90,6 @@ class KVCacheMetricsCollector:
         self._gone.clear()
 
     def drain_events(self) -> list[KVCacheEvictionEvent]:
-        """What went since the last time."""
+        """Contents evicted since the last call."""
         gone, self._gone = self._gone, []
         return gone

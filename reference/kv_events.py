@@ -60,7 +60,7 @@ KVCacheEvent = BlockStored | BlockRemoved | AllBlocksCleared
 
 
 def removed_event(block_hash: bytes, group_id: int | None) -> BlockRemoved:
-    """The event that tells that one block less is under the hash."""
+    """The event that reports one block less under the hash."""
     return BlockRemoved([block_hash], MEDIUM_GPU, group_id)
 
 

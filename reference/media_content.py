@@ -134,7 +134,7 @@ def _array(array: Any) -> Node:
 
 
 def _elements(array: Any) -> bytes | memoryview:
-    """In C order, without a copy where they lie so."""
+    """The elements in C order, without a copy where they lie in that order."""
     if array.nbytes == 0:
         return b""
     in_order = array if array.flags.c_contiguous else array.copy(order="C")

@@ -15,11 +15,11 @@ FIRST_MODELLED = MODELLED[0]
 NEWEST = MODELLED[-1]
 """The release that is meant where none is named."""
 SEARCHED = (NEWEST, "0.28.0")
-"""What is searched where no release is named: the newest, and one with faults that it mends."""
+"""Releases searched where none is named: the newest, and one with faults that it mends."""
 
 
 def is_modelled(release: str) -> bool:
-    """Whether it is one of them. Raises ValueError: not a release number."""
+    """Whether the reference models a release. Raises ValueError: not a release number."""
     return release_key(release) in map(release_key, MODELLED)
 
 

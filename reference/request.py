@@ -66,7 +66,7 @@ class MultiModalFeature:
         return cls(encoder_identifier(mm_hash, lora_name), position, mm_hash)
 
     def moved(self, tokens: int) -> "MultiModalFeature":
-        """The same item, so many tokens further back."""
+        """A copy of the item, `tokens` tokens later in the prompt."""
         offset = self.mm_position.offset + tokens
         return replace(self, mm_position=replace(self.mm_position, offset=offset))
 

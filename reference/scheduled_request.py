@@ -86,12 +86,12 @@ class ScheduledRequest(TokenRequest):
         self.streaming_queue: deque[ScheduledRequest | None] = deque()
 
     def __lt__(self, other: "ScheduledRequest") -> bool:
-        """Whether it is the more urgent one."""
+        """Whether this request is the more urgent one."""
         return self.urgency < other.urgency
 
     @property
     def urgency(self) -> tuple[int, float, str]:
-        """Under the priority policy the smallest goes first."""
+        """The sort key of the priority policy: the smallest goes first."""
         return self.priority, self.arrival_time, self.request_id
 
     @property
@@ -102,7 +102,7 @@ class ScheduledRequest(TokenRequest):
 
     @property
     def num_tokens_with_spec(self) -> int:
-        """Known tokens, and the drafts behind them."""
+        """Known tokens, and the drafts after them."""
         return len(self.all_token_ids) + len(self.spec_token_ids)
 
     @property
@@ -117,12 +117,12 @@ class ScheduledRequest(TokenRequest):
         return self.num_computed_tokens > 0 or loads
 
     def note_cached_tokens(self, count: int) -> None:
-        """Remember with how many tokens it begins to run, the first time."""
+        """Remember how many tokens the request had when it first began to run."""
         if self.num_cached_tokens < 0:
             self.num_cached_tokens = count
 
     def drop_output(self) -> None:
-        """The output of its steps in flight does not count, and is not delivered."""
+        """Drop the output of the steps in flight: it does not count, and is not delivered."""
         self.drop_stale_output = True
         self.num_stale_output_tokens = self.num_in_flight_tokens
         self.num_output_placeholders = 0

@@ -52,6 +52,7 @@ class SingleTypeKVCacheManager:
         self.kv_cache_spec = kv_cache_spec
         self.block_pool = block_pool
         self.semantics = block_pool.semantics.kv_cache
+        # from 0.11.1 until 0.14.0 a refused request has an empty table, and counts as a holder
         self._keeps_refused = self.semantics.counts_tables and not self.semantics.forgets_refused
         pool_reorders = self.semantics.stacks_without_caching
         if enable_caching:
@@ -86,6 +87,7 @@ class SingleTypeKVCacheManager:
             AssertionError: a request that has blocks is hit once more.
         """
         required = ceil_div(num_tokens, self.block_size)
+        # faults/window-slots: a cap on a step's own slots hides blocks that are missing
         caps = apply_admission_cap or not self.semantics.caps_admission_alone
         if caps and self.max_admission_blocks_per_request is not None:
             required = min(required, self.max_admission_blocks_per_request)
@@ -124,9 +126,10 @@ class SingleTypeKVCacheManager:
         num_external_computed_tokens: int,
         record_for_zeroing: bool = True,
     ) -> None:
-        """Blocks for tokens whose KV comes from elsewhere, as far as it is still read."""
+        """Take blocks for tokens whose KV is loaded, where tokens of the load are still read."""
         total = num_local_computed_tokens + num_external_computed_tokens
         skipped = self.get_num_skipped_tokens(total)
+        # before 0.24.0 only whole blocks that are no longer read count
         if not self.semantics.loads_by_token and skipped < self.block_size:
             skipped = 0
         if min(total - skipped, num_external_computed_tokens) > 0:
@@ -222,6 +225,7 @@ class SingleTypeKVCacheManager:
         blocks = self.req_to_blocks.get(request_id, [])
         released = []
         for number in reversed(range(min(skipped, len(blocks)))):
+            # what stands before a null block was given back by an earlier call
             if blocks[number].is_null:
                 break
             released.append(blocks[number])
@@ -244,7 +248,7 @@ class SingleTypeKVCacheManager:
             queue.prepend_n(unfindable)
 
     def get_num_skipped_tokens(self, num_computed_tokens: int) -> int:
-        """Tokens that are no longer read when so many are computed."""
+        """Tokens that are no longer read once `num_computed_tokens` are computed."""
         return 0
 
     def get_num_common_prefix_blocks(self, running_request_id: str) -> int:

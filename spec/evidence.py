@@ -95,7 +95,7 @@ class Evidence:
 
 
 def witnessed(row: Evidence, witnesses: Sequence[Witness]) -> Evidence:
-    """A row that holds, as it stands beside its witnesses: the worst that one of them says."""
+    """A row that holds, with the worst outcome that one of its witnesses gives it."""
     outcome, note = Outcome.HOLDS, row.note
     for one in witnesses:
         seen, why = _said_by(one)
@@ -108,7 +108,7 @@ _GRAVITY = (Outcome.HOLDS, Outcome.ALONE, Outcome.VACUOUS, Outcome.DISAGREE)
 
 
 def _said_by(one: Witness) -> tuple[Outcome, str]:
-    """What a row that is proved is in the light of one witness, and why."""
+    """The outcome of a proved row beside one witness, and why."""
     if one.against:
         return Outcome.DISAGREE, f"proved; but {one.name} saw {one.against}"
     if one.vacuous:

@@ -63,8 +63,8 @@ class Call(NamedTuple):
 
 
 def number_of(answer: object) -> int:
-    """An answer as contracts look at it: a whole number, and 0 for anything else, also for a truth
-    value: no entry is of that size."""
+    """An answer as contracts look at it: a whole number, and 0 for anything else, truth values
+    included: no entry has that size."""
     return answer if type(answer) is int else 0
 
 

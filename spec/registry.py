@@ -36,9 +36,9 @@ class Contract:
     """One rule. `parameters` names what the predicate looks at: s, pre, post, g, c, w, p or k.
 
     `calls` are the manager calls a transition contract judges, or WHOLE_EVENT for one verdict over
-    all the calls of an event. A promise judges the caller, before the call; WITHDRAWAL is what only
-    the ghost is told: a request runs no more. BEGIN is that of a store's table: room is asked for,
-    for an entry that is to be written. `also_unchanged` says that a contract must be judged
+    all the calls of an event. A promise judges the caller, before the call; WITHDRAWAL is a
+    call that only the ghost sees: a request stops running. BEGIN is a call of a store's table, for
+    the room of an entry that is to be written. `also_unchanged` says that a contract must be judged
     even when the call left the state as it was (the others hold of any such call).
     `synchronous_only` says that the rule leans on the moment when a request gets past an item,
     which asynchronous scheduling leaves to the release.
@@ -69,7 +69,7 @@ _CONTRACTS: dict[str, Contract] = {}
 
 
 class RuleDetails(TypedDict, total=False):
-    """What else is said of a rule; what is left out is the component's, or as `Contract` has it."""
+    """Further fields of a rule; what is left out is the component's, or as `Contract` has it."""
 
     source: str
     versions: str
@@ -80,14 +80,14 @@ class RuleDetails(TypedDict, total=False):
 
 
 class Register(Protocol):
-    """Takes a predicate down, and gives it back as it is."""
+    """A decorator that registers a predicate and returns it unchanged."""
 
     def __call__(self, predicate: Predicate, /) -> Predicate: ...
 
 
 class Component:
-    """What rules are about. A method for each kind of rule says which parameters its predicate has,
-    and registers it under an id, with its harm and its sentence.
+    """A part of vLLM that rules are about. Each method registers rules of one kind, by id, harm and
+    title, and says which parameters the predicate takes.
 
     The methods raise ValueError where two contracts share an id, or where one of calls names none;
     and subset.SubsetError, with file and line, where the predicate is not one expression in the
@@ -101,40 +101,40 @@ class Component:
         self._about: RuleDetails = {"versions": versions, "applies_to": applies_to or (name,)}
 
     def state(self, id: str, harm: Harm, title: str, **about: Unpack[RuleDetails]) -> Register:
-        """Of `s`, or of `s, g`."""
+        """Register a rule of states: its predicate takes `s`, or `s, g`."""
         return self._rule("state", id, harm, title, about)
 
     def transition(self, id: str, harm: Harm, title: str, **about: Unpack[RuleDetails]) -> Register:
-        """Of `calls`: of `pre, post, c`, `pre, c` or `post, c`; of `pre, post, g` where it looks at
-        the ghost; of WHOLE_EVENT `c` alone."""
+        """Register a rule of `calls`: its predicate takes `pre, post, c`, `pre, c` or `post, c`;
+        `pre, post, g` where it looks at the ghost; `c` alone for WHOLE_EVENT."""
         return self._rule("transition", id, harm, title, about)
 
     def promise(self, id: str, harm: Harm, title: str, **about: Unpack[RuleDetails]) -> Register:
-        """Of the caller, before `calls`: of what it needs of `s, g, w`, then `c`."""
+        """Register what callers owe before `calls`: any of `s, g, w`, then `c`."""
         return self._rule("promise", id, harm, title, about)
 
     def trace(self, id: str, harm: Harm, title: str, **about: Unpack[RuleDetails]) -> Register:
-        """Of `w`, or of `c`."""
+        """Register a rule of one step or event of a trace: `w`, or `c`."""
         return self._rule("trace", id, harm, title, about)
 
     def mirror(self, id: str, harm: Harm, title: str, **about: Unpack[RuleDetails]) -> Register:
-        """Of `w`: the ledger and the worker's store."""
+        """Register a rule of `w`, a step with the ledger and the worker's store."""
         return self._rule("mirror", id, harm, title, about)
 
     def progress(self, id: str, harm: Harm, title: str, **about: Unpack[RuleDetails]) -> Register:
-        """Of `c`."""
+        """Register a rule of progress: `c` is what came of a stretch of steps."""
         return self._rule("progress", id, harm, title, about)
 
     def pair(self, id: str, harm: Harm, title: str, **about: Unpack[RuleDetails]) -> Register:
-        """Of `p`: two that may not be taken for each other."""
+        """Register a rule of `p`, a pair of which neither may be taken for the other."""
         return self._rule("pair", id, harm, title, about)
 
     def keys(self, id: str, harm: Harm, title: str, **about: Unpack[RuleDetails]) -> Register:
-        """Of `k`, or of `c`."""
+        """Register a rule of the keys of one request: `k`, or `c` for their number."""
         return self._rule("keys", id, harm, title, about)
 
     def answer(self, id: str, harm: Harm, title: str, **about: Unpack[RuleDetails]) -> Register:
-        """Of `c`, or of `p`."""
+        """Register a rule of what a call answers: `c`, or `p`."""
         return self._rule("answer", id, harm, title, about)
 
     def _rule(self, kind: Kind, id: str, harm: Harm, title: str, about: RuleDetails) -> Register:

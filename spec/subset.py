@@ -190,7 +190,7 @@ def _explain_all(node: ast.GeneratorExp, values: dict[str, Any]) -> str | None:
 
 
 def key_by_key(part: ast.expr, whole: ast.expr) -> ast.expr:
-    """What `within` says, so that the key that differs can be named."""
+    """`within` key by key, so that the key that differs can be named."""
     part_text, whole_text = ast.unparse(part), ast.unparse(whole)
     text = f"all(h in {whole_text} and {part_text}[h] == {whole_text}[h] for h in {part_text})"
     return ast.parse(text, mode="eval").body
@@ -219,14 +219,14 @@ _SIGNS: dict[type[ast.cmpop], str] = {
 
 
 def _in_order(values: Iterable[Any]) -> Iterable[Any]:
-    """Sets in an order that hangs on what they hold alone: one finding reads one way."""
+    """Sets in an order that depends on their elements alone: a finding always reads the same."""
     if not isinstance(values, Set):
         return values
     return sorted(values, key=lambda one: (one if isinstance(one, int) else 0, _shown(one)))
 
 
 def _shown(value: Any) -> str:
-    """As `repr` writes it, with sets in order, at any depth."""
+    """The `repr` of a value, with sets in order at any depth."""
     match value:
         case frozenset() | set():
             return "{" + ", ".join(map(_shown, _in_order(value))) + "}"

@@ -114,7 +114,7 @@ NEVER = (
 
 
 def not_looked_at(question: AuditQuestion, release: str) -> list[str]:
-    """What was not looked at, in answering a question of a release."""
+    """What the answer to a question about a release did not look at."""
     first, last = ENGINES
     if order(first) <= order(release) <= order(last):
         engines = "workers on a GPU: this release's engine ran on a CPU, with tiny models"

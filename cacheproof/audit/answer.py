@@ -56,13 +56,13 @@ class Answered:
 
     @property
     def engine(self) -> str:
-        """What was recorded."""
+        """The name of what was recorded."""
         opened = self.auditor.opened
         return "an engine" if opened is None else f"vllm {opened.vllm}"
 
     @property
     def cause(self) -> RankedBreak | None:
-        """What broke where the engine died."""
+        """The break in the step in which the engine died; None without one."""
         return next((one for one in self.broken if one.is_fatal), None)
 
     @property
@@ -80,7 +80,7 @@ class Answered:
 
     @property
     def by_symptom(self) -> bool:
-        """Whether faults are told by what they break alone."""
+        """Whether faults are told by what they break, without a cause."""
         return is_told_by_symptom(self.auditor)
 
     @property

@@ -94,7 +94,7 @@ def _excuse(one: Answered, broken: RankedBreak) -> Excuse | None:
 
 
 def _told_as(one: Answered, broken: RankedBreak | None) -> str:
-    """What is said of a break behind its sentence: which fault it is, or may be."""
+    """The words after a break's sentence: which fault it is, or may be."""
     told = "" if broken is None else _listed_as(one, broken) or one.akin(broken)
     return f"; {told}" if told else ""
 
@@ -106,7 +106,7 @@ def _listed_as(one: Answered, broken: RankedBreak) -> str:
 
 
 def json_of(one: Answered, where: str) -> dict[str, Any]:
-    """As `--json` has it."""
+    """An audit in the JSON of `audit`."""
     auditor = one.auditor
     account, opened = auditor.account, auditor.opened
     return {

@@ -24,8 +24,8 @@ class CampaignClock:
 
     @classmethod
     def of(cls, series: Series, now: float) -> "CampaignClock":
-        """Of what a store knows: who ran the campaign from when to when, and when shards were
-        searched. Of processes of a merged store there are only their shards."""
+        """The clock of a series, by its processes and shards. Processes of a store that was merged
+        in have left their shards alone."""
         spans = [(one.begun, one.ended) for one in series.shards]
         spans += [(one.begun, last_heard(one, now)) for one in series.runners]
         return cls(tuple(_joined(spans)))

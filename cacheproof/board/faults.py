@@ -25,7 +25,7 @@ from cacheproof.differential.traces.wording import visible_line
 from cacheproof.spec.registry import by_id
 
 _HARMS = ("safety", "liveness", DIFFERENCE, "efficiency", MODEL_DIFFERENCE)
-"""The worst first."""
+"""Harms, the worst first."""
 _HARMLESS = ("efficiency", MODEL_DIFFERENCE)
 
 
@@ -85,12 +85,12 @@ class _Growing:
 
     @property
     def is_alarm(self) -> bool:
-        """Whether it is worth an exit code."""
+        """Whether the fault is worth an exit code."""
         return self.fault is None and not self.is_annotated and self.harm not in _HARMLESS
 
     @property
     def weight(self) -> tuple[bool, int, str]:
-        """What is worst comes first."""
+        """The sort key of the page: the worst comes first."""
         return not self.is_alarm, _badness(self.harm), self.name
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import msgspec
 
 Z = 1.96
-"""95 %, both sides."""
+"""Quantile of a two-sided interval of 95 %."""
 AT_MOST_95 = math.log(20.0)
 """A species that none of n units has met has a rate below this by n, at 95 %."""
 
@@ -69,8 +69,8 @@ def chao(once: int, twice: int, units: int) -> float:
 
 
 def _bounds_of_next(once: int, twice: int) -> tuple[float, float]:
-    """Of n times the estimate: Esty's variance (1983), as a score interval, which stays wide where
-    nothing was met once or twice."""
+    """Bounds of the estimate times the number of units: a score interval with Esty's variance
+    (1983), which stays wide where nothing was met once or twice."""
     middle = once + Z * Z / 2
     half = Z * math.sqrt(once + 2 * twice + Z * Z / 4)
     return max(0.0, middle - half), middle + half

@@ -34,7 +34,7 @@ from cacheproof.work.workers import LOOK_SECONDS, done_among
 from cacheproof.work.workplace import Workplace
 
 OF_OUTCOMES = ("differential", "gpu_runner", "reference", "spec")
-"""The parts of the package on which an outcome hangs."""
+"""The parts of the package on which an outcome depends."""
 
 
 class SystemClock:
@@ -118,7 +118,7 @@ def resume(
 
 @contextmanager
 def _of_plan(file: Path) -> Iterator[None]:
-    """Says of a target that is refused where it is named."""
+    """Add the place in the plan to the refusal of a target."""
     try:
         yield
     except InputError as error:

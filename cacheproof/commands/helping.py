@@ -11,7 +11,7 @@ from cacheproof.differential.errors import InputError
 
 COLUMNS_MAX = 100
 NAMES_COLUMNS_MAX = 26
-"""Of the column of names; what is longer has its text in the lines below it."""
+"""Width of the column of names; a longer name has its text in the lines below it."""
 ARGUMENTS, OPTIONS, COMMANDS = "Arguments", "Options", "Commands"
 SETTINGS = {
     "help_option_names": ["-h", "--help"],

@@ -197,7 +197,7 @@ class FormatOptions:
 
 @dataclass(frozen=True)
 class ReportOptions(FormatOptions):
-    """The same where the report can be long."""
+    """The shared options of a command whose report can be long."""
 
     verbose: VerboseOption = False
 

@@ -47,7 +47,7 @@ TARGETS = ("reference", *(f"vllm@{release}" for release in SEARCHED))
 MANAGER = "manager"
 MANAGERS = ("encoder_cache", "encoder_decoder")
 SECONDS_OF = {"encoder_cache": 4, "encoder_decoder": 3, "scheduler": 8, COMPONENT: 3}
-"""Of processor time, about, for a scope of each subject with its red twins."""
+"""Processor time of a scope with its red twins, about, by subject."""
 
 
 def explore(
@@ -328,7 +328,7 @@ def _explored(
 
 
 def _findings(one: AnyReport) -> Iterator[tuple[str, bool, bool]]:
-    """Of each finding the contract, whether it is listed, and whether it does harm."""
+    """Contract of each finding, whether it is listed, and whether it does harm."""
     if isinstance(one, TableReport):
         for contract, kind in one.broken:
             harms = by_id(contract).harm != "efficiency"

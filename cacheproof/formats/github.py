@@ -7,7 +7,7 @@ from cacheproof.differential.traces.wording import visible_line
 from cacheproof.formats.result import Excuse, Level, Problem, Report, Result, Rule
 
 ANNOTATIONS_MAX = 10
-"""Of each kind, of a step: GitHub shows no more."""
+"""Most annotations of each kind that GitHub shows for a step."""
 ROWS_MAX = 30
 _KINDS = {Level.ERROR: "error", Level.WARNING: "warning", Level.NOTE: "notice"}
 _GRAVITY = list(_KINDS.values())

@@ -33,7 +33,7 @@ class Level(StrEnum):
 
 
 _LEVELS = {"efficiency": Level.NOTE, MODEL_DIFFERENCE: Level.WARNING}
-"""Of any other harm it is an error."""
+"""Levels by harm; any other harm is an error."""
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,7 @@ def _title(fault: KnownFault) -> str:
 
 
 def what_happens(fault: KnownFault) -> list[str]:
-    """How it comes about: as its page says, else as each face of it is noted."""
+    """How a fault comes about: as its page says, else as each of its faces is noted."""
     return paragraphs_of(fault.name) or [f"{fault.title}."]
 
 

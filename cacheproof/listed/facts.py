@@ -67,7 +67,7 @@ def trace_showing(fault: KnownFault, release: str) -> tuple[str, str] | None:
 
 
 def product_of(fault: KnownFault) -> str | None:
-    """The plug-in that has it, in the first version that does, as a target."""
+    """The plug-in that has a fault, in its first version with it, as a target; None for vLLM's."""
     product = _PRODUCT.match(fault.product)
     return None if product is None else f"{product['name'].lower()}@{product['version']}"
 
@@ -82,7 +82,7 @@ def _breaking(fault: KnownFault, trace: str) -> frozenset[str]:
 
 
 def newest_having(faults: Sequence[KnownFault], trace: str) -> str | None:
-    """Of all faults that a kept trace shows."""
+    """The newest target on which a kept trace was seen to show one of the faults; None: on none."""
     seen = [found for one in faults if (found := newest_showing(one, trace)) is not None]
     return max(seen, key=_age, default=None)
 
@@ -147,7 +147,7 @@ def _gone_where(fault: KnownFault) -> str:
 
 
 def showing(fault: KnownFault) -> Iterator[str]:
-    """Commands that show a fault, what takes the least time first."""
+    """Commands that show a fault, the fastest first."""
     for trace in (*fault.traces[:1], *list(fault.engines)[:1]):
         target = newest_showing(fault, trace)
         yield f"cacheproof replay {told(trace)} --target {target}"

@@ -58,7 +58,7 @@ def _is_lmcaches(fault: KnownFault) -> bool:
 
 
 def _releases(fault: KnownFault) -> tuple[str, ...]:
-    """Those that are searched, from old to new."""
+    """The releases in which the fault is searched, from old to new."""
     return (connectors.FIRST,) if _is_lmcaches(fault) else MODELLED
 
 

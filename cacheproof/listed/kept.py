@@ -62,7 +62,7 @@ def _rows(page: str) -> tuple[tuple[str, list[str]], ...]:
 
 @cache
 def proofs(release: str) -> list[Proof]:
-    """What is proved of a release, and what is refuted; nothing where its text was not read."""
+    """The proofs and refutations of a release; none where its text was not read."""
     text = resources.files("cacheproof.listed").joinpath("evidence-releases.md").read_text()
     scopes = dict(line[2:].split(": ", 1) for line in text.splitlines() if line.startswith("- "))
     found: list[Proof] = []
@@ -80,7 +80,7 @@ def proofs(release: str) -> list[Proof]:
 
 @cache
 def searches(release: str) -> list[KeptSearch]:
-    """What searches of a release came to, depth by depth."""
+    """The results of searches of a release, by depth."""
     header, *rows = [cells for heading, cells in _rows("releases-checked") if not heading]
     cells = next(one for one in rows if one[0] == release)
     return [
@@ -90,7 +90,7 @@ def searches(release: str) -> list[KeptSearch]:
 
 
 def _counts(cell: str) -> tuple[int, int, int]:
-    """The numbers of a cell such as "25,826: 0, 0"; none of one that says why there are none."""
+    """The numbers of a cell such as "25,826: 0, 0"; none where the cell says why there are none."""
     numbers = re.fullmatch(r"([\d,]+): (\d+), (\d+)", cell)
     if numbers is None:
         return 0, 0, 0
@@ -107,7 +107,7 @@ def met(release: str) -> frozenset[str]:
 
 @cache
 def replays() -> dict[str, list[KeptReplay]]:
-    """Trace -> where it breaks what; of a trace that breaks nothing no contract."""
+    """Trace -> the contracts that it breaks, and where; empty for one that breaks nothing."""
     found: dict[str, list[KeptReplay]] = {}
     for _, (trace, contract, first, second, _) in _rows("findings-replayed")[1:]:
         runs = found.setdefault(trace, [])

@@ -30,18 +30,18 @@ def kept_traces() -> dict[str, Path]:
 
 
 def name_of(file: Path) -> str:
-    """What a trace in the folder of a fault is called."""
+    """The name of a trace in the folder of a fault."""
     return file.parent.name + file.stem.removeprefix("trace")
 
 
 def told(trace: str) -> str:
-    """The file of a trace as it is named in commands."""
+    """The file of a trace, as commands name it."""
     file = kept_traces()[trace]
     return f"{WHERE}/{file.parent.name}/{file.name}"
 
 
 def called(file: Path) -> str:
-    """A file as a sentence names it: one of a fault with its folder."""
+    """The name of a file in a sentence; of a fault's file with its folder."""
     folder = file.absolute().parent.name
     return f"{folder}/{file.name}" if (FOLDER / folder / file.name).is_file() else file.name
 
@@ -55,7 +55,7 @@ def file_of(path: Path) -> Path:
 
 
 def is_brought(file: Path, trace: Trace) -> bool:
-    """Whether a trace is the one of faults/ that is called so: others may be called alike."""
+    """Whether a trace is the one of faults/ with its name: others may have the same name."""
     brought = kept_traces().get(name_of(file.absolute()))
     return brought is not None and load(brought) == trace
 
@@ -76,14 +76,14 @@ def plain(markdown: str) -> str:
 
 
 def first_part(page: str) -> str:
-    """What stands under the first heading of a page, before the second."""
+    """The text under the first heading of a page, before the second."""
     headings = _HEADING.finditer(_FENCE.sub(lambda one: " " * len(one[0]), page))
     starts = [one.start() for one in headings]
     return page[: starts[1]] if len(starts) > 1 else page
 
 
 def _paragraphs(section: str) -> Iterator[str]:
-    """Its prose without heading, header and tables, up to the first code after it."""
+    """The prose of a section, without heading, header and tables, up to the first code after it."""
     is_begun = False
     for part in _CODE.split(section):
         for block in re.split(r"\n\s*\n", part):

@@ -7,8 +7,8 @@ from cacheproof.output.console import CommandOutput
 
 
 def announce(output: CommandOutput, target: Target, *, compared: bool) -> dict[str, object]:
-    """Print it, and what follows where the target is `compared` with the reference. Returns it as
-    the commands' JSON has it."""
+    """Print a target's announcement, and what follows where it is `compared` with the reference.
+    Returns it as the commands' JSON has it."""
     for line in target.announcement:
         output.line(line)
     if compared and has_text_of_its_own(target):
@@ -20,7 +20,7 @@ def announce(output: CommandOutput, target: Target, *, compared: bool) -> dict[s
 
 
 def start(output: CommandOutput, target: Target) -> None:
-    """Have its host ready, and say meanwhile that a release is imported for it.
+    """Start a target's host, and say meanwhile that it starts.
 
     Raises:
         HarnessError: it does not start.

@@ -95,11 +95,11 @@ class CommandOutput:
             require_writable("--json", json_to, OR_STDOUT)
 
     def found(self, result: Result) -> None:
-        """What was found of a target, to be written in every format when the command ends."""
+        """Take the result for a target, to be written in every format when the command ends."""
         self._found.append(result)
 
     def verdict(self, line: VerdictLine) -> None:
-        """What the command concludes: said before `write_json`, which has it too."""
+        """Take what the command concludes, before `write_json`, which writes it too."""
         self._verdict = line
 
     def __enter__(self) -> Self:
@@ -201,7 +201,7 @@ class CommandOutput:
 
     @contextmanager
     def live(self, what: str) -> Iterator[Live]:
-        """While a long work goes on: yields what it is to tell how far it is. Within another it
+        """Show the progress of a long work, which reports it to what this yields. Within another it
         takes the place of that one until it ends."""
         if self._live is not None:
             with self._live.phase(what):

@@ -35,7 +35,7 @@ def folder_for(where: str, findings: Path | None) -> Path:
 
 
 def place_for(where: str, findings: Path | None) -> Path:
-    """The same, whether there is such a folder or not."""
+    """The path for the files of findings, whether there is such a folder or not."""
     if findings is None and "://" not in where:
         findings = Path(where) / "findings"
     return findings or findings_folder()

@@ -1,5 +1,5 @@
-"""What a long command says of itself while it works: what it does, which share is done, and about
-how long the rest takes.
+"""The progress of a long command: what it does, which share is done, and about how long the rest
+takes.
 
 On a terminal that is one line, kept up to date. Elsewhere it is a line now and then, from a thread
 of its own: so a command that waits for one slow thing says so as well.
@@ -28,17 +28,18 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 LINE_SECONDS = 10.0
-"""Between two lines of one phase where there is no terminal."""
+"""Seconds between two lines of one phase where there is no terminal."""
 SOON_SECONDS = 2.0
-"""Until the first of another phase."""
+"""Seconds until the first line of another phase."""
 LOOK_SECONDS = 0.5
+"""Seconds between two looks whether a line is due."""
 DATA_SECONDS = 5.0
-"""Work of less says nothing of how long the rest takes."""
+"""Seconds of work below which nothing is said of how long the rest takes."""
 
 
 @dataclass
 class Phase:
-    """One thing that a command does.
+    """A phase of a command: one thing that it does.
 
     Attributes:
         began: a moment of the clock.
@@ -56,12 +57,14 @@ class Phase:
     counted_from: tuple[float, float] | None = None
 
     def told(self, now: float) -> str:
-        """One line."""
+        """The phase at that moment, in one line."""
         parts = []
         if self.share is not None:
+            # 100% would say that the phase has ended
             percent = min(99, int(self.share * 100))
             parts.append(f"{percent}% done" if percent else "less than 1% done")
         if self.left is not None:
+            # what has not ended is never 0 s from its end
             parts.append(f"about {duration(max(1.0, self.left))} left")
         if now - self.began >= 1:
             parts.append(f"{elapsed(now - self.began)} so far")
@@ -71,7 +74,7 @@ class Phase:
 
 
 class Live:
-    """What a command says of itself, from `start` to `close`.
+    """The progress that a command shows, from `start` to `close`.
 
     A phase within another takes its place until it ends. The `clock` counts seconds.
     """
@@ -86,7 +89,7 @@ class Live:
         self._ended = threading.Event()
 
     def start(self) -> None:
-        """Say how far it is, from here on."""
+        """Begin to show the progress."""
         if self._console.is_terminal:
             columns = SpinnerColumn(), BarColumn(bar_width=16), _Line(self._line)
             self._shown = Progress(*columns, console=self._console, transient=True, expand=True)
@@ -97,7 +100,7 @@ class Live:
 
     @contextmanager
     def phase(self, what: str) -> Iterator[None]:
-        """While this is done."""
+        """A phase, for as long as the context lasts."""
         self._phases.append(Phase(visible_line(what), self._clock()))
         self._update()
         if self._shown is not None:
@@ -109,14 +112,14 @@ class Live:
             self._update()
 
     def show(self, text: str, share: float | None = None, left: float | None = None) -> None:
-        """How far the phase is: a share from 0 to 1, and seconds that are left."""
+        """Set how far the phase is: a share from 0 to 1, and seconds that are left."""
         phase = self._phases[-1]
         phase.text, phase.share, phase.left = visible_line(text), share, left
         self._update()
 
     def count(self, done: float, total: float, text: str = "") -> None:
-        """How far it is, where each part takes about as long as another. What was done before it
-        was first counted says nothing of how long the rest takes."""
+        """Set how far the phase is, in parts that take about as long as each other. What was done
+        before the first count says nothing of how long the rest takes."""
         phase, now = self._phases[-1], self._clock()
         if phase.counted_from is None:
             phase.counted_from = done, now
@@ -125,7 +128,7 @@ class Live:
         self.show(text, done / total if total else None, left)
 
     def counter(self, total: float) -> Callable[..., None]:
-        """What is told how much more is done of so much."""
+        """A function to call with how much more is done of `total`, by default 1."""
         done = 0.0
         self.count(done, total)
 
@@ -137,18 +140,18 @@ class Live:
         return advance
 
     def say(self, line: str) -> None:
-        """A line that stays: news, such as what has just ended."""
+        """Print a line that stays: news, such as what has just ended."""
         self._console.print(visible_line(line), style="dim", soft_wrap=True)
 
     def close(self) -> None:
-        """Say no more."""
+        """Show no more."""
         self._ended.set()
         if self._shown is not None:
             self._shown.stop()
 
     def look(self) -> None:
-        """Say how far it is, where it is time to: of another phase soon, of the same one now and
-        then. What takes no longer is not worth a line."""
+        """Print the progress where a line is due: soon of another phase, now and then of the same
+        one. A phase that ends before is not worth a line."""
         phase, now = self._phases[-1] if self._phases else None, self._clock()
         if phase is None:
             return
@@ -173,7 +176,7 @@ class Live:
 
 
 class _Line(ProgressColumn):
-    """What is said beside a bar, as it is whenever that is drawn."""
+    """The line beside a bar, made anew whenever the bar is drawn."""
 
     def __init__(self, line: Callable[[], str]) -> None:
         super().__init__(Column(no_wrap=True, overflow="ellipsis", ratio=1))
@@ -221,6 +224,7 @@ class Reckoning:
         for kind, planned in self.planned.items():
             due = max(0, planned - self.units[kind])
             seconds = self.of_one(kind)
+            # a share without this kind would fall back once it is known
             if due and seconds is None:
                 return None, None
             left += due * (seconds or 0.0)
@@ -270,26 +274,29 @@ def expected_of(
     if sum(spent) < DATA_SECONDS:
         return None, None
     of_ended = sum(expected[one] for one in ended)
+    # until enough has ended to say how fast this machine is, it is as fast as expected
     pace = sum(spent[one] for one in ended) / of_ended if of_ended >= DATA_SECONDS else 1.0
+    # a task beyond its expected time has a tenth of what it took left, not nothing
     left = [
         0.0 if number in ended else max(one * pace - spent[number], spent[number] / 10)
         for number, one in enumerate(expected)
     ]
     running = sum(spent[one] > 0 and one not in ended for one in range(len(expected)))
     rate = sum(spent) / seconds
+    # a task has only its part of the rate, so the longest may outlast all others together
     longest = max(left, default=0.0) * max(1, running)
     return sum(spent) / (sum(spent) + sum(left)), max(sum(left), longest) / rate
 
 
 def rest(done: float, total: float, seconds: float) -> float | None:
-    """Seconds until all is done, where so much took these seconds; None before that says much."""
+    """Seconds until all is done, where `done` took `seconds`; None before that says much."""
     if done <= 0 or seconds < DATA_SECONDS:
         return None
     return seconds * max(0.0, total - done) / done
 
 
 def elapsed(seconds: float) -> str:
-    """In words, to the second: so no two lines are the same."""
+    """A duration in words, to the second, so that no two lines are the same."""
     minutes, rest_of_it = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     parts = (hours, "h"), (minutes, "min"), (rest_of_it, "s")
@@ -297,7 +304,7 @@ def elapsed(seconds: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """In words, as exactly as one can guess it."""
+    """A duration in words, no more exact than a guess can be."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     if seconds < 90 * 60:

@@ -32,7 +32,7 @@ class VerdictLine:
     command: str = ""
 
     def to_json(self) -> dict[str, str]:
-        """As every command's JSON has it."""
+        """The verdict line in the JSON of every command."""
         step = ": ".join(filter(None, (self.step, self.command)))
         return {"verdict": self.sentence, "next": step}
 

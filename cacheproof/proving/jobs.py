@@ -40,7 +40,7 @@ class Piece:
     text: "ClassText | None" = field(default=None, compare=False)
 
     def told(self, rows: Iterable[Evidence]) -> Iterator[Evidence]:
-        """Its rows, of each target that has the text."""
+        """The piece's rows, once for each target that has its text."""
         for row in rows:
             for target in (row.target,) if self.text is None else self.text.targets:
                 yield replace(row, target=target)
@@ -62,15 +62,15 @@ class ProofJob:
         return self.seconds_of_piece * len(self.pieces)
 
     def without(self, found: Mapping[Piece, object]) -> "ProofJob":
-        """What is left of it."""
+        """The job without the pieces that were found."""
         return replace(self, pieces=tuple(one for one in self.pieces if one not in found))
 
     def evidence(self) -> list[Evidence]:
-        """Do the work."""
+        """Prove all pieces."""
         return self.run([one.text for one in self.pieces if one.text is not None])
 
     def by_piece(self, evidence: Sequence[Evidence]) -> Iterator[tuple[Piece, list[Evidence]]]:
-        """What came of each piece: of a text, the rows of the first target that has it."""
+        """Each piece with its rows; for a text, those of the first target that has it."""
         for piece in self.pieces:
             first = None if piece.text is None else piece.text.targets[0]
             yield piece, [row for row in evidence if first in (None, row.target)]
@@ -79,7 +79,7 @@ class ProofJob:
 def jobs_for(
     wanted: Sequence[Tree | None], seed: int, *, fresh: bool = False
 ) -> Iterator[ProofJob]:
-    """The work, in the order in which it is told; `fresh` uses no answer that is kept."""
+    """The jobs, in the order of the report; with `fresh` no answer that is kept is used."""
     from cacheproof.proofs.crosshair import text
     from cacheproof.proofs.keys.prove import KEYED_RELEASES
     from cacheproof.proofs.symbolic.texts import SUBJECTS, families, texts_of
@@ -109,13 +109,12 @@ def jobs_for(
 
 
 def _few(names: Sequence[str]) -> str:
-    """The first of some names, and how many there are more."""
+    """The first of some names, and how many more there are."""
     return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
 
 
 def _digest(text: "ClassText", seed: int) -> str:
-    """Of a text, what its module says beside it that its proofs hang on, and what is asked of
-    it."""
+    """The digest of a text, of what its proofs use of its module, and of what is asked of it."""
     parts = text.source.name, text.source.text, text.said_beside
     return digest_of(text.kind, *parts, text.release or "", str(seed))
 
@@ -140,7 +139,7 @@ def _prove_keys(seed: int, _texts: Sequence["ClassText"]) -> list[Evidence]:
 
 
 def _digest_of_keys(release: releases.InstalledRelease, seed: int) -> str:
-    """Of all modules of a release, whichever of them its own run uses, and of what runs them."""
+    """The digest of all modules of a release, whichever its own run uses, and of what runs them."""
     from cacheproof.proving import own_run
 
     code = code_digest(["differential"]), code_digest([""], release.tree)

@@ -38,12 +38,12 @@ LIBRARIES = (
 )  # fmt: skip
 SETTLED = (Outcome.HOLDS, Outcome.REFUTED)
 ENGINES_MAX = 4
-"""So many versions of the prover have their proofs kept."""
+"""Most versions of the prover whose proofs are kept."""
 KEY_BYTES = 32
 KEY_FILE = "seal.key"
 ANSWERS_FILE = "answers.sqlite"
 SECONDS_TO_WAIT = 10
-"""For another process that writes an answer."""
+"""Seconds to wait for another process that writes an answer."""
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -68,7 +68,7 @@ class KeptProofs:
 
     @classmethod
     def locate(cls, say: Callable[[str], None]) -> "KeptProofs":
-        """Those in the cache folder. Nothing is created before the first proof is kept."""
+        """The store in the cache folder; nothing is created before the first proof is kept."""
         return cls(Cache.locate().proofs, say)
 
     def rows(self, digest: str) -> list[Evidence] | None:
@@ -213,13 +213,13 @@ def _write(path: Path, data: bytes, *, instead: bool = True) -> None:
 
 
 def digest_of(*parts: str) -> str:
-    """Of a piece of work: sixty-four hex digits that change with any part."""
+    """The digest of a piece of work: 64 hex digits that change with any part."""
     return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
 
 
 @cache
 def engine() -> str:
-    """Of what proves: the code and the texts of this package, Python and the libraries."""
+    """The digest of what proves: the code and texts of this package, Python and the libraries."""
     versions = [f"{name} {_version(name)}" for name in LIBRARIES]
     return digest_of(code_digest(PROVERS), platform.python_version(), *versions)[:32]
 

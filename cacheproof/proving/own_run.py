@@ -38,7 +38,7 @@ DECODED = (1, 0, 1)
 """Tokens that each request decodes, one by one."""
 
 Keys = Mapping[tuple[int, int], Sequence[Sequence[Any]]]
-"""By tokens of a block and ahead of it: of each request, what its arrival comes to, and what its
+"""(Block size, look-ahead) in tokens -> for each request, the keys after its arrival and after its
 last token."""
 
 
@@ -55,12 +55,12 @@ class OwnRun:
 
     @property
     def of_frames(self) -> Explore:
-        """Its digests, held against those by a text."""
+        """Compare the release's digests with those that a text gives."""
         return explored(partial(self._other_digests, self._digests), "digests")
 
     @property
     def of_growth(self) -> Explore:
-        """Its keys of requests as they arrive and as they decode, held against those by a text."""
+        """Compare the release's keys of requests that arrive and decode with those of a text."""
         return explored(partial(self._other_keys, self._keys), "requests")
 
     def _other_digests(self, digests: Sequence[Any], read: str) -> Iterator[str | None]:

@@ -65,7 +65,7 @@ def _problem(row: Evidence, harm: str, tree: Tree | None, listed: KnownFault | N
 
 
 def _place(tree: Tree | None, subject: str, function: SourceFunction | None) -> SourcePlace | None:
-    """Of a plug-in's class in its own file."""
+    """Where a function stands; that of a plug-in's class in the plug-in's own file."""
     if tree is None or function is None:
         return None
     if tree.plug_in is None:

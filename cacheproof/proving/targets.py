@@ -43,7 +43,7 @@ CLASSES = {
 }
 """The releases that have each class of the module; of none the block pool is read."""
 BUILT_SEEDS = range(20)
-"""Of each lane, traces whose schedulers are looked at."""
+"""Seeds of the traces, in each lane, whose schedulers are looked at."""
 _EXTENSIONS = (".pyd", ".so")
 _PROVABLE = (TargetKind.REFERENCE, TargetKind.RELEASE, TargetKind.CHECKOUT, TargetKind.PLUG_IN)
 
@@ -325,7 +325,7 @@ def refuse_otherwise_built(target: HostTarget, names: Sequence[str]) -> None:
 
 
 def silent(_line: str) -> None:
-    """The tree is there: its text was read before."""
+    """Report nothing: the tree is there, since its text was read before."""
 
 
 def announced(tree: Tree, say: Callable[[str], None]) -> dict[str, object]:

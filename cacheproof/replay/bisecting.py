@@ -136,7 +136,7 @@ def _over_commits(
 
 
 def _releases(output: CommandOutput, *, every: bool) -> list[str]:
-    """Those to be asked, from old to new.
+    """The releases to be asked, from old to new.
 
     Raises:
         InputError: none is installed.

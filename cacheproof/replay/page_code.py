@@ -54,7 +54,7 @@ class CodeBlock:
 
     @property
     def where(self) -> str:
-        """As it is named in a report."""
+        """The place of the block, as reports name it."""
         return f"{self.page}, line {self.line}"
 
 
@@ -68,7 +68,7 @@ class RanBlock:
 
 
 def blocks_of(page: str, text: str, release: str | None = None) -> list[CodeBlock]:
-    """The Python of a page, in its order; `release` in the place of what it is to run on."""
+    """The blocks of Python of a page, in order; `release` replaces the one that a block names."""
     return [
         CodeBlock(page, text.count("\n", 0, one.start()) + 2, release or one[1] or NEWEST, one[2])
         for one in _BLOCK.finditer(text)
@@ -144,7 +144,7 @@ def _text_of(page: Path) -> str:
 
 
 def _run_all(blocks: Sequence[CodeBlock], output: CommandOutput) -> Iterator[RanBlock]:
-    """Those of one release together: a process of a release takes long to start."""
+    """Run all blocks, those of one release together: a process of a release takes long to start."""
     for version in dict.fromkeys(one.release for one in blocks):
         release = releases.install(version, report=output.say)
         yield from run([one for one in blocks if one.release == version], release)

@@ -105,7 +105,7 @@ def replay(
 
 
 def _newest_showing(file: Path) -> str:
-    """Of a kept trace the newest target that was seen to break on it.
+    """The newest target that was seen to break on a kept trace.
 
     Raises:
         InputError: it is another trace.

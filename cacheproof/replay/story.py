@@ -45,7 +45,7 @@ class Story:
 
     @property
     def trace(self) -> Trace:
-        """What was run."""
+        """The trace that was run."""
         return self.what.trace if isinstance(self.what, Finding) else self.what
 
     @property
@@ -92,7 +92,7 @@ class Story:
         return [("in short", self.verdict.sentence), known, *fault_rows(self.fault)]
 
     def to_json(self) -> dict[str, object]:
-        """As the command writes it, beside what it says of the runs."""
+        """The story in the JSON of `replay`, beside what that says of the runs."""
         return {
             "broken": [
                 {

@@ -144,7 +144,7 @@ def _shown(reported: Reported) -> Iterator[str]:
 
 
 def _seen(reported: Reported) -> Iterator[str]:
-    """What came of it on the release, and with the mend."""
+    """The outcome on the release, and with the mend."""
     product = _product(reported.subject)
     verb, holds = (
         ("fails", "passes") if reported.shown.script else ("breaks", "breaks nothing of it")

@@ -64,7 +64,7 @@ def _unified(path: str, old: str, new: str) -> Iterator[str]:
 
 
 def _places(path: str, old: str, new: str) -> Iterator[PatchPlace]:
-    """Of each change the function of the old text that it is in, if it is in one."""
+    """The place of each change that lies in a function of the old text."""
     functions = list(_functions(old))
     matcher = difflib.SequenceMatcher(None, old.splitlines(), new.splitlines(), autojunk=False)
     for kind, first, last, _, _ in matcher.get_opcodes():

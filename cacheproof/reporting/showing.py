@@ -35,7 +35,7 @@ from cacheproof.reporting.subject import ReportSubject
 from cacheproof.work.plan import seed_range
 
 SMALL = 12
-"""Events of a trace that is not made smaller first."""
+"""Most events of a trace that is reported without being minimised first."""
 NOTHING = "nothing is reported"
 
 
@@ -130,14 +130,14 @@ class _Break:
         why_none: str = "",
         runs: tuple[Seen, ...],
     ) -> FaultShown:
-        """It as what shows the fault."""
+        """The break as what shows the fault."""
         return FaultShown(
             _command(subject), self.finding, self.others, script, why_none, self.source, runs
         )
 
 
 def _command(subject: ReportSubject) -> str:
-    """What shows it with cacheproof; empty where nothing does."""
+    """The cacheproof command that shows the fault; empty where none does."""
     if subject.trace is not None:
         return f"cacheproof replay {told(subject.trace)} --target {subject.target}"
     return next(showing(subject.fault), "")

@@ -58,7 +58,7 @@ class ReportSubject:
         return mended.tree_of(self.installed(report), (self.fault.name,), report=report)
 
     def patch(self, report: Report) -> Patch:
-        """From the release to the mended one."""
+        """The patch from the release to the mended one."""
         text = mends.mends()[self.fault.name].for_release(self.release)
         assert text is not None
         paths = list(dict.fromkeys(edit.path for edit in text.edit))

@@ -24,7 +24,7 @@ from cacheproof.search.told_findings import decided, in_words
 
 NONE_COMPARED = "none was compared"
 SHOWN_MAX = 6
-"""So many traces of each section are shown."""
+"""Most traces that a section shows."""
 EVENTS_SHOWN = 10
 LINE_MAX = 400
 WORDS_MAX = 300

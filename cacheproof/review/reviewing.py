@@ -28,10 +28,10 @@ from cacheproof.work.plan import lanes_at, seed_range
 from cacheproof.work.workplace import Workplace
 
 SEEDS = range(20)
-"""Of each lane, unless seeds or seconds are asked for: about two minutes on two cores."""
+"""Seeds of each lane, unless seeds or seconds are asked for: about two minutes on two cores."""
 SEEDS_BY_TIME = range(10**6)
 SMALL_MAX = 3 * SHOWN_MAX
-"""So many breaks are minimised: what is not stands alone, whatever its cause."""
+"""Most breaks that are minimised; one that is not stands alone, whatever its cause."""
 UNPROVED = "interrupted before anything was proved"
 RUNNERS: tuple[ModelRunner, ...] = ("first", "second")
 

@@ -42,9 +42,9 @@ PART_SEEDS = 5
 KEPT_AT_ONCE = 20
 CANARIES_AT_ONCE = 8
 AHEAD = 2
-"""Jobs that a worker is given beside the one that it does."""
+"""Jobs that a worker is given in advance, beside the one that it does."""
 WEIGHTS = {"RunSeeds": 1.0, "RunKept": 1.0, "PlantInHead": 2.0}
-"""How long a seed, a kept trace and a planted fault take beside one another, about."""
+"""How long a seed, a kept trace and a planted fault take, relative to one another, about."""
 LOST = "a worker process ended before its work was done: was it killed, or out of memory?"
 
 
@@ -61,11 +61,11 @@ class RanTraces:
 
     @property
     def calls(self) -> int:
-        """How many were judged."""
+        """How many calls were judged."""
         return sum(pair.calls for pair in self.pairs)
 
     def told(self) -> str:
-        """What is said while it goes on."""
+        """The progress of the traces, in words."""
         found = sum(self.planted.values())
         return f"{len(self.pairs):,} traces; {found:,} planted faults found"
 

@@ -17,7 +17,7 @@ from cacheproof.review.run import RanTraces
 DIFFERS = FROM_MODEL
 """Decisions differ, and nothing is worse."""
 MENDED_MIN = 3
-"""On so many traces of a search head must keep what is listed for the release that it is near."""
+"""Least traces of a search on which head must keep what is listed for the release it is near."""
 WORSE = ("safety", "liveness")
 """The harms that an exit code is for."""
 
@@ -67,8 +67,8 @@ class Review:
         return [one for one in self.tallies if self._is_mended(one)]
 
     def _is_mended(self, one: BreakTally) -> bool:
-        """A fault that is listed for head's release was merely not met where head is that release;
-        where head is near to it, this takes a kept trace, or several of a search."""
+        """Whether head mends a break. A fault that is listed for head's release counts only if head
+        is another text near it, and a kept trace or several of a search say so."""
         if not one.base_alone or one.head:
             return False
         if not one.of_head:
@@ -104,7 +104,7 @@ class Review:
 
     @property
     def worse(self) -> list[BreakTally]:
-        """What of the brought is worth an exit code."""
+        """The breaks that head brought and that are worth an exit code."""
         return [one for one in self.brought if one.harm in WORSE]
 
     @property
@@ -135,7 +135,7 @@ class Review:
         return DIFFERS if self.parted else HOLDS
 
     def to_json(self) -> dict[str, object]:
-        """As `--json` writes it."""
+        """The review in the JSON of `review`."""
         return {
             "base": asdict(self.base),
             "head": asdict(self.head),

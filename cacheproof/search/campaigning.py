@@ -1,8 +1,8 @@
-"""One campaign over one target, shared by workers: search, make small, plant faults, all at once.
+"""One campaign over one target, shared by workers: search, minimise, plant faults, all at once.
 
 Parts of the search are merged in the order of their seeds, and findings are told in the order of
-their breaks, so that whatever is said depends neither on how many workers there are nor on which
-was the faster.
+their breaks, so that what is said depends neither on the number of workers nor on which was the
+faster.
 """
 
 import itertools
@@ -44,24 +44,24 @@ from cacheproof.work.workplace import AnyCrew
 PART_SEEDS = 20
 PART_SEEDS_BY_TIME = 5
 PART_SECONDS = 2.0
-"""A search that ends by the clock has its lanes take turns more often, and none of its parts should
-take longer: who waits for the end waits for them."""
+"""Most seconds of a part of a search that ends by the clock: who waits for the end waits for its
+parts. Its lanes take turns more often."""
 CANARIES_AT_ONCE = 8
 AHEAD = 2
-"""Jobs that a worker is given beside the one that it does."""
+"""Jobs that a worker is given in advance, beside the one that it does."""
 SHRINK_SECONDS = 15.0
-"""After the seconds of a search are up, for what is not small yet."""
+"""Seconds after the end of a search for minimising what is not small yet."""
 ERRORS_MAX = 10
-"""Of hosts: a search that has met so many is void, and would wait for more of them."""
+"""Errors of hosts after which a search gives up: it is void, and would wait for more of them."""
 WEIGHTS = {"Search": 1.0, "Plant": 2.0, "WriteDown": 30.0, "WriteDown as it is": 5.0}
-"""How long a seed, a planted fault and a break take beside one another, about."""
+"""How long a seed, a planted fault and a break take, relative to one another, about."""
 _Due = tuple[Job, object]
-"""A job, and what its outcome is about: the number of a part, or a break."""
+"""A job, and what its outcome belongs to: the number of a part, or a break."""
 
 
 @dataclass
 class _Note:
-    """A break to be written down, and what came of it."""
+    """A break to be written down, and the outcome of that."""
 
     noted: Noted
     raw: Path | None = None
@@ -95,7 +95,7 @@ class CampaignRun:
 
     def __post_init__(self) -> None:
         self._began = time.monotonic()
-        self._ready = math.inf
+        self._ready = math.inf  # no host is ready yet, so no second of the search has passed
         self._reckoning = Reckoning(self._began, WEIGHTS)
         self._notes: list[_Note] = []
         self._told = 0
@@ -113,9 +113,10 @@ class CampaignRun:
         self._traces = 0
 
     def run(self, crew: AnyCrew, live: Live) -> Verdict:
-        """Do all of it; an interruption ends it with what there is."""
+        """Do all of the campaign; an interruption ends it with what there is."""
         against = reference_for(self.target) if self.plan.with_reference else None
         if against is not None:
+            # only whether there is a reference counts here: workers compare with their own
             against.close()
         self.campaign = Campaign.begun(self.target, self.lanes, against)
         self._merge(self._of_corpus(against))
@@ -169,7 +170,7 @@ class CampaignRun:
     # what there is to do
 
     def _plan(self, plants: Sequence[_Due]) -> None:
-        """Reckon with all that is known to come."""
+        """Tell the reckoning of all work that is known to come."""
         planned = self._reckoning.planned
         for job, _ in plants:
             kind, units = _kind_of(job)
@@ -183,10 +184,11 @@ class CampaignRun:
         return len(self.campaign.harness_errors) >= ERRORS_MAX
 
     def _next(self, ordinary: Iterator[_Due]) -> _Due | None:
-        """What is to be done next: what was found first, then the search and the planted faults in
+        """The next job: first those of what was found, then the search and the planted faults in
         turns. None where there is nothing for now."""
         if self._urgent:
             return self._urgent.popleft()
+        # not minimised, a listed break is soon written; else it waits until the search has ended
         if self._listed and not self.plan.shrinks_listed:
             return self._listed.popleft()
         due = next(ordinary, None)
@@ -202,8 +204,8 @@ class CampaignRun:
         self._searching = False
 
     def _turns(self, lanes: Sequence[Lane]) -> Iterator[tuple[Lane, Sequence[int]]]:
-        """The lanes in turns, a few seeds at a time, up to `seeds_at_once` of each; but for those
-        that were shown before."""
+        """The lanes in turns, a few seeds at a time, up to `seeds_at_once` of each; seeds that were
+        shown before are left out."""
         seeds = itertools.islice(self._all_seeds, self.plan.seeds_at_once)
         while some := tuple(itertools.islice(seeds, self._part_size())):
             for lane in lanes:
@@ -216,6 +218,7 @@ class CampaignRun:
         of the release is yet to be met."""
         if self.plan.seeds_at_once is None or self._gave_up or self.is_out_of_time:
             return []
+        # an iterator says only by giving one whether seeds are left; it is put back below
         first = next(self._all_seeds, None)
         if first is None:
             return []
@@ -229,7 +232,7 @@ class CampaignRun:
         ]
 
     def _seeds(self) -> Iterator[tuple[Lane, Sequence[int]]]:
-        """The first turns of all lanes; behind them the seeds that show listed faults."""
+        """The first turns of all lanes; after them the seeds that show listed faults."""
         yield from self._turns(self.lanes)
         if self.plan.shows_listed:
             searched = (self.plan.seeds or range(0))[: self.plan.seeds_at_once]
@@ -246,6 +249,7 @@ class CampaignRun:
             return PART_SEEDS
         of_one = self._reckoning.of_one("Search")
         if of_one is None:
+            # one seed is timed before several are bound into a part
             return 1
         return max(1, min(PART_SEEDS_BY_TIME, int(PART_SECONDS / of_one)))
 
@@ -272,6 +276,7 @@ class CampaignRun:
                 assert isinstance(about, int)
                 self._parts[about] = outcome
                 self._traces += sum(lane.traces for lane in outcome.lanes)
+                # a part that overtook others waits: what is said must not depend on who was faster
                 while self._next_part in self._parts:
                     self._merge(self._parts.pop(self._next_part))
                     self._next_part += 1
@@ -297,6 +302,7 @@ class CampaignRun:
             self._reckoning.planned[_kind_of(noted.job())[0]] += 1
             job = noted.job(self._until)
             if noted.listed is None:
+                # saved as it broke, to be replayed until it is minimised
                 note.raw = finding_file.save_trace(broken, self.target.name, self.folder)
                 self._urgent.append((job, note))
             else:
@@ -304,13 +310,13 @@ class CampaignRun:
 
     @property
     def _until(self) -> float:
-        """Until when something may be minimised."""
+        """The moment until which something may be minimised."""
         if self.plan.seconds is None:
             return math.inf
         return self._ready + self.plan.seconds + SHRINK_SECONDS
 
     def _tell(self, live: Live) -> None:
-        """Tell what has come of the breaks, in their order, as far as all before is known."""
+        """Report the outcomes of breaks in their order, up to the first that is not known."""
         while self._told < len(self._notes) and self._notes[self._told].outcome is not None:
             self._conclude(self._notes[self._told], live)
             self._told += 1
@@ -332,16 +338,17 @@ class CampaignRun:
             self.findings[found.key] = found
             if self._is_a_cause(found):
                 live.say(f"found: {found.contract} in lane {note.broken.lane}: {found.title}")
+        # the finding is saved, and no longer needs the trace as it broke
         if note.raw is not None:
             note.raw.unlink(missing_ok=True)
 
     def _is_a_cause(self, found: Finding) -> bool:
-        """Whether it is not listed, and likely no other face of what was found so far."""
+        """Whether a finding is not listed, and likely no other face of what was found so far."""
         new = [one for one in self.findings.values() if one.known_note is None]
         return any(one.head is found for one in causes_of(new, is_unlisted))
 
     def _show(self, live: Live, workers: int) -> None:
-        """Say how far it is."""
+        """Show how far the campaign is."""
         now = time.monotonic()
         if self._ready == math.inf:
             live.show("a worker starts, and imports the target")
@@ -352,7 +359,7 @@ class CampaignRun:
         live.show(self._progress(), *self._reckoning.told(now, workers, at_least))
 
     def _progress(self) -> str:
-        """What was done until now, in words."""
+        """The work done so far, in words."""
         faults = {note.listed.name for note in self._notes if note.listed is not None}
         unlisted = sum(is_unlisted(finding) for finding in self.findings.values())
         unwritten = sum(note.outcome is None for note in self._notes)
@@ -366,7 +373,8 @@ class CampaignRun:
         return words
 
     def _verdict(self, live: Live) -> Verdict:
-        """What it amounts to; after an interruption, what is known until then."""
+        """The verdict; after an interruption, of what is known until then."""
+        # after an interruption, outcomes may stand behind one that never came
         for note in self._notes[self._told :]:
             self._conclude(note, live)
         self.campaign.seconds = time.monotonic() - self._began
@@ -377,6 +385,7 @@ class CampaignRun:
             for canary in canaries_in(lane, self.target, broken)
         ]
         is_cut_short = self.interrupted or self._gave_up
+        # cut short, a search is not blamed for faults that it did not come to plant
         planted = [name for name in worth if name in self.canaries or not is_cut_short]
         found = {name: self.canaries.get(name, False) for name in planted}
         kept = [
@@ -406,7 +415,7 @@ def run_campaign(
     """Search a target with all workers, write down what is found, and plant this campaign's faults.
     What the `corpus` broke comes first.
 
-    `show` is told of each finding that is not listed, when it is small.
+    A line says each cause that is not listed, when it is minimised.
     """
     elsewhere = target.another()
     with closing(elsewhere), plan.place.joined():
@@ -417,7 +426,7 @@ def run_campaign(
 
 
 def _kind_of(job: Job) -> tuple[str, int]:
-    """What takes about as long as it, and how much of that it is."""
+    """The kind of a job, for the reckoning, and its size in units of that kind."""
     match job:
         case SearchTask():
             return "Search", len(job.seeds)
@@ -429,6 +438,6 @@ def _kind_of(job: Job) -> tuple[str, int]:
 
 
 def _alternating(searches: Iterator[_Due], others: Iterator[_Due]) -> Iterator[_Due]:
-    """One of each in turns, and the rest of the longer behind."""
+    """One of each in turns, then the rest of the longer."""
     for pair in itertools.zip_longest(searches, others):
         yield from (one for one in pair if one is not None)

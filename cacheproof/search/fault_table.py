@@ -22,7 +22,7 @@ class ShownFault:
 
     @property
     def harm(self) -> str:
-        """The kind of what it does."""
+        """The kind of the fault's harm."""
         return self.fault.kind_of_harm
 
     @property
@@ -31,12 +31,12 @@ class ShownFault:
         return self.fault.is_told_alone
 
     def events(self, target: str) -> int | None:
-        """Of the smallest trace that was written down for a target."""
+        """How many events the smallest trace has that was written down for a target."""
         sizes = [len(one.events) for one in self.findings if one.target == target]
         return min(sizes, default=None)
 
     def to_json(self) -> dict[str, object]:
-        """As `check` and `fuzz` write it."""
+        """The fault in the JSON of `check` and `fuzz`."""
         return {
             "name": self.fault.name,
             "page": self.fault.page,

@@ -13,7 +13,7 @@ from cacheproof.output.verdict_line import counted, names
 FEW = 12
 """Where more definitions differ, nearly every lane runs some."""
 SEEDS = 3
-"""Of each lane so many traces are run to see what it calls."""
+"""How many traces of each lane are run to see what it calls."""
 
 
 def in_order(output: CommandOutput, target: Target, lanes: Sequence[Lane]) -> list[Lane]:

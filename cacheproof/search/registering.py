@@ -38,7 +38,7 @@ class Register:
 
     @property
     def records(self) -> list[FaultRecord]:
-        """Those that the file had at first, in its order."""
+        """The records that the file had at first, in its order."""
         return list(self._records.values())
 
     def replay(

@@ -28,8 +28,8 @@ def crew_for(
     with_reference: bool,
     known: Sequence[KnownFault],
 ) -> AnyCrew:
-    """Workers for a target at the place that is joined, each with the reference beside where that
-    is wanted, which know of these faults; `elsewhere` is another process of the target."""
+    """Workers for a target at the place that is joined, which know of these faults, each with the
+    reference beside it where wanted; `elsewhere` is another process of the target."""
     if place.cluster is not None:
         return ClusterCrew(begin_there, target.name, text_of(target), with_reference, known)
     for one in (target, elsewhere):
@@ -56,7 +56,7 @@ def begin_there(name: str, text: str, with_reference: bool, known: Sequence[Know
 def crew_for_both(
     place: Workplace, base: Target, head: Target, known: Sequence[KnownFault]
 ) -> AnyCrew:
-    """The same for two targets that are compared."""
+    """Workers for two targets that are compared."""
     if place.cluster is not None:
         texts = (base.name, text_of(base)), (head.name, text_of(head))
         return ClusterCrew(begin_both_there, *texts, known)
@@ -70,7 +70,7 @@ def crew_for_both(
 def begin_both_there(
     base: tuple[str, str], head: tuple[str, str], known: Sequence[KnownFault]
 ) -> None:
-    """As `begin_there`, of two targets by their names and texts."""
+    """As `begin_there`, for two targets by their names and texts."""
     targets = _same(*base), _same(*head)
     share_libraries(*targets)
     paired.begin(*targets, known)

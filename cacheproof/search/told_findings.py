@@ -71,7 +71,7 @@ def _file(finding: Finding, folder: Path) -> Path:
 
 
 def _of_one_function(cause: FindingCause, before: list[FindingCause]) -> list[str]:
-    """That an earlier finding was decided by the same function."""
+    """A line that says that an earlier finding was decided by the same function, if one was."""
     first = cause.head.first_wrong
     for one in before:
         other = one.head.first_wrong

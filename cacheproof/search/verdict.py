@@ -24,7 +24,7 @@ from cacheproof.output.verdict_line import VerdictLine, amount, briefly, counted
 from cacheproof.search.fault_table import ShownFault
 
 RULES_TOLD = 2
-"""So many broken rules are told by their titles."""
+"""Most broken rules that are told by their titles."""
 KNOWN_PAGE = "docs/reference/known-faults.md"
 MODEL_PAGE = "docs/how-to/releases.md"
 
@@ -65,7 +65,7 @@ class Searched:
 
     @classmethod
     def of(cls, verdicts: Sequence[Verdict], shown: Sequence[ShownFault]) -> "Searched":
-        """Of all targets together; `shown` are the listed faults that were met in them."""
+        """The result for all targets together; `shown` are the listed faults that they met."""
         reports = [one for verdict in verdicts for one in verdict.campaign.lanes]
         kinds = {one.lane.name for one in reports if one.traces}
         causes = [one for verdict in verdicts for one in verdict.causes]
@@ -247,7 +247,7 @@ def replay_of(found: Finding, folder: Path) -> str:
 
 
 def replay_of_known(found: Finding, folder: Path) -> str:
-    """The same by the name of a listed fault."""
+    """The command that runs a finding again by the name of its listed fault."""
     elsewhere = folder.absolute() != findings_folder().absolute()
     where = f" --findings {shlex.quote(str(folder))}" if elsewhere else ""
     return f"cacheproof replay {found.fault}@{found.release}{where}"

@@ -42,9 +42,9 @@ from cacheproof.work.extras import install_line
 from cacheproof.work.plan import seed_range
 
 REFERENCE_SHARE, JUDGED_FROM = 0.3, 0.9
-"""Of the time that a server takes: what the reference does before, and when all are answered."""
+"""Shares of a server's whole time: until the reference is done, and until judging begins."""
 _ENDS_AN_ENGINE = frozenset({"SC-2", "SC-8", "SC-9", "WM-1"})
-"""Of a server that died, one of these is the reason, or nothing that is listed is."""
+"""Contracts of which a server breaks one when it dies of a listed fault."""
 _PARTED = "times its caches of media had parted"
 _LEFT_BEHIND = "media-left-behind"
 """What a server does whose caches of processed media part: docs/how-to/serving.md says how."""
@@ -67,7 +67,7 @@ class AskedOfServers:
 
 @dataclass
 class ServerReport:
-    """What came of one server.
+    """The outcome for one server.
 
     Attributes:
         died: what it said last; empty for one that still answered in the end.
@@ -152,7 +152,7 @@ def http(
 def _telling(
     live: Live, told: Sequence[ServerReport], servers: Sequence[tuple[ServedModel, int]]
 ) -> Callable[[str, float], None]:
-    """What is told how far one server is: what it does, and its share from 0 to 1."""
+    """A function that takes how far one server is: what it does, and its share from 0 to 1."""
     done = len(told)
     kind, seed = servers[done]
     of = f"{kind}, seed {seed}, server {done + 1} of {len(servers)}"

@@ -53,7 +53,7 @@ def touching(ticks: Sequence[Tick]) -> list[tuple[int, int]]:
 
 
 def short(size: int) -> str:
-    """A number of rows, in units of 1,024 where it is so many of them."""
+    """A number of rows, in units of 1,024 where it is a multiple of that."""
     return f"{size // 1024:,}K" if size >= 1024 and size % 1024 == 0 else f"{size:,}"
 
 

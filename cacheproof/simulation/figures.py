@@ -33,7 +33,7 @@ class ToldManager(EncoderCacheManager):
         encoder_compute_budget: int,
         num_embeds_to_schedule: int,
     ) -> bool:
-        """As the reference's."""
+        """Decide as the reference does, and remember a refusal."""
         granted = super().can_allocate(
             request, input_id, encoder_compute_budget, num_embeds_to_schedule
         )

@@ -35,7 +35,7 @@ class Point:
 def point(
     traffic: str, encoder_cache: int, encoder_budget: int, figures: Figures, row_bytes: int
 ) -> Point:
-    """The point of a run whose rows take so many bytes each."""
+    """The point of a run, for rows of that many bytes each."""
     return Point(
         traffic,
         encoder_cache,

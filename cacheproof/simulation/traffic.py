@@ -63,7 +63,7 @@ class SimulatedTraffic:
 
 @dataclass
 class _Prompt:
-    """A prompt that is put together."""
+    """A prompt in the making."""
 
     token_ids: list[int] = field(default_factory=list)
     items: list[Mention] = field(default_factory=list)
@@ -189,4 +189,4 @@ TRAFFICS: Mapping[str, SimulatedTraffic] = {
         ),
     )
 }
-"""Every kind, by its name."""
+"""Every kind of traffic, by its name."""

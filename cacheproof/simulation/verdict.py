@@ -48,7 +48,7 @@ def of_simulated(
 
 
 def _enough(points: Iterable[Point], sizes: int) -> Iterator[tuple[str, int, float]]:
-    """Of each kind of traffic of which all sizes were tried the smallest that is as good as the
+    """For each kind of traffic whose sizes were all tried, the smallest size that is as good as the
     best, and its hit rate."""
     by_kind: dict[str, list[Point]] = {}
     for one in points:

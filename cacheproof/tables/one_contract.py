@@ -93,7 +93,7 @@ def _place(rule: Contract) -> str:
 
 
 def _searched(rule: Contract) -> dict[str, str]:
-    """By depth the lanes in which it is judged at every call."""
+    """The lanes in which a contract is judged at every call, by depth."""
     lanes: dict[str, list[str]] = {}
     for lane in LANES.values():
         if rule in rules_for(lane.manager, None, lane.depth, lane.silent_on).all:

@@ -7,7 +7,7 @@ from cacheproof.output.verdict_line import VerdictLine, counted, names
 
 
 def of_installed(targets: Sequence[str]) -> VerdictLine:
-    """Targets are there now."""
+    """The line after targets were installed."""
     last = targets[-1]
     are = "are" if targets[1:] else "is"
     return VerdictLine(
@@ -18,7 +18,7 @@ def of_installed(targets: Sequence[str]) -> VerdictLine:
 
 
 def of_list(targets: Sequence[str], what: str, install: str) -> VerdictLine:
-    """Targets that are there; where none is, the command that changes that."""
+    """The line on installed targets; where none is, with the command that installs one."""
     if not targets:
         return VerdictLine(
             f"No {what} is installed on this machine.", "install one", f"cacheproof {install}"

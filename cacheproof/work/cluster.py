@@ -23,20 +23,19 @@ from cacheproof.work.workers import done_among
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 OF_JOBS = ("differential", "gpu_runner", "proofs", "reference", "spec")
-"""The parts of this package whose text decides what a job comes to."""
+"""Parts of this package whose text decides the outcome of a job."""
 CONNECT_SECONDS = 10.0
-"""Ray itself tries for two minutes."""
+"""Seconds to wait for a cluster's address; Ray itself tries for two minutes."""
 COUNT_SECONDS = 2.0
-"""How long a number of CPUs is taken to hold."""
+"""Seconds after which CPUs are counted again."""
 RUNS_MAX = 100
-"""So often a job is run whose process or node ends each time: then it is the job that ends them."""
+"""Most runs of a job whose process or node ends each time: then the job is the cause."""
 
 
 @contextmanager
 def joined(address: str) -> Iterator[None]:
-    """Be part of the cluster at `address`; "auto" is the one that `ray start` began on this
-    machine. At the end what is under way there is given up. Within another `joined` it is that
-    cluster that one is part of.
+    """Join the cluster at `address`; "auto" is the one that `ray start` began on this machine. At
+    the end, what is under way there is given up. Within another `joined`, its cluster stays.
 
     Raises:
         InputError: Ray is not installed, or there is no such cluster, or it has no CPU.
@@ -46,6 +45,7 @@ def joined(address: str) -> Iterator[None]:
         yield
         return
     try:
+        # before ray.init: an address where nobody answers is refused in seconds
         if (place := re.fullmatch(r"([\w.-]+):(\d{1,5})", address, re.ASCII)) is not None:
             socket.create_connection((place[1], int(place[2])), CONNECT_SECONDS).close()
         ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
@@ -66,7 +66,7 @@ def joined(address: str) -> Iterator[None]:
 
 
 def cpus() -> int:
-    """How many the cluster has now, or one while all of its nodes are away."""
+    """How many CPUs the cluster has now, or one while all of its nodes are away."""
     return max(1, _cpus())
 
 
@@ -107,7 +107,7 @@ class ClusterCrew:
         return future
 
     def close(self) -> None:
-        """Have no more done; what is under way ends when the cluster is left."""
+        """Do nothing: what is under way ends when the cluster is left."""
 
 
 def results(run: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result]]:
@@ -125,11 +125,11 @@ def results(run: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[tu
 
 
 def _begin_nothing() -> None:
-    """A task says all that there is to do."""
+    """Do nothing: a task needs no beginning."""
 
 
 def _settle(future: "Future[Result]", done: "Future[Result]") -> None:
-    """Let a future be what Ray's came to, in our words."""
+    """Settle a future with the outcome of Ray's, errors in our words."""
     error = done.exception()
     if error is None:
         future.set_result(done.result())
@@ -158,10 +158,11 @@ def _do(
     run: Callable[[Task], Result],
     task: Task,
 ) -> Result:
-    """What comes of a job in a process of the cluster, which may have done jobs of other crews."""
+    """The outcome of a job in a process of the cluster, which may have done jobs of other crews."""
     global _begun
     if _begun != beginning:
         digest, begin, arguments = beginning
+        # a node has its own installation: another text would answer for code that is not here
         if _own_digest() != digest:
             raise HarnessError(
                 "a node of the cluster has another cacheproof than this one; expected the same text"

@@ -38,8 +38,8 @@ def unheard(_number: int, _frame: FrameType | None) -> None:
 
 @contextmanager
 def left_to_parent() -> Iterator[None]:
-    """What is started here does not hear of interruptions, from its first moment on, nor does what
-    it starts."""
+    """Block interruptions in processes that are started here, from their first moment on, and in
+    what those start."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTIONS)
     try:
         yield
@@ -48,7 +48,7 @@ def left_to_parent() -> Iterator[None]:
 
 
 def leave_to_parent() -> None:
-    """In a process that was started so: what it starts can be ended by SIGTERM again."""
+    """In a process started under `left_to_parent`: let what it starts be ended by SIGTERM again."""
     signal.signal(signal.SIGTERM, unheard)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
 
@@ -58,6 +58,7 @@ def between_interruptions() -> Iterator[None]:
     """An interruption is heard before or after what is done here. An exception in the midst of it
     could leave a lock of a future held, for which the pool then waits when it is closed (the `with`
     of a condition is several steps of Python)."""
+    # handlers run in the main thread, so no other is interrupted
     if threading.current_thread() is not threading.main_thread():
         yield
         return

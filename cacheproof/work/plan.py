@@ -1,4 +1,4 @@
-"""What a search is to cover, and how the command line says it."""
+"""The extent of a search, and how the command line says it."""
 
 import re
 from dataclasses import dataclass, field
@@ -20,8 +20,8 @@ class SearchPlan:
     With seeds and seconds it ends with whichever is used up first, so that a search of every night
     can have fresh seeds.
 
-    `seeds_at_once`: so many seeds are searched at a time, after the first time only in lanes where
-    a listed fault of the release was not met yet; None: all seeds in every lane.
+    `seeds_at_once`: seeds that are searched at a time, after the first time only in lanes where a
+    listed fault of the release was not met yet; None: all seeds in every lane.
     `shows_listed`: the seeds that show listed faults are run as well; `shrinks_listed`: what is
     listed is minimised too. `place`: where the work is done.
     """

@@ -23,19 +23,20 @@ Result = TypeVar("Result")
 
 
 WORKER_MIB = 700
-"""What is reckoned for a worker with its host, and below for one with an engine."""
+"""MiB that are reckoned for a worker with its host."""
 ENGINE_MIB = 3000
+"""MiB that are reckoned for a worker with an engine."""
 LOOK_SECONDS = 0.2
-"""How long one looks for work that is done; an interruption waits as long at most."""
+"""Seconds of one wait for work that is done, and the longest that an interruption waits."""
 COUNT_SECONDS = 0.5
-"""How often a worker says how much processor time it has used."""
+"""Seconds between two reports of a worker's processor time."""
 Look = Callable[[Sequence[float]], None]
-"""Is told how many seconds of processor time each task has taken; 0 before it begins."""
+"""Called with the seconds of processor time that each task has taken; 0 before it begins."""
 
 
 def count(wanted: int | None, mib: int = WORKER_MIB) -> int:
-    """How many workers there are to be: as many as are wanted, else one for each core that this
-    process may use, as long as the memory that is free holds them."""
+    """The number of workers: as many as are wanted, else one for each core that this process may
+    use, as far as free memory holds them."""
     if wanted is not None:
         return wanted
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -43,7 +44,7 @@ def count(wanted: int | None, mib: int = WORKER_MIB) -> int:
 
 
 def _free_mib() -> int:
-    """Memory that is free, as far as the system says."""
+    """Free memory; where the system does not say, without end."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
     except OSError:
@@ -55,8 +56,7 @@ def _free_mib() -> int:
 class Crew:
     """Processes that are begun once and then do one job after the other.
 
-    `begin` is called with the arguments in each before its first job. To be closed, which ends
-    them where they are.
+    Each calls `begin` with the arguments before its first job. `close` ends them where they are.
     """
 
     def __init__(self, number: int, begin: Callable[..., object], *arguments: object) -> None:
@@ -81,6 +81,7 @@ class Crew:
 
     def close(self) -> None:
         """End all of them, whatever they do."""
+        # first: without this end of the pipe the processes end, and the pool need not wait for jobs
         self._held.close()
         self._pool.shutdown(wait=True, cancel_futures=True)
         self._followed.close()
@@ -97,7 +98,7 @@ def _begin_with_parent(
     Where the parent was killed there is nobody left but us to remove it."""
     _end_with_parent(followed, scratch)
     os.environ["TMPDIR"] = scratch
-    tempfile.tempdir = None
+    tempfile.tempdir = None  # else a folder that was found before TMPDIR changed would stay
     begin(*arguments)
 
 
@@ -107,9 +108,9 @@ def results(
     workers: int | None = None,
     look: Look = lambda spent: None,
 ) -> Generator[tuple[int, Result], None, None]:
-    """The number of each task and what `run` makes of it, as it comes; begun in their order, so
-    many at once, by default one on each core. Each has a process of its own: a solver's work hangs
-    on what its process did before. Several times a second one may `look` at what they have spent.
+    """The number of each task and the result of `run`, as it comes. Tasks are begun in their order,
+    `workers` at once, by default one on each core. Each has a process of its own: a solver's work
+    depends on what its process did before. `look` is called several times a second.
 
     Raises:
         HarnessError: a process ended before its task did.
@@ -126,6 +127,7 @@ def results(
         initargs=(followed, spent),
         max_tasks_per_child=1,
     )
+    # left from right to left: without `held` the processes end, and the pool need not wait for them
     with followed, pool, held:
         with between_interruptions(), left_to_parent():
             begun = {
@@ -146,7 +148,7 @@ def results(
 
 
 def timed(run: Callable[[Task], Result], task: Task) -> tuple[Result, float]:
-    """What comes of a task, and the seconds that it took."""
+    """The result of a task, and the seconds that it took."""
     began = time.monotonic()
     return run(task), time.monotonic() - began
 
@@ -175,7 +177,7 @@ def _counted(run: Callable[[Task], Result], number: int, task: Task) -> Result:
 
 
 def done_among(begun: Collection["Future[Result]"]) -> "set[Future[Result]]":
-    """Those that are done, as soon as one is, or none after a short time."""
+    """The futures that are done, as soon as one is; none after LOOK_SECONDS."""
     with between_interruptions():
         return wait(begun, LOOK_SECONDS, FIRST_COMPLETED).done
 
@@ -190,6 +192,7 @@ def _end_with_parent(followed: Connection, scratch: str | None = None) -> None:
         if scratch is not None:
             shutil.rmtree(scratch, ignore_errors=True)
         SERVERS.abandon()
+        # sys.exit would end this thread alone
         os._exit(1)
 
     threading.Thread(target=follow, daemon=True).start()

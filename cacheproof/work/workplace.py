@@ -17,8 +17,8 @@ AnyCrew = Crew | ClusterCrew
 
 @dataclass(frozen=True)
 class Workplace:
-    """So many processes of this machine, None for one on each core; or the cluster at an address
-    in their place.
+    """`workers` processes of this machine, None for one on each core; or in their place the cluster
+    at an address.
 
     Raises:
         InputError: both are given.
@@ -33,7 +33,7 @@ class Workplace:
 
     @contextmanager
     def joined(self) -> Iterator[None]:
-        """Be where the jobs are done: part of the cluster, if there is one.
+        """Join the cluster, if there is one, for as long as the context lasts.
 
         Raises:
             InputError: there is no such cluster.
@@ -45,7 +45,7 @@ class Workplace:
             yield
 
     def number(self, mib: int) -> int:
-        """How many jobs are done at once; each takes so much memory of this machine."""
+        """How many jobs are done at once; each takes `mib` MiB of this machine's memory."""
         return workers.count(self.workers, mib) if self.cluster is None else cluster.cpus()
 
     def results(
@@ -54,8 +54,8 @@ class Workplace:
         tasks: Sequence[Task],
         look: Look = lambda spent: None,
     ) -> Generator[tuple[int, Result], None, None]:
-        """The number of each task and what `run` makes of it, as it comes. Each has a process of
-        its own. One may `look` at what those of this machine have spent.
+        """The number of each task and the result of `run`, as it comes. Each task has a process of
+        its own. `look` is called with what those of this machine have spent.
 
         Raises:
             HarnessError: a process ended before its task did.

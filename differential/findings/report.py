@@ -179,7 +179,7 @@ def _footer(finding: Finding) -> Table:
     table.add_column(style="bold")
     table.add_column(overflow="fold")
     rows = (
-        ("replays", f"{finding.replays} alike, digest {finding.digest[:12]}"),
+        ("replays", f"{finding.replays} identical, digest {finding.digest[:12]}"),
         ("found", found),
         ("known", f"{known}: {finding.known_note}" if finding.known_note else known),
         ("fault", finding.fault or finding.akin or ("" if listed else NOT_LISTED)),

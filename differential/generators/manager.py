@@ -168,9 +168,6 @@ class _ManagerTrace:
             if self._tokens[request] >= add.prompt:
                 if random.random() < 0.7:
                     self._end(request)
-                elif self._decoder:
-                    # the decoder goes on: one token a step
-                    self._live[request] = add
             elif random.random() < 0.05:
                 self._events.append(Release(request, random.randrange(len(add.items))))
 

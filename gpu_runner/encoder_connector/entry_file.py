@@ -59,8 +59,8 @@ class TensorCodec:
         return rows.to(self._device)
 
     def _room(self, size: int) -> torch.Tensor:
-        """So many bytes of pinned memory, or of any where none can be pinned. They are somebody
-        else's with the next call."""
+        """`size` bytes of pinned memory, or of other memory where none can be pinned. The next call
+        reuses them."""
         if self._pinned.nbytes < size:
             try:
                 self._pinned = torch.empty(size, dtype=torch.uint8, pin_memory=True)
@@ -70,7 +70,7 @@ class TensorCodec:
 
 
 def dtype_name(dtype: torch.dtype) -> str:
-    """As keys have it: `bfloat16`."""
+    """The name of a dtype as keys have it, such as `bfloat16`."""
     return str(dtype).removeprefix("torch.")
 
 

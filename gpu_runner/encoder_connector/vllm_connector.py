@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class StepMetadata(ConnectorMetadata, ECConnectorMetadata):
-    """What a step's workers have to know."""
+    """The metadata of a step, for its workers."""
 
 
 class EncoderConnector(StoreConnector, ECConnectorBase):
@@ -59,7 +59,7 @@ class EncoderConnector(StoreConnector, ECConnectorBase):
         )
 
     def build_connector_meta(self, scheduler_output: "SchedulerOutput") -> StepMetadata:
-        """What the workers have to know."""
+        """The metadata of this step, for the workers."""
         step = self.take_step()
         return StepMetadata(step.files, step.resets)
 

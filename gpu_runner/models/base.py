@@ -1,4 +1,4 @@
-"""What a runner asks of a model."""
+"""The interface of a model, as the runner uses it."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -51,7 +51,7 @@ class MultiModalModel(Protocol):
         """While this lasts, these rows of what is encoded or decoded run under adapters."""
 
     def encode(self, items: Sequence[MediaItem]) -> list[Encoded]:
-        """What is kept of each item, in one call of the encoder.
+        """The outputs of each item, in one call of the encoder.
 
         All of one modality, with inputs of one shape.
         """
@@ -69,7 +69,7 @@ class MultiModalModel(Protocol):
 
 
 class TransformersModel:
-    """What is alike in every MultiModalModel around one of transformers' own."""
+    """What all MultiModalModels around a model of transformers' have in common."""
 
     _whole: Any
     hidden_size: int
@@ -98,7 +98,7 @@ class TransformersModel:
         return AdaptedLayers(self._whole)
 
     def _stacked(self, items: Sequence[MediaItem], name: str) -> torch.Tensor:
-        """That input of each item, as the encoder takes it."""
+        """One input of all items, stacked as the encoder takes it."""
         inputs = torch.stack([item.inputs[name] for item in items])
         return inputs.to(self.device, self.dtype, non_blocking=True)
 

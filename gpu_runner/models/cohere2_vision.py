@@ -39,7 +39,7 @@ class Cohere2Vision(DecoderOnlyModel):
         self.dtype, self.device = dtype, device
 
     def encode(self, items: Sequence[MediaItem]) -> list[Encoded]:
-        """Pictures of as many tiles each, all tiles in one call."""
+        """Pictures with the same number of tiles each, all tiles in one call."""
         tiles = self._stacked(items, "pixel_values")
         rows = self._whole.get_image_features(tiles.flatten(0, 1)).pooler_output
         return [Encoded(one) for one in rows.reshape(len(items), -1, self.hidden_size)]

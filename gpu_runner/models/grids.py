@@ -18,11 +18,11 @@ _INPUTS = {
     "image": ("pixel_values", "image_grid_thw"),
     "video": ("pixel_values_videos", "video_grid_thw"),
 }
-"""What the encoder gets of an item: patches of [patches, values], and their grid of [3]."""
+"""Names of the encoder's inputs, by modality: patches of [patches, values], and a grid of [3]."""
 
 
 class GridModel(DecoderOnlyModel):
-    """One whose encoder takes items of one grid in one call."""
+    """A model whose encoder takes items of one grid in one call."""
 
     _merge: int
     """Patches along a side of what becomes one row."""
@@ -49,5 +49,5 @@ class GridModel(DecoderOnlyModel):
         return pixels.to(self.device, self.dtype, non_blocking=True)
 
     def _rows(self, items: Sequence[MediaItem], grid: Grid) -> list[Encoded]:
-        """What is kept of items of one modality and grid."""
+        """The rows of items of one modality and grid."""
         raise NotImplementedError

@@ -62,7 +62,7 @@ class Qwen25VL(GridModel):
         return cls(whole, video_pruning_rate)
 
     def rotary_positions(self, prompt: RunnerPrompt) -> RotaryPositions:
-        """Rows that are given stand as text does."""
+        """Rotary positions of a prompt; rows that a user gives stand as text does."""
         placed = [
             (item.feature.mm_position, self._grid(item))
             for item in prompt.items
@@ -71,7 +71,7 @@ class Qwen25VL(GridModel):
         return of_prompt(len(prompt.token_ids), placed, pruned=self.places_rows)
 
     def _grid(self, item: MediaItem) -> Grid:
-        """A video's seconds are spread over its time axis."""
+        """The grid of an item's rows; a video's seconds are spread over its time axis."""
         grid = super()._grid(item)
         if item.modality == "image":
             return grid
@@ -88,7 +88,7 @@ class Qwen25VL(GridModel):
         return [self._pruned(item, of_item) for item, of_item in zip(items, rows, strict=True)]
 
     def _pruned(self, item: MediaItem, rows: torch.Tensor) -> Encoded:
-        """What is kept of an item, and where in its grid that stands."""
+        """The rows of an item that are kept, and their places in its grid."""
         grid = self._grid(item)
         positions = upload(in_grid(grid), rows.device)
         if item.modality == "image":

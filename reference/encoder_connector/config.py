@@ -62,7 +62,7 @@ class StoreConfig:
 
     @classmethod
     def read(cls, settings: Mapping[str, Any], environment: Mapping[str, str]) -> "StoreConfig":
-        """From all of them.
+        """The configuration from file, mapping and environment together.
 
         Raises:
             BadConfig: a setting is unknown, misses its other half, or cannot be used; the file

@@ -104,7 +104,7 @@ class StoreConnector:
             self._to_load[identifier] = self._promised.pop(identifier)
 
     def take_step(self) -> ConnectorMetadata:
-        """What the worker has to know of the step. Promises that nobody took are given back."""
+        """The metadata of this step for the worker. Promises that nobody took are given back."""
         for promise in self._promised.values():
             self._store.give_back(promise)
         self._promised.clear()

@@ -28,8 +28,8 @@ from cacheproof.reference.encoder_connector.part import Late, Part
 logger = logging.getLogger(__name__)
 
 LOCK_SECONDS = 5.0
-"""Longer than an engine holds the lock, which is as long as it takes to move an entry down a tier;
-one that was stopped with the lock must not stop the others."""
+"""Seconds to wait for the lock: longer than an engine holds it to move an entry down a tier. One
+that was stopped with the lock must not stop the others."""
 
 Evicted = Callable[[str, Path], None]
 
@@ -94,7 +94,7 @@ class DirectoryTier:
         return False
 
     def pin(self, name: str) -> Path | None:
-        """A file of one's own with the entry's bytes, until `unpin`; None: there is no entry."""
+        """A hard link of this owner to the entry, until `unpin`; None: there is no entry."""
         with self._logged("pinned"):
             self._stay_open()
             self._give_back_left()
@@ -110,14 +110,14 @@ class DirectoryTier:
         return None
 
     def unpin(self, pinned: Path) -> None:
-        """Give back what `pin` answered."""
+        """Give back a pin, by the path that `pin` returned."""
         with self._logged("unpinned"), suppress(FileNotFoundError):
             pinned.unlink()
             return
         self._left.add(pinned)  # in a folder that is gone, and may come back
 
     def remove(self, name: str) -> None:
-        """Drop an entry that is not what it should be; a pin of it stays."""
+        """Drop an entry that is damaged; a pin of it stays."""
         with self._logged("removed"), self._locked(), suppress(FileNotFoundError):
             self._entry(name).unlink()
 
@@ -155,7 +155,7 @@ class DirectoryTier:
         return self.root / "owners" / f"{os.getpid()}-{secrets.token_hex(8)}"
 
     def _bury(self) -> None:
-        """Remove what owners left that are no more. With the lock."""
+        """Remove what dead owners left. The caller holds the lock."""
         for folder in {path.with_suffix("") for path in (self.root / "owners").iterdir()}:
             lock = folder.with_suffix(".lock")
             if folder != self._own and not _is_locked(lock):
@@ -185,10 +185,12 @@ class DirectoryTier:
         """Evict what was not used for longest and is not pinned, until `size` more fit."""
         if self.num_bytes() + size <= self.bytes_max:
             return True
+        # before entries: what dead owners left, and pins given back too late, is of use to nobody
         self._bury()
         self._give_back_left()
         excess = self.num_bytes() + size - self.bytes_max
         idle = sorted(self._idle(), key=lambda one: (one[1].st_mtime_ns, one[0]))
+        # before the first eviction: entries are not given up for one that cannot fit
         if sum(found.st_size for _, found in idle) < excess:
             return False
         for entry, found in idle:
@@ -226,7 +228,7 @@ class DirectoryTier:
                 yield entry, found
 
     def _write(self, made: Path, parts: Iterable[Part]) -> None:
-        """What is late is written when all else is."""
+        """Write the parts in order, late ones when all others are written."""
         late: list[tuple[int, Late]] = []
         with made.open("r+b", buffering=0) as file:
             for part in parts:
@@ -245,6 +247,7 @@ class DirectoryTier:
         entry = self._entry(name)
         with self._locked():
             entry.parent.mkdir(exist_ok=True)
+            # another engine was quicker: an entry is never written again
             if entry.exists():
                 return
             made.rename(entry)
@@ -280,7 +283,7 @@ class DirectoryTier:
 
     @contextmanager
     def _logged(self, what: str) -> Iterator[None]:
-        """An error of the file system is a line of log, and no entry."""
+        """Log an error of the file system; the caller goes on without the entry."""
         try:
             yield
         except OSError as error:
@@ -294,7 +297,7 @@ class DirectoryTier:
 
 
 def _status(path: Path) -> os.stat_result | None:
-    """Of a regular file; None: there is none."""
+    """The status of a regular file; None: there is none."""
     try:
         found = os.lstat(path)
     except FileNotFoundError:

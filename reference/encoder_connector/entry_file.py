@@ -22,9 +22,9 @@ METADATA = "__metadata__"
 DIGEST = "digest"
 HEADER_BYTES_MAX = 1 << 16
 PART_BYTES = 1 << 20
-"""Of a file, read at a time."""
+"""Bytes of a file that are read at a time."""
 SEGMENT_BYTES = 4 << 20
-"""Of rows, with a digest of their own, so that several threads can read and check an entry."""
+"""Bytes of rows with a digest of their own, so that threads can share the check of an entry."""
 THREADS = min(8, os.cpu_count() or 1)
 ITEMSIZE = {"float32": 4, "float16": 2, "bfloat16": 2}
 _LENGTH = struct.Struct("<Q")
@@ -108,8 +108,8 @@ def fault_of(file: BinaryIO, key: EntryKey) -> str | None:
 def load_into(
     file: BinaryIO, key: EntryKey, room_for: Callable[[int, int], memoryview]
 ) -> tuple[int, int]:
-    """Read the rows of an entry into the memory that there is for so many of that width, and say
-    how many, and the width.
+    """Read the rows of an entry into memory that `room_for` gives for a number of rows and a width;
+    returns both.
 
     Raises:
         Torn: it is not the whole entry of that key.
@@ -201,13 +201,13 @@ def _read(file: BinaryIO, count: int) -> bytes:
 
 
 def _digest_of(key: EntryKey, width: int, digests: list[bytes]) -> str:
-    """Of rows of that key and width, by those of their segments: one's header before the other's
-    rows has another."""
+    """The digest of an entry's rows, from those of their segments. Key and width are part of it, so
+    that a header does not fit the rows of another entry."""
     return xxhash.xxh3_128_hexdigest(f"{key.name} {width} ".encode() + b"".join(digests))
 
 
 def _in_segments(size: int, digest_of: Callable[[range], bytes]) -> list[bytes]:
-    """The digests of the segments of so many bytes, in order; of several at once."""
+    """The digests of the segments of `size` bytes, in order; computed by several threads."""
     spans = _segments(size)
     if len(spans) < 2:
         return list(map(digest_of, spans))

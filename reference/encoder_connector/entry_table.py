@@ -39,6 +39,7 @@ class EntryTable:
     def begin(self, entry: str, size: int) -> bool:
         """Make room for an entry that is not there; False: it would need that of others in use.
         Evicts only what it takes, and nothing where the answer is False."""
+        # before the first eviction: a refusal evicts nothing
         if size > self.free + self.evictable:
             return False
         while size > self.free:
@@ -101,7 +102,7 @@ class EntryTable:
         raise AssertionError("nothing is idle")
 
     def _drop(self, entry: str) -> None:
-        """Of an idle entry."""
+        """Evict an idle entry: its room is free again."""
         self.evictable -= self.idle.pop(entry)
         del self.order[entry]
         del self.pins[entry]

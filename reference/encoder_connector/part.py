@@ -30,5 +30,5 @@ Part: TypeAlias = "bytes | memoryview | Late"
 
 
 def whole(parts: Iterable[Part]) -> bytes:
-    """All of an entry."""
+    """All bytes of an entry."""
     return b"".join([bytes(part) if isinstance(part, Late) else part for part in parts])

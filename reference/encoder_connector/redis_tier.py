@@ -100,7 +100,7 @@ class RedisTier:
         return self._ask("read", read_whole)
 
     def remove(self, name: str) -> None:
-        """Drop an entry that is not what it should be."""
+        """Drop an entry that is damaged."""
         self._ask("removed", lambda: self._client.unlink(PREFIX + name))
 
     def clear(self) -> None:

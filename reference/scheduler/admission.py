@@ -19,8 +19,8 @@ def walk(
     num_computed_tokens: int,
     num_new_tokens: int,
 ) -> tuple[int, EncoderWalk | None]:
-    """How many of the tokens the request's items let through, and what the walk found; None where
-    no items are left."""
+    """How many of the tokens the request's items let it compute, and the walk, or None where no
+    items are left."""
     if num_new_tokens == 0 or num_computed_tokens >= request.end_of_items:
         return num_new_tokens, None
     manager = state.encoder_cache_manager
@@ -34,6 +34,7 @@ def walk(
         )
         return found.num_new_tokens, found
     if state.config.disable_chunked_mm_input and state.semantics.scheduler.spares_whole_items:
+        # an item longer than the threshold would never be computed whole (faults/no-progress)
         whole = up_to_whole_item(request, num_computed_tokens, num_new_tokens)
         num_new_tokens = min(whole, step.token_budget)
     found = walk_encoder_inputs(
@@ -62,6 +63,7 @@ def take_encoder_inputs(
     """Take from the encoder cache what the walk found: the request's tokens have KV blocks."""
     manager = state.encoder_cache_manager
     if found.inputs:
+        # extended: a preemption may have handed an encode on to this request
         step.encoder_inputs.setdefault(request.request_id, []).extend(found.inputs)
         if state.semantics.scheduler.keeps_returned_budget:
             step.encoder_compute_budget -= sum(map(request.get_num_encoder_embeds, found.inputs))
@@ -82,8 +84,8 @@ def take_encoder_inputs(
 def _take_as_planned(
     state: SchedulerState, step: ScheduleStep, request: ScheduledRequest, found: EncoderWalk
 ) -> None:
-    """What a walk with the manager itself does on its way, and what follows from it. What the walk
-    had hit, and a preemption has evicted since, is encoded."""
+    """Claim, evict and allocate as a walk with the manager itself does on its way. A hit that a
+    preemption has evicted since is encoded."""
     manager = state.encoder_cache_manager
     named = {
         input_id: request.mm_features[input_id].identifier
@@ -92,8 +94,10 @@ def _take_as_planned(
     hits = [one for one in sorted([*found.hits, *found.repeats]) if named[one] in manager.cached]
     new = {named[one] for one in (*found.inputs, *found.loads)}
     gone = [one for one in found.hits if named[one] not in manager.cached.keys() | new]
+    # hits first: the admissions below evict what nobody holds
     for input_id in hits:
         manager.check_and_update_cache(request, input_id)
+    # the caller has deducted these inputs, which the manager is asked about once more
     budget = step.encoder_compute_budget + sum(map(request.get_num_encoder_embeds, found.inputs))
     for input_id in (*sorted([*found.inputs, *found.loads]), *gone):
         manager.can_allocate(request, input_id, budget, 0)  # evicts what it takes

@@ -1,4 +1,4 @@
-"""What a scheduler is configured with."""
+"""The configuration of a scheduler."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -63,10 +63,10 @@ class SchedulerConfig:
 
     @property
     def num_lookahead_tokens(self) -> int:
-        """KV slots behind the scheduled tokens, for the drafter's."""
+        """KV slots after the scheduled tokens, for those of the drafter."""
         return self.num_speculative_tokens if self.drafter else 0
 
     @property
     def num_prefill_lookahead_tokens(self) -> int:
-        """Tokens behind the scheduled ones that the drafter reads."""
+        """Tokens after the scheduled ones that the drafter reads."""
         return int(self.drafter)

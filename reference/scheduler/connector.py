@@ -12,7 +12,7 @@ class EncoderCacheConnector(Protocol):
     """Stands for vLLM's ECConnectorBase in its scheduler's role: same methods, same moments."""
 
     def has_cache_item(self, identifier: str) -> bool:
-        """Whether the output can be loaded in this step."""
+        """Whether the encoder output can be loaded in this step."""
 
     def ensure_cache_available(self, request: ScheduledRequest, num_computed_tokens: int) -> bool:
         """False while an output that the request needs behind those tokens is on its way."""

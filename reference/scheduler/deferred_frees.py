@@ -13,7 +13,7 @@ from cacheproof.reference.scheduled_request import ScheduledRequest
 
 
 class DeferredFrees:
-    """Gives blocks back, at once or `defers` it. Steps count that have tokens."""
+    """Gives blocks back at once or, where it `defers`, after the steps that have tokens."""
 
     def __init__(self, kv_cache_manager: KVCacheManager, *, defers: bool) -> None:
         self._manager = kv_cache_manager
@@ -27,13 +27,14 @@ class DeferredFrees:
         return len(self._waiting)
 
     def step_scheduled(self) -> int:
-        """A step is on its way; its number."""
+        """Count a step that is on its way; returns its number."""
         self._num_scheduled += 1
         return self._num_scheduled
 
     def step_processed(self) -> None:
-        """The oldest step in flight is done."""
+        """Count the oldest step in flight as done, and give back what waited for it."""
         self._num_processed += 1
+        # outputs arrive in the order of steps, so what waits first is free first
         while self._waiting and self._waiting[0][0] <= self._num_processed:
             _, blocks = self._waiting.popleft()
             self._manager.block_pool.free_blocks(reversed(blocks))

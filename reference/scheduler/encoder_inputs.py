@@ -20,17 +20,17 @@ from cacheproof.reference.semantics import Semantics
 
 @dataclass(slots=True)
 class EncoderWalk:
-    """What a walk found.
+    """The result of a walk.
 
     Attributes:
         num_new_tokens: tokens that may be computed, at most what was asked for.
         hits: items that the cache has.
         inputs: items to encode.
         loads: items to load from elsewhere.
-        repeats: items whose identifier is one of theirs: to be claimed when those are allocated;
-            of a walk that claims nothing itself, also of its hits.
+        repeats: items that share an identifier with one to encode or load, and are claimed when
+            that is allocated; in a walk that claims nothing itself, also those that share a hit's.
         num_embeds: size of the items to encode or load.
-        encoder_compute_budget: what of the budget they leave.
+        encoder_compute_budget: what the items to encode leave of the budget.
         resized: whether an identifier came back with another size than it has, which ends the
             request.
     """
@@ -46,7 +46,7 @@ class EncoderWalk:
 
 
 class Foresight:
-    """What a manager would answer in one walk: it claims nothing, and evicts nothing."""
+    """The answers that a manager would give in one walk; claims nothing, and evicts nothing."""
 
     def __init__(self, manager: EncoderCacheManager) -> None:
         self._manager = manager
@@ -57,7 +57,7 @@ class Foresight:
         return self._manager.get_cached_num_encoder_embeds(request, input_id)
 
     def would_hit(self, request: Request, input_id: int, num_embeds_to_schedule: int) -> bool:
-        """Whether the item has an entry, and that can be kept beside what the walk admitted."""
+        """Whether the item has an entry that can be kept beside what the walk admitted."""
         identifier = request.mm_features[input_id].identifier
         if identifier not in self._manager.cached:
             return False
@@ -99,9 +99,12 @@ def walk_encoder_inputs(
     walk = EncoderWalk(num_new_tokens, encoder_compute_budget)
     end = num_computed_tokens + num_new_tokens
     read_end = end + num_lookahead_tokens
+    # a drafter reads past the chunk, into the item that ends it (faults/drafter-miss)
     rollback = num_lookahead_tokens if semantics.scheduler.rolls_back_for_drafter else 0
+    # but a roll-back may split an item or leave too much (faults/whole-item-before, -rolled-back)
     if semantics.scheduler.ends_at_whole_items:
         rollback = 0
+    # to stop short of an item that is refused can stall a request (faults/drafter-standstill)
     clamp = 0 if semantics.scheduler.reads_ahead_without else num_lookahead_tokens
     sizes: dict[str, int] = {}
     for input_id in _in_window(request.mm_features, num_computed_tokens, read_end):
@@ -111,21 +114,25 @@ def walk_encoder_inputs(
             position, num_computed_tokens, end, semantics
         )
         before = position.offset - num_computed_tokens
+        # before the look-up: a cached item must stay whole as well
         if is_split and semantics.scheduler.keeps_hits_whole:
             walk.num_new_tokens = max(0, before - rollback)
             break
 
         size = position.get_num_embeds()
+        # what this walk admitted is not resident yet, and its size must not change either
         known = sizes.get(identifier)
         if known is None and semantics.encoder_cache.refuses_resized:
             known = manager.get_cached_num_encoder_embeds(request, input_id)
         if semantics.encoder_cache.refuses_resized and known not in (None, size):
             return EncoderWalk(0, encoder_compute_budget, resized=True)
+        # its entry is debited once, however often the item occurs
         if identifier in sizes:
             walk.repeats.append(input_id)
             continue
         if isinstance(manager, Foresight):
             is_hit = manager.would_hit(request, input_id, walk.num_embeds)
+            # a foresight claims nothing, so a repeat would look like a second idle entry
             if is_hit:
                 sizes[identifier] = size
         else:
@@ -133,6 +140,7 @@ def walk_encoder_inputs(
         if is_hit:
             walk.hits.append(input_id)
             continue
+        # before 0.32.0 only an item that is not cached must stay whole
         if is_split:
             walk.num_new_tokens = max(0, before - rollback)
             break
@@ -142,11 +150,13 @@ def walk_encoder_inputs(
             read_end if semantics.scheduler.reads_ahead_sparsely else end,
             semantics,
         )
+        # before the admission, which would evict for what is not encoded (faults/idle-eviction)
         if is_sparse and semantics.scheduler.passes_sparse_items:
             continue
         if not manager.can_allocate(
             request, input_id, walk.encoder_compute_budget, walk.num_embeds
         ):
+            # an item that only a drafter reads begins after the window, which must not grow to it
             walk.num_new_tokens = min(num_new_tokens, max(0, before - clamp))
             break
         if is_sparse:
@@ -190,7 +200,7 @@ def walk_decoder_inputs(
 def up_to_whole_item(
     request: ScheduledRequest, num_computed_tokens: int, num_new_tokens: int
 ) -> int:
-    """So many tokens, or as many as the item needs that begins with them and would be split."""
+    """`num_new_tokens`, or the length of the item that begins with them and would be split."""
     end = num_computed_tokens + num_new_tokens
     for input_id in _in_window(request.mm_features, num_computed_tokens, end):
         position = request.mm_features[input_id].mm_position
@@ -201,6 +211,7 @@ def up_to_whole_item(
 
 def _is_split(position: PlaceholderRange, start: int, end: int, semantics: Semantics) -> bool:
     """Whether [start, end) has the first token of the item, and not all of them."""
+    # vLLM PR #52412: before, an item was split where the chunk starts with it
     has_first = (
         start <= position.offset
         if semantics.scheduler.keeps_items_whole
@@ -221,6 +232,7 @@ def _is_sparse(position: PlaceholderRange, start: int, end: int, semantics: Sema
 
 def _in_window(features: Sequence[MultiModalFeature], start: int, end: int) -> range:
     """Numbers of the items that have a placeholder token in [start, end)."""
+    # items are in the prompt's order and do not overlap, so ends and offsets are sorted
     first = bisect_right(features, start, key=lambda feature: feature.mm_position.end)
     last = bisect_left(features, end, key=lambda feature: feature.mm_position.offset)
     return range(first, last)

@@ -16,7 +16,7 @@ def fail_loads(
     invalid_block_ids: Collection[int],
     num_scheduled_tokens: Mapping[str, int],
 ) -> set[str]:
-    """Into these blocks nothing right was loaded; the requests whose output does not count."""
+    """Loads into these blocks failed; returns the requests whose output does not count."""
     if not invalid_block_ids:
         return set()
     loading = [
@@ -35,7 +35,8 @@ def fail_loads(
 
 
 def give_back_items(state: SchedulerState, failed: Collection[str]) -> None:
-    """Who computes its tokens anew claims its items anew as well, behind the releases of all."""
+    """Give back the items of requests that compute their tokens anew, after all releases."""
+    # it may need the room of an item that it holds itself (faults/kv-load-items)
     if (
         not state.semantics.scheduler.gives_back_items_ahead
         or not state.config.recomputes_failed_loads
@@ -52,7 +53,7 @@ def _cut(
     invalid_block_ids: Collection[int],
     num_scheduled_tokens: Mapping[str, int],
 ) -> tuple[set[str], set[int]]:
-    """Cut requests down to what is right; who is affected, and the blocks that are not right.
+    """Cut requests back to their right tokens; returns who is affected, and the blocks to distrust.
 
     Of several requests that share a block the first computes it anew, and the others build on that.
     """

@@ -22,7 +22,7 @@ class External(NamedTuple):
 
 
 def ask(state: SchedulerState, request: ScheduledRequest, num_hit_tokens: int) -> External | None:
-    """What can be had elsewhere behind the hit; None while nobody knows."""
+    """What the connector can load after the hit; None while it does not know yet."""
     if state.kv_connector is None or request.num_computed_tokens != 0:
         return External()
     count, later = state.kv_connector.get_num_new_matched_tokens(request, num_hit_tokens)
@@ -82,7 +82,7 @@ def end_load(state: SchedulerState, request: ScheduledRequest) -> bool:
 
 
 def _take_over(state: SchedulerState, request: ScheduledRequest) -> None:
-    """All has come. The last known token is computed all the same, for its logits."""
+    """Take over a complete load. The last known token is computed all the same, for its logits."""
     loaded = request.num_computed_tokens
     if not state.semantics.scheduler.counts_loaded_tokens:
         (block_ids,) = state.kv_cache_manager.get_block_ids(request.request_id)
@@ -98,16 +98,19 @@ def _keep_what_came(state: SchedulerState, request: ScheduledRequest) -> None:
     anew. Below 0 where the request was never admitted, and the release takes what it had then."""
     if request.num_computed_tokens != 0:
         state.kv_cache_manager.cache_blocks(request, request.num_computed_tokens)
+        # another request computes the failed block, so all may count (faults/kv-load-shared)
         if state.semantics.scheduler.computes_last_after_failures:
             request.num_computed_tokens = min(request.num_computed_tokens, request.num_tokens - 1)
         return
     state.kv_cache_manager.free(request)
+    # without blocks it would wait for those that are kept for it (faults/kv-load-reserves)
     if state.semantics.scheduler.reserves_for_holders:
         state.unfinished_prefills.discard(request)
 
 
 def _reserved_blocks(state: SchedulerState) -> int:
     """Blocks that a load leaves to others whose prompts are not done: it cannot be preempted."""
+    # alone, a load would wait for blocks of drafts that nobody makes (faults/kv-load-drafts)
     is_alone = not state.running and not state.unfinished_prefills
     nothing = is_alone and state.semantics.scheduler.spares_lone_loads
     if nothing or not state.semantics.scheduler.reserves_for_prefills:

@@ -45,8 +45,8 @@ class CachedRequestData(NamedTuple):
 class SchedulerOutput(NamedTuple):
     """One step. Encoder inputs are numbers of a request's items; notices are identifiers whose
     entries the workers drop before they encode or load. What they load is in the metadata of the
-    connectors, where there are some. `num_common_prefix_blocks` are the blocks in which all running
-    requests begin alike, by group, in releases that read such blocks once for all.
+    connectors, where there are some. `num_common_prefix_blocks` are, by group, the leading blocks
+    that all running requests share, in releases that read such blocks once for all.
 
     `preempted_req_ids` lost their blocks in this step, or since the last one. Before they encode,
     workers put the data of `encoder_input_updates` in the place of what they have of an item; None

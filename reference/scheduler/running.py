@@ -33,9 +33,11 @@ def schedule_running(state: SchedulerState, step: ScheduleStep) -> None:
             _num_new_tokens(state, step, request),
         )
         if num_new_tokens == 0:
+            # those after it may go on: their items may fit where its own does not
             position += 1
             continue
         blocks = None
+        # ends at the latest when the request is its own victim
         while blocks is None and request.status is RequestStatus.RUNNING:
             blocks = state.kv_cache_manager.allocate_slots(
                 request,
@@ -58,6 +60,7 @@ def schedule_running(state: SchedulerState, step: ScheduleStep) -> None:
                 _take_drafts(step, request, num_new_tokens)
             if items is not None:
                 take_encoder_inputs(state, step, request, items)
+        # a request that preempted itself has freed blocks, which those after it may use
         elif not (
             _is_preempted(request) and state.semantics.scheduler.goes_on_after_preempting_itself
         ):
@@ -65,7 +68,7 @@ def schedule_running(state: SchedulerState, step: ScheduleStep) -> None:
 
 
 def release_victims(state: SchedulerState, step: ScheduleStep) -> None:
-    """The step is decided: what is loaded for victims of preemption may be evicted from now on."""
+    """Release what the step loads for victims of preemption: the step is decided."""
     for victim in step.loading_victims:
         state.encoder_cache_manager.free(victim)
 
@@ -75,7 +78,7 @@ def _is_preempted(request: ScheduledRequest) -> bool:
 
 
 def _num_new_tokens(state: SchedulerState, step: ScheduleStep, request: ScheduledRequest) -> int:
-    """How many tokens the request may compute, as far as its items let it."""
+    """How many tokens the request may compute, its items aside."""
     if state.semantics.scheduler.spares_sure_ends and _is_sure_to_end(request):
         return 0
     if step.holds_prefills and request.is_prefill_chunk:
@@ -86,6 +89,7 @@ def _num_new_tokens(state: SchedulerState, step: ScheduleStep, request: Schedule
     end = state.config.max_model_len
     if not state.semantics.scheduler.drafts_past_the_end:
         end = min(end, request.num_prompt_tokens + request.max_tokens)
+    # the last token of all is sampled, and never computed: hence `end - 1`
     return min(
         step.bounded(known - request.num_computed_tokens),
         step.token_budget,
@@ -108,7 +112,7 @@ def _awaits_transfer(state: SchedulerState, request: ScheduledRequest) -> bool:
 
 
 def _take_drafts(step: ScheduleStep, request: ScheduledRequest, num_new_tokens: int) -> None:
-    """The drafts that the step verifies; the others are forgotten."""
+    """Note the drafts that the step verifies, and forget the others."""
     known = request.num_tokens + request.num_output_placeholders
     count = request.num_computed_tokens + num_new_tokens - known
     if count > 0:
@@ -119,16 +123,18 @@ def _take_drafts(step: ScheduleStep, request: ScheduledRequest, num_new_tokens: 
 def _preempt(
     state: SchedulerState, step: ScheduleStep, victim: ScheduledRequest, position: int
 ) -> int:
-    """Preempt the victim; by how much requests behind it move up before `position`."""
+    """Preempt the victim; returns by how much `position` moves with the requests that move up."""
     moves_up = state.running.index(victim) < position
     counts = state.semantics.scheduler.omits_nobody
     unschedules = state.semantics.scheduler.unschedules_victims
     if victim in step.running:
         counts = counts or unschedules
         step.unschedule(victim, wholly=unschedules)
+        # before the preemption, which resets the progress that tells which blocks nobody computed
         if state.semantics.scheduler.forgets_uncomputed:
             state.kv_cache_manager.forget_uncomputed(victim)
     encodes, loads = step.take_back_items(victim) if unschedules else ([], [])
+    # an entry that was hit since must still be encoded by the step (faults/phantom-entry)
     if state.semantics.scheduler.hands_on_encodes:
         for identifier, heir, input_id in _inherited(state, victim, encodes):
             if heir is None:
@@ -138,6 +144,7 @@ def _preempt(
                 step.encoder_compute_budget -= heir.get_num_encoder_embeds(input_id)
     state.preempt(victim)
     step.preempted.append(victim)
+    # the load goes on, and its entry must not be evicted under it (faults/orphan-load)
     if loads and state.semantics.scheduler.keeps_loads:
         step.loading_victims.append(victim)
         for input_id in loads:
@@ -146,7 +153,7 @@ def _preempt(
 
 
 def _drop(manager: EncoderCacheManager, identifier: str, victim: ScheduledRequest) -> None:
-    """What no release does with its manager: evict an entry that only the victim holds."""
+    """Evict an entry that only the victim holds; no release does so with its manager."""
     if manager.cached.get(identifier) == {victim.request_id}:
         del manager.cached[identifier]
         size = manager.num_embeds_by_hash.pop(identifier)
@@ -176,5 +183,6 @@ def _inherited(
 def _victim(state: SchedulerState, step: ScheduleStep) -> ScheduledRequest:
     if state.config.policy != "priority":
         return state.running[-1]
+    # vLLM PR #53723: preempting who is scheduled already takes a part of the step back
     spared = step.running if state.semantics.scheduler.spares_scheduled else ()
     return max((one for one in state.running if one not in spared), key=_URGENCY)

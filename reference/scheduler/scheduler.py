@@ -169,7 +169,7 @@ class Scheduler:
                 request.spec_token_ids = () if request.is_prefill_chunk else token_ids
 
     def set_pause_state(self, pause_state: PauseState) -> None:
-        """From now on this is scheduled."""
+        """Set what is scheduled from now on."""
         self.state.pause_state = pause_state
 
     def reset_prefix_cache(self, reset_running_requests: bool = False) -> bool:
@@ -181,11 +181,14 @@ class Scheduler:
             RuntimeError: blocks are held even so.
         """
         waits = self.state.semantics.scheduler.refuses_reset_beside_transfers
+        # blocks of a transfer cannot be given back, so the reset would fail (faults/kv-load-reset)
         if reset_running_requests and waits and self.state.transfers_hold_blocks:
             return False
         if reset_running_requests:
+            # the last first: each goes before all that wait, so the first is the first again
             for request in reversed(self.state.running[:]):
                 self.state.preempt(request, drops_output=True)
+            # whoever starts over is told anew, with all of its tokens
             self.state.scheduled_before.clear()
             if self.state.semantics.scheduler.restarts_sessions:
                 self.state.take_back_from_holding()
@@ -250,7 +253,7 @@ def _output(state: SchedulerState, step: ScheduleStep) -> SchedulerOutput:
 
 
 def _num_common_prefix_blocks(state: SchedulerState) -> list[int] | None:
-    """In how many blocks all running requests begin alike; None where nobody asks any more."""
+    """How many leading blocks all running requests share, by group; None where nobody asks."""
     if state.semantics.kv_cache.shares_no_prefix_reads:
         return None
     if not state.running:

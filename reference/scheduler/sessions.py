@@ -21,7 +21,7 @@ def add_chunk(state: SchedulerState, session: ScheduledRequest, chunk: Scheduled
 
 
 def end_turn(state: SchedulerState, request: ScheduledRequest) -> bool:
-    """A request has stopped. Whether it is a session that goes on, now or later.
+    """Whether a request that has stopped is a session that goes on, now or later.
 
     Raises:
         AssertionError: less than nothing is computed, as after a load that failed.
@@ -32,6 +32,7 @@ def end_turn(state: SchedulerState, request: ScheduledRequest) -> bool:
         assert request.num_confirmed_tokens >= 0  # what follows a failed load may end a turn
         request.num_computed_tokens = request.num_confirmed_tokens
         request.drop_output()
+    # what became idle first would be given back last, and evicted last (faults/session-keeps-item)
     if state.semantics.scheduler.releases_between_turns:
         state.encoder_cache_manager.free(request)
     if not request.streaming_queue:
@@ -47,6 +48,7 @@ def end_turn(state: SchedulerState, request: ScheduledRequest) -> bool:
 
 def _go_on(state: SchedulerState, session: ScheduledRequest, chunk: ScheduledRequest) -> None:
     """The session's next turn begins."""
+    # the last token was sampled and never computed
     kept = session.num_tokens - 1
     if not state.semantics.scheduler.keeps_decoded_of_sessions:
         kept = min(session.num_computed_tokens, session.num_tokens)

@@ -16,7 +16,7 @@ from cacheproof.reference.semantics import Semantics
 
 
 class PauseState(Enum):
-    """What is scheduled: everything, nothing that does not hold KV blocks, or nothing."""
+    """Who is scheduled: everybody, only requests that hold KV blocks, or nobody."""
 
     UNPAUSED = "none"
     PAUSED_NEW = "new"
@@ -170,6 +170,7 @@ class SchedulerState:
     def finish(self, requests: Iterable[ScheduledRequest], status: RequestStatus) -> None:
         """Requests end from outside of a step: aborted, or in error."""
         once = self.semantics.scheduler.ends_once
+        # a finished request may wait for its KV to be sent: a second end would free those blocks
         ended = [request for request in requests if not (once and request.status.is_finished)]
         self.remove_from_queues(set(ended))
         for request in ended:
@@ -217,6 +218,7 @@ class SchedulerState:
         if not requests:
             return
         self.deferred.update(requests)
+        # before 0.14.0 vLLM's queue puts them in front one by one (faults/overtaken)
         if not self.semantics.scheduler.keeps_passed_over_in_order:
             requests = requests[::-1]
         holds = self.semantics.scheduler.admits_holders_first
@@ -235,6 +237,7 @@ class SchedulerState:
         """A request that ended gives back all that it holds; but its KV blocks not yet, where it
         `keeps_blocks`, or where they are sent elsewhere."""
         self.unfinished_prefills.discard(request)
+        # connectors first: they ask about a request that still holds its blocks and entries
         if self.kv_connector is not None:
             sends, _ = self.kv_connector.request_finished(request, self._blocks_to_send(request))
             keeps_blocks |= sends

@@ -57,7 +57,7 @@ class ScheduleStep:
         return any(request.is_prefill_chunk for request in self.running)
 
     def bounded(self, num_new_tokens: int) -> int:
-        """So many tokens of one request, or as many as it may have."""
+        """`num_new_tokens`, or the most that one request may have in this step."""
         if 0 < self.long_prefill_token_threshold < num_new_tokens:
             return self.long_prefill_token_threshold
         return num_new_tokens
@@ -65,7 +65,7 @@ class ScheduleStep:
     def schedule(
         self, request: ScheduledRequest, num_new_tokens: int, blocks: KVCacheBlocks
     ) -> None:
-        """The request computes so many tokens."""
+        """Let the request compute `num_new_tokens` tokens in this step."""
         self.num_scheduled_tokens[request.request_id] = num_new_tokens
         self.token_budget -= num_new_tokens
         self.uses_drafts |= _can_use_drafts(request, num_new_tokens)
@@ -73,8 +73,8 @@ class ScheduleStep:
             self.new_block_ids[request.request_id] = block_ids
 
     def unschedule(self, request: ScheduledRequest, *, wholly: bool = True) -> None:
-        """A running request that was scheduled in this step is not any more; unless `wholly`, what
-        it was to compute stays in the step."""
+        """Take a running request out of this step; unless `wholly`, what it was to compute stays
+        in."""
         self.running.remove(request)
         self.withdrew_prefill |= request.is_prefill_chunk
         if not wholly:
@@ -84,8 +84,8 @@ class ScheduleStep:
         self.spec_decode_tokens.pop(request.request_id, None)
 
     def take_back_items(self, request: ScheduledRequest) -> tuple[list[int], list[int]]:
-        """What was to be encoded and what was to be loaded for the request in this step, and is not
-        any more. The encodes' budget is there again."""
+        """Take back what the step encodes and loads for the request, and the budget of the encodes;
+        returns both lists of items."""
         encodes = self.encoder_inputs.pop(request.request_id, [])
         for input_id in encodes:
             self.encoder_compute_budget += request.get_num_encoder_embeds(input_id)

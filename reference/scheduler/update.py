@@ -15,7 +15,7 @@ from cacheproof.reference.scheduler.state import SchedulerState
 
 
 def advance(state: SchedulerState, output: SchedulerOutput) -> None:
-    """The step is on its way: its tokens count as computed."""
+    """Count the tokens of a step as computed: it is on its way."""
     number = state.frees.step_scheduled() if output.num_scheduled_tokens else 0
     releases, looks_forward = (
         not state.semantics.encoder_cache.releases_on_update,
@@ -56,6 +56,7 @@ def update_from_output(
         request = state.requests.get(request_id)
         if request is None or request.status.is_finished:
             continue  # it ended since
+        # before any early end: the step is over, whatever its output counts for
         request.num_in_flight_tokens -= count
         is_stale = request.num_stale_output_tokens > 0
         if is_stale:
@@ -85,6 +86,7 @@ def update_from_output(
         if tokens:
             answers.append(EngineCoreOutput(request_id, tokens, reason))
     state.remove_from_queues(stopped)
+    # after the removal, which would take a session that goes on out of its queue
     for request in going_on:
         state.enqueue(request)
     give_back_items(state, failed)
@@ -104,6 +106,7 @@ def release_consumed(state: SchedulerState, request: ScheduledRequest) -> None:
     reached = request.num_computed_tokens
     if state.semantics.scheduler.releases_confirmed:
         reached = request.num_confirmed_tokens
+        # before 0.33.0 the drafter had to be past the item as well
         if not state.semantics.scheduler.releases_ahead:
             reached -= state.config.num_prefill_lookahead_tokens
     is_decoding = state.config.is_encoder_decoder and request.num_computed_tokens > 0
@@ -113,7 +116,7 @@ def release_consumed(state: SchedulerState, request: ScheduledRequest) -> None:
 
 
 def _trust_load(state: SchedulerState, request: ScheduledRequest) -> None:
-    """The step that loaded some of its KV is done: let the blocks be found."""
+    """Let blocks be found into which a step loaded KV: it is done."""
     request.load_is_unsure = False
     certain = request.num_computed_tokens - request.num_in_flight_tokens
     state.kv_cache_manager.cache_blocks(request, certain)
@@ -121,6 +124,7 @@ def _trust_load(state: SchedulerState, request: ScheduledRequest) -> None:
 
 def _reject(request: ScheduledRequest, num_rejected: int) -> None:
     """Take back what was computed for drafts that turned out to be wrong."""
+    # 0 once it was preempted: then nothing that is computed can be taken back
     if request.num_computed_tokens > 0:
         request.num_computed_tokens -= num_rejected
     if request.num_output_placeholders > 0:
@@ -130,7 +134,7 @@ def _reject(request: ScheduledRequest, num_rejected: int) -> None:
 def _append(
     state: SchedulerState, request: ScheduledRequest, sampled: Sequence[int], is_stale: bool
 ) -> Sequence[int]:
-    """Append tokens up to where the request ends; those that it keeps.
+    """Append tokens up to where the request ends; returns those that it keeps.
 
     Raises:
         AssertionError: there are more tokens than placeholders for them.
@@ -147,6 +151,7 @@ def _append(
             kept = number
             break
     if not is_stale:
+        # tokens after the end are dropped, so their positions hold nothing (faults/session-drafts)
         uncounted = len(sampled) - kept if state.semantics.scheduler.uncounts_trimmed else 0
         request.num_computed_tokens -= uncounted
         if had_placeholders or _owes_placeholders(state):
@@ -164,7 +169,7 @@ def _owes_placeholders(state: SchedulerState) -> bool:
 
 
 def _cache(state: SchedulerState, request: ScheduledRequest, *, is_due: bool) -> None:
-    """Let the blocks be found whose tokens are certain now that output has arrived."""
+    """Let blocks be found whose tokens have become certain with the output."""
     if state.semantics.scheduler.caches_processed:
         if is_due:
             certain = request.num_computed_tokens - request.num_in_flight_tokens

@@ -18,7 +18,7 @@ from cacheproof.reference.scheduler.step import ScheduleStep
 
 
 class _Outcome(Enum):
-    """What became of the request that was considered."""
+    """The outcome for the request that was considered."""
 
     ADMITTED = "admitted"
     PASSED_OVER = "passed over"
@@ -68,6 +68,7 @@ def schedule_waiting(state: SchedulerState, step: ScheduleStep) -> None:
         if outcome is _Outcome.ENDS_PASS:
             break
         if outcome is _Outcome.FINDS_NO_BLOCKS:
+            # other holders may need no block at all, or end and free some (faults/kv-load-behind)
             only_holders = queue is state.holding and state.semantics.scheduler.tries_all_holders
             if not only_holders:
                 break
@@ -115,9 +116,10 @@ def _consider(state: SchedulerState, step: ScheduleStep, request: ScheduledReque
 
 
 def _adapters(state: SchedulerState, step: ScheduleStep) -> set[int]:
-    """Adapters that the step has already. Raises AssertionError when there are too many."""
+    """Adapters that the step has already. Raises AssertionError for more than `max_loras`."""
     if state.config.max_loras == 0:
         return set()
+    # running requests that this step leaves out go on later (faults/adapters-left-out)
     requests = state.running if state.semantics.scheduler.counts_running_loras else step.running
     adapters = {one.lora_request.lora_int_id for one in requests if one.lora_request is not None}
     assert len(adapters) <= state.config.max_loras
@@ -194,8 +196,8 @@ def _candidate(
 def _num_padded_tokens(
     state: SchedulerState, step: ScheduleStep, wanted: int, num_computed_tokens: int
 ) -> int:
-    """Tokens of a request that joins others in decoding, padded; 0 where it is not, more than the
-    step has where it shall wait."""
+    """Tokens of a request that joins others in decoding, padded with drafts; 0 without padding,
+    more than the step has left where it shall wait."""
     count = 1 + state.config.num_speculative_tokens
     joins = bool(step.running) or (
         state.semantics.scheduler.pads_lone_requests and num_computed_tokens > 0
@@ -205,6 +207,7 @@ def _num_padded_tokens(
     if step.runs_prefill:
         return 0
     most = min(step.bounded(count), state.config.max_num_batched_tokens)
+    # vLLM PR #54028: it would wait for a step that is never so large (faults/padded-beyond-a-step)
     if state.semantics.scheduler.pads_within_threshold and most < count:
         return 0
     room = state.config.max_model_len - num_computed_tokens
@@ -214,7 +217,7 @@ def _num_padded_tokens(
 
 
 def _look_up(state: SchedulerState, request: ScheduledRequest) -> tuple[KVCacheBlocks, int]:
-    """What is cached of a request that has nothing computed: blocks, and tokens."""
+    """The cached prefix of a request that has nothing computed: blocks, and tokens."""
     if request.num_computed_tokens != 0:
         return state.kv_cache_manager.empty_kv_cache_blocks, 0
     if request.resumable and state.semantics.block_keys.looks_ahead:
@@ -230,6 +233,7 @@ def _allocate_slots(
 ) -> bool:
     request, semantics = candidate.request, state.semantics
     looks_ahead = semantics.scheduler.looks_ahead_at_once or request.num_computed_tokens != 0
+    # others may hit what the step loads once the load has not failed (faults/kv-load-hit)
     is_unsure = candidate.num_external_tokens > 0 and semantics.scheduler.caches_loads_when_right
     blocks = state.admit_slots(
         request,
@@ -257,7 +261,8 @@ def _num_encoder_tokens(
 
 
 def _give_back(state: SchedulerState, request: ScheduledRequest) -> None:
-    """Give back what a walk claimed that came to nothing."""
+    """Give back the claims of a walk whose request is not admitted."""
+    # vLLM PR #31857: what a waiting request claims, nobody can evict (faults/kept-waiting)
     if request.has_encoder_inputs and state.semantics.encoder_cache.frees_stalled:
         state.encoder_cache_manager.free(request)
 
@@ -290,7 +295,7 @@ def _admit(
 def _pad(
     state: SchedulerState, step: ScheduleStep, request: ScheduledRequest, num_new_tokens: int
 ) -> None:
-    """Stand-ins for drafts. Raises AssertionError when they were cut short."""
+    """Schedule stand-ins for drafts. Raises AssertionError when they were cut short."""
     count = state.config.num_speculative_tokens
     assert num_new_tokens == 1 + count or not state.semantics.scheduler.pads_wholly
     step.spec_decode_tokens[request.request_id] = (-1,) * count

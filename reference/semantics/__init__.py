@@ -28,7 +28,7 @@ class UnknownRelease(UserWarning):
 
 
 def unknown(release: str) -> str:
-    """What there is to say of a release that is not modelled itself."""
+    """The warning about a release that is not modelled itself."""
     return (
         f"vLLM {release} is not a release that is modelled; the semantics are those of "
         f"{model_of(release)}"
@@ -85,7 +85,7 @@ class Semantics:
         }
 
     def changed(self, flags: Mapping[str, bool]) -> "Semantics":
-        """The same but for these flags, by their dotted names.
+        """A copy with these flags set, by their dotted names.
 
         Raises:
             ValueError: there is no flag of that name.
@@ -101,7 +101,7 @@ class Semantics:
         )
 
     def without(self, *flags: str) -> "Semantics":
-        """The same without these flags, by their dotted names."""
+        """A copy with these flags off, by their dotted names."""
         return self.changed(dict.fromkeys(flags, False))
 
 
@@ -110,13 +110,13 @@ CHANGES: Mapping[str, Change] = {
     for part in fields(Semantics)
     for flag in fields(getattr(Semantics(), part.name))
 }
-"""What each flag says, by its dotted name."""
+"""The change behind each flag, by the flag's dotted name."""
 
 
 @lru_cache
 def offered_by(release: str | None) -> Semantics:
-    """The semantics by which it is known what a release offers: those of the first that is modelled
-    stand for earlier ones, the ideal for none."""
+    """The semantics that say what a release offers: the first modelled one's for earlier releases,
+    the ideal for None."""
     if release is None:
         return Semantics.ideal()
     try:

@@ -93,7 +93,7 @@ def test_a_fault_of_a_release_is_listed_or_it_is_not(
     again = run("replay", file)
     assert again.code == 1
     assert again.out.startswith(f"{target} breaks ED-2")
-    assert "replays  10 of 10 alike, digest " in again.out
+    assert "replays  10 of 10 identical, digest " in again.out
 
 
 @pytest.mark.full

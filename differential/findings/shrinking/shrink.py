@@ -38,10 +38,10 @@ def shrink(
 ) -> Trace:
     """The cheapest trace found that still fails.
 
-    `still_fails` answers for each candidate whether it fails as `trace` does; it is asked at most
+    `still_fails` answers for each candidate whether it fails as `trace` does. It is asked at most
     `batch` candidates at once, `batches` times, and not after the moment `until` of the monotonic
-    clock. `trace` itself is taken to fail and is not
-    asked about.
+    clock; then up to three times more, one candidate each, whether names may change. `trace`
+    itself is taken to fail and is not asked about.
     """
     # Few at once at depths where the run of a trace takes long.
     batch = min(batch, DEPTHS[trace.depth].candidates)

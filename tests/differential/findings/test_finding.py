@@ -316,7 +316,7 @@ lanes
   >4  the step's output arrives                freeable 0 -> 2, x idle
 
 replay   cacheproof replay finding.json --target reference@0.28.0 --times 10
-replays  10 of 10 alike, digest <its digest>
+replays  10 of 10 identical, digest <its digest>
 found    seed 0 of encoder-cache/1, after 1.2 s
 known    not listed
 fault    a new one, as far as the list says
