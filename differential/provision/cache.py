@@ -18,7 +18,7 @@ from pathlib import Path
 from cacheproof.differential.errors import SetupError
 
 Report = Callable[[str], None]
-"""Takes one line of progress."""
+"""A function that takes one line of progress."""
 
 MIB = 1 << 20
 
@@ -46,7 +46,7 @@ class Cache:
 
     @classmethod
     def locate(cls, environ: Mapping[str, str] = os.environ) -> "Cache":
-        """CACHEPROOF_HOME, else cacheproof under XDG_CACHE_HOME, else under ~/.cache."""
+        """The cache at CACHEPROOF_HOME, else in cacheproof under XDG_CACHE_HOME or ~/.cache."""
         named = environ.get("CACHEPROOF_HOME")
         if named:
             return cls(Path(named).expanduser().absolute())
@@ -104,7 +104,7 @@ class Cache:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """Opens the folder for writing, and says in one line why the disk refuses.
+        """Open the folder for writing; what the disk refuses is raised as one line.
 
         Raises:
             SetupError: the folder cannot be made or written, or the disk is full.
@@ -123,7 +123,7 @@ class Cache:
                 self._locks,
             ):
                 folder.mkdir(parents=True, exist_ok=True)
-            self._sweep()
+            self._sweep()  # every writer sweeps: a process that was killed could not
             yield
         except OSError as refusal:
             if refusal.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -133,7 +133,7 @@ class Cache:
                 errno.EPERM,
                 errno.EROFS,
                 errno.ENOTDIR,
-                errno.EEXIST,
+                errno.EEXIST,  # a file lies where a folder is to be
             ):
                 raise SetupError(
                     f"cannot write to the cache folder {self.root}: {refusal.strerror} "
@@ -148,7 +148,7 @@ class Cache:
         )
 
     def require(self, need_mib: int, purpose: str) -> None:
-        """Refuses early what would fill the disk.
+        """Refuse early what would fill the disk.
 
         Raises:
             SetupError: less than `need_mib` is free.
@@ -163,9 +163,9 @@ class Cache:
 
     @contextlib.contextmanager
     def alone(self, name: str, report: Report) -> Iterator[int]:
-        """Holds the named lock, waiting for whoever has it; yields its descriptor."""
+        """Hold the named lock, waiting for whoever has it; yields its descriptor."""
         with open(self._locks / f"{name}.lock", "a") as handle:
-            try:
+            try:  # first without waiting, so that a wait is reported
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 report(f"waiting for another process that sets up {name}")
@@ -175,7 +175,7 @@ class Cache:
     @contextlib.contextmanager
     def workspace(self) -> Iterator[Workspace]:
         """A folder to prepare something in, on the disk where it will end up."""
-        with self._guarding_tmp():
+        with self._guarding_tmp():  # no sweep may see the folder before its lock is held
             path = Path(tempfile.mkdtemp(dir=self._tmp))
             guard = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT)
             fcntl.flock(guard, fcntl.LOCK_EX)
@@ -184,10 +184,10 @@ class Cache:
         finally:
             shutil.rmtree(path, ignore_errors=True)
             path.with_suffix(".lock").unlink(missing_ok=True)
-            os.close(guard)
+            os.close(guard)  # last: a sweep takes the folder once its lock can be had
 
     def discard(self, folder: Path) -> None:
-        """Removes a folder as a whole: it is out of sight before its first file goes."""
+        """Remove a folder as a whole: it is out of sight before its first file goes."""
         if folder.exists():
             with self.workspace() as workspace:
                 folder.rename(workspace.path / "discarded")
@@ -199,12 +199,12 @@ class Cache:
             yield
 
     def _sweep(self) -> None:
-        """Removes what dead processes left under tmp/."""
+        """Remove what dead processes left under tmp/."""
         with self._guarding_tmp():
             for name in {path.stem for path in self._tmp.iterdir()}:
                 folder, guard = self._tmp / name, self._tmp / f"{name}.lock"
                 with open(guard, "a") as handle, contextlib.suppress(BlockingIOError):
                     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     shutil.rmtree(folder, ignore_errors=True)
-                    if not folder.exists():
+                    if not folder.exists():  # what could not be removed is left to the next sweep
                         guard.unlink()

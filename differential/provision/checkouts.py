@@ -41,7 +41,7 @@ def for_path(
     cache: Cache | None = None,
     engine_like: str | None = None,
 ) -> InstalledRelease:
-    """A checkout as something that runs, or as an engine with the libraries of that release's.
+    """A checkout that can run; as an engine, with the libraries of release `engine_like`'s engine.
     Makes the shared libraries first if they are missing.
 
     Raises:
@@ -76,7 +76,7 @@ def for_path(
 
 
 def tree_of(directory: Path) -> Path:
-    """The folder of a checkout, which holds what a host imports. Imports nothing of it.
+    """The absolute folder of a checkout that has all modules that a host imports. Imports none.
 
     Raises:
         InputError: the folder is no vLLM checkout, or not a whole one.
@@ -117,7 +117,7 @@ def _missing(tree: Path, modules: Sequence[str]) -> list[str]:
 
 
 def forget(checkout: InstalledRelease, cache: Cache | None = None) -> None:
-    """Remove what was made for a checkout whose files are about to be others, or to go."""
+    """Remove what was made for a checkout whose files are about to change, or to go."""
     cache = cache or Cache.locate()
     bytecode = bytecode_of(cache) / checkout.tree.relative_to(checkout.tree.anchor)
     for folder in (checkout.metadata, cache.scratch / checkout.metadata.name, bytecode):
@@ -125,7 +125,8 @@ def forget(checkout: InstalledRelease, cache: Cache | None = None) -> None:
 
 
 def version_of(tree: Path) -> str:
-    """What the checkout says it is: its generated version file, its git tags, its PKG-INFO."""
+    """The version of a checkout, by its generated version file, else its git tags, else its
+    PKG-INFO; UNKNOWN where none says it."""
     return sources.stated_version(tree) or _tagged(tree) or _packaged(tree) or UNKNOWN
 
 

@@ -26,7 +26,7 @@ def run_logged(
 
     Args:
         log: takes standard output and standard error.
-        describe: what the user is told about a line of the log; None to keep the last words.
+        describe: what is reported about a line of the log; None keeps what was reported last.
         inherit: descriptors of locks. The child keeps them if this process is killed, so that
             nobody works in the same folder while the child still writes.
     """
@@ -44,7 +44,7 @@ def run_logged(
 
 
 def last_line(log: Path) -> str:
-    """The last line of a log that says something."""
+    """The last line of a log that is not blank; "no output" where there is none."""
     lines = log.read_text(errors="replace").splitlines()
     return next((line.strip() for line in reversed(lines) if line.strip()), "no output")
 

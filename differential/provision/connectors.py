@@ -15,7 +15,7 @@ FIRST = "0.5.6"
 
 
 def install(version: str, *, report: Report, cache: Cache | None = None) -> InstalledRelease:
-    """LMCache of a version beside the newest release of vLLM; does nothing where both are there.
+    """Install an LMCache version beside the newest release of vLLM, where either is missing.
 
     Raises:
         InputError: no version number, or one before the first that has such a connector.
@@ -30,7 +30,7 @@ def install(version: str, *, report: Report, cache: Cache | None = None) -> Inst
 
 
 def require_played(version: str) -> None:
-    """See whether LMCache of a version has a connector that is played.
+    """Require an LMCache version with a connector that is played.
 
     Raises:
         InputError: no version number, or one before the first.
@@ -44,7 +44,7 @@ def require_played(version: str) -> None:
 
 
 def list_installed(*, cache: Cache | None = None) -> list[str]:
-    """The versions of LMCache that are there."""
+    """The versions of LMCache that are installed, from old to new."""
     cache = cache or Cache.locate()
     names = {path.name.split("-")[1] for path in cache.environments.glob(f"{LMCACHE}-*")}
     found = (one for one in names if environment.locate(cache, environment.lmcache(one)))

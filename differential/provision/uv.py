@@ -39,10 +39,10 @@ _OF_NO_MATTER = {
     *("no-compile", "no-input", "no-python-version-warning", "no-warn-script-location"),
     *("progress-bar", "quiet", "require-virtualenv", "root-user-action", "user", "verbose"),
 }
-"""Settings of pip that do not change what is installed from where."""
+"""Settings of pip that change neither what is installed nor from where."""
 
 _KEPT_VARIABLES = {"UV_CACHE_DIR", "UV_LINK_MODE", "UV_NO_CACHE"}
-"""The user's settings of uv that hold: not those that name other indexes than pip's."""
+"""The user's settings of uv that are kept; others could name other indexes than pip's."""
 
 _TRUE = {"1", "true", "yes", "on", "y", "t"}
 
@@ -59,15 +59,16 @@ class Uv:
     options: tuple[str, ...]
     constraints: tuple[str, ...]
     environ: Mapping[str, str]
-    """Its whole environment."""
+    """The whole environment of uv's processes."""
 
     @classmethod
     def like_pip(cls, program: str, listed: str, environ: Mapping[str, str]) -> "Uv":
-        """Takes over the settings that `pip config list` has `listed`.
+        """uv under the settings of pip that `pip config list` printed as `listed`.
 
         Raises:
             Untranslatable: pip obeys a setting that uv has no word for.
         """
+        # pip takes the best match of all indexes; uv by itself that of the first that has any.
         options = ["--no-config", "--index-strategy", "unsafe-best-match"]
         constraints: list[str] = []
         variables = {"NO_COLOR": "1", "UV_PYTHON_DOWNLOADS": "never"}
@@ -102,19 +103,19 @@ class Uv:
         return [str(word) for word in (*command, *constraints, *arguments)]
 
     def check(self, python: Path) -> list[str]:
-        """The command that looks whether all that is installed fits together."""
+        """The command that checks whether all installed packages fit together."""
         return [self.program, "pip", "check", "--python", str(python)]
 
 
 def find(*folders: Path) -> str | None:
-    """uv on PATH, else in one of the folders."""
+    """uv on PATH, else in one of the folders; None where it is in neither."""
     search = (os.environ.get("PATH", os.defpath), *map(str, folders))
     return shutil.which("uv", path=os.pathsep.join(search))
 
 
 def _settings(listed: str) -> dict[str, str]:
-    """The settings as `pip install` takes them: those of the command before those of all commands,
-    the environment's before both; what is empty does not count."""
+    """The settings that hold for `pip install`: those of the environment override those of the
+    command, and these the global ones; empty values do not count."""
     found: dict[str, dict[str, str]] = {"global": {}, "install": {}, ":env:": {}}
     for line in listed.splitlines():
         setting = _SETTING.fullmatch(line)

@@ -8,22 +8,24 @@ _SHAPE = re.compile(r"(\d{1,4}(?:\.\d{1,4}){1,3})(?:(rc|post)(\d{1,4}))?", re.AS
 _DOTTED_SUFFIX = re.compile(r"\.(?=post|rc)")
 _RANK = {"rc": -1, None: 0, "post": 1}
 NUMBERS_MIN = 3
-"""Of a release's version: 0.33.0 is never called 0.33."""
+"""Fewest numbers in a release's version: 0.33.0 is never called 0.33."""
 
 FIRST_WITH_NEWER_LIBRARIES = "0.24.0"
-"""This release refuses transformers 4; the one before it asks for what later ones do without."""
+"""The first release for the shared libraries: it refuses transformers 4. The release before it
+needs what later ones do without."""
 
 FIRST_ENGINE = "0.20.0"
-"""The compiled parts of releases before it are for a torch before 2.11.0."""
+"""The oldest engine that runs here: compiled parts before it are for a torch before 2.11.0."""
 
 FIRST_ENGINE_WITH_NEWER_TORCH = "0.27.0"
-"""The compiled parts of engines before it are for torch 2.11.0."""
+"""The first engine for a newer torch: compiled parts before it are for torch 2.11.0."""
 
 FIRST_ENGINE_WITH_NEWER_LIBRARIES = "0.31.0"
-"""Engines before it import what the transformers here no longer have."""
+"""The first engine for the newest transformers: engines before it import what that lacks."""
 
 FIRST_WITH_SCHEDULER = "0.10.0"
-"""Releases before it import what the libraries here no longer have; their hasher runs alone."""
+"""The first release that imports here: those before it import what the libraries here lack, and
+only their hasher runs."""
 
 
 def parse(text: str, before: str = "") -> str:
@@ -45,7 +47,7 @@ def parse(text: str, before: str = "") -> str:
 
 
 def _as_releases_write(match: re.Match[str]) -> str:
-    """Three numbers at least, no zeros in front of one, none at the end beyond three."""
+    """A version with at least three numbers, no leading zeros, and no trailing 0 beyond three."""
     numbers = [int(part) for part in match[1].split(".")]
     while len(numbers) > NUMBERS_MIN and numbers[-1] == 0:
         numbers.pop()
@@ -70,7 +72,8 @@ def parse_engine(text: str, target: str = "") -> str:
 
 
 def order(version: str) -> tuple[tuple[int, ...], int, int]:
-    """Sorts versions from old to new: a release candidate before, a post-release after."""
+    """Key that sorts versions from old to new: a release candidate comes before its release, a
+    post-release after it. Below all versions where the text is none."""
     match = _SHAPE.fullmatch(_DOTTED_SUFFIX.sub("", version))
     if match is None:
         return (), 0, 0
@@ -81,10 +84,11 @@ def order(version: str) -> tuple[tuple[int, ...], int, int]:
 
 
 def nearest(version: str, available: set[str], count: int = 4) -> list[str]:
-    """Those among `available` that stand around the version, from old to new."""
+    """At most `count` of the `available` versions around this one, from old to new."""
     known = sorted((name for name in available if order(name)[0]), key=order)
     older = [name for name in known if order(name) < order(version)]
     newer = known[len(older) :]
+    # Where one side has too few, the other gives more, so that `count` are named if there are.
     half = count // 2
     return [*older[-max(half, count - len(newer)) :], *newer[: max(half, count - len(older))]]
 
@@ -96,6 +100,6 @@ def needs_older_libraries(version: str) -> bool:
 
 
 def runs_hasher_alone(version: str) -> bool:
-    """Whether of a release nothing but the media hasher can run here."""
+    """Whether only the media hasher of a release can run here."""
     numbers = order(version.partition("+")[0])
     return bool(numbers[0]) and numbers < order(FIRST_WITH_SCHEDULER)

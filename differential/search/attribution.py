@@ -34,11 +34,11 @@ from cacheproof.differential.traces.records import TraceResult
 from cacheproof.differential.traces.trace import Trace
 
 UNTURNED = "encoder_connector"
-"""The depth whose reference has no flags: what a connector does wrong is in none."""
+"""The depth whose reference has no flags: no flag models what a connector does wrong."""
 DRAWN = frozenset({"outside"})
-"""Of an outcome, what two runs of one release may say otherwise: files whose names are drawn."""
+"""Fields of an outcome in which two runs of one release may differ: names of files are drawn."""
 TOGETHER_MAX = 3
-"""So many causes may be needed together for a break to go away."""
+"""Most causes that are taken away together to see whether a break goes away."""
 _UNLISTED = Attributed()
 Where = tuple[str, str | None, str, str]
 """A lane, a model runner, a contract and a kind of break."""
@@ -107,8 +107,8 @@ class Attribution:
     def of_target(
         cls, known: Sequence[KnownFault], target: Target, model: ReferenceTarget | None
     ) -> "Attribution":
-        """For the breaks of a target; a plug-in is another text than its release. What a
-        mend has taken out of it is not listed any more."""
+        """The attribution for a target's breaks. A plug-in is another text than its release; faults
+        that are mended in the target are not listed any more."""
         kind = releases.VLLM
         if isinstance(target, HostTarget) and target.runs_depth(releases.ENGINE):
             kind = releases.ENGINE
@@ -132,6 +132,7 @@ class Attribution:
 
     def close(self) -> None:
         """End the hosts that it has asked; the next question starts them anew."""
+        # Turned models run on the hosts of the model, which are its owner's to close.
         for asked in (self._mending, self._itself):
             if asked is not None:
                 asked.close()
@@ -145,21 +146,22 @@ class Attribution:
         name: str = "",
         sure: Mapping[Where, str] = NOTHING_SURE,
     ) -> dict[tuple[str, str], Attributed]:
-        """Of all that a trace breaks, by contract and kind, which listed fault it is.
+        """Which listed fault each break of a trace is, by contract and kind.
 
-        Without a lane, any of the trace's depth may have made it. Of several faults that it may be
-        the one that its `name` begins with is told, else the first. Where it is `sure` which fault
-        breaks a contract, the cause is not asked for again.
+        Without a lane, any lane of the trace's depth may have made it. Of several faults that fit,
+        the one with whose name the trace's `name` begins counts, else the first. Where it is `sure`
+        which fault breaks a contract, the cause is not asked for again.
         """
         run: _Run | None = None
         found = {}
         for (contract, kind), broken in seen.by_kind.items():
-            if run is None:
+            if run is None:  # only now: to compare with the model may cost a run of it
                 last = max(one.event for one in seen.by_kind.values())
                 run = self._run_of(trace, result, last, seen)
             place = contract, kind
             fault = sure.get((lane or "", trace.runner, *place))
             first = run.difference
+            # Sure only as long as the target decides as its model does.
             if fault is not None and (first is None or first.event > broken.event):
                 found[place] = Attributed(fault)
             else:
@@ -167,8 +169,8 @@ class Attribution:
         return found
 
     def of_finding(self, found: Finding, lane: str | None) -> Attributed:
-        """Of what a finding breaks, by its records."""
-        if found.contract == LOCKSTEP:
+        """Which listed fault a finding is, by its records."""
+        if found.contract == LOCKSTEP:  # faults are listed by the contracts that they break
             return _UNLISTED
         result = TraceResult(found.records, capacity=found.capacity)
         run = self._run_of(found.trace, result, found.event)
@@ -182,14 +184,14 @@ class Attribution:
         return told
 
     def annotated(self, found: Finding, told: Attributed) -> Finding:
-        """The finding with what is listed of it."""
+        """The finding, annotated with the listed fault that it is."""
         fault = called(self._known, told.fault)
         found = found.attributed(told)
         return found if fault is None else found.annotated(fault.thread, fault.title, fault.name)
 
     def parts(self, trace: Trace, result: TraceResult, event: int) -> bool:
-        """Whether the target decided otherwise than the model up to that event of a trace; or is
-        changed, and cannot be held against the model on it."""
+        """Whether the target decided otherwise than the model up to that event of a trace; of a
+        changed target also where the trace compares it with nothing."""
         run = self._run_of(trace, result, event)
         if not run.is_compared:
             return self._is_changed
@@ -200,6 +202,7 @@ class Attribution:
     ) -> _Run:
         if seen is not None and seen.compared:
             return _Run(trace, last, seen.difference, is_compared=True, is_modelled=True)
+        # The model first: its flags can be turned, and a release has none.
         for beside in (self._model, self._host_of_release()):
             if beside is None or (beside is self._model and not self._model.compares(trace)):
                 continue
@@ -212,7 +215,7 @@ class Attribution:
         return _Run(trace, last, None, is_compared=False, is_modelled=False)
 
     def _host_of_release(self) -> HostTarget | None:
-        """The release that a changed target is nearest to, where it is on this machine."""
+        """A host of the release that a changed target is nearest to, where that is installed."""
         itself = self._release_itself
         if self._itself is None and itself is not None:
             self._itself = host_of(itself, f"vllm@{itself.version}")
@@ -226,7 +229,7 @@ class Attribution:
         may = may_be(self._known, contract, kind, self._release, lanes, trace.runner)
         causal = self._causal(contract, kind)
         alike = list(dict.fromkeys(one.name for one in (*(fault for fault, _ in causal), *may)))
-        if first is not None and run.parts_by(event):
+        if first is not None and run.parts_by(event):  # what it breaks from there on is its own
             release = self._release if self._model is None else self._model.release
             why = f"but the target decides otherwise than {release} before: {first.sentence}"
             return _new(contract, alike, why)
@@ -235,11 +238,13 @@ class Attribution:
         if not run.can_be_turned:
             return self._by_mend(run, may, broken, event, name)
         release = self._release
+        # The first that explains the break is told: the trace's namesake, then what is listed here.
         causal.sort(key=lambda one: (not _is_called(name, one[0]), not one[0].is_in(release)))
         for fault, cause in causal:
             if not self._breaks(run, (cause.flags,), broken, event):
                 return Attributed(fault.name)
         causes = dict.fromkeys(cause.flags for _, cause in causal)
+        # Smallest sets first, so that no cause is named that the break does not need.
         for number in range(2, min(TOGETHER_MAX, len(causes)) + 1):
             sets = list(itertools.combinations(causes, number))
             explaining = [one for one in sets if not self._breaks(run, one, broken, event)]
@@ -258,9 +263,8 @@ class Attribution:
         event: int,
         name: str,
     ) -> Attributed:
-        """Of faults without a cause the one whose mend takes the break away; of those that have no
-        mend either, the one that shows so. A mended release that refuses the trace shows
-        nothing of it."""
+        """The fault whose mend takes the break away; else the one without a mend that is listed to
+        break so. A mended release that refuses the trace says nothing about its fault."""
         mending = self._mending
         can_be = [one for one in faults if mending and mending.can_mend(one.name, broken[1])]
         refusing = []
@@ -285,7 +289,7 @@ class Attribution:
     def _of_another_contract(
         self, run: _Run, broken: tuple[str, str], event: int
     ) -> KnownFault | None:
-        """A fault that is its cause, and is not listed to break that contract."""
+        """A fault that causes the break and is not listed to break that contract."""
         each = {cause.flags: fault for fault in self._known for cause in fault.cause}
         for flags, fault in each.items():
             if not self._has(flags) and not self._breaks(run, (flags,), broken, event):
@@ -293,8 +297,8 @@ class Attribution:
         return None
 
     def _causal(self, contract: str, kind: str) -> Causal:
-        """The faults that break it by a cause that the model has, in the order of the list, each
-        cause once."""
+        """Faults that break the contract by a cause that the model has, in the order of the list;
+        each cause once."""
         found: dict[tuple[str, ...], tuple[KnownFault, Cause]] = {}
         for fault in self._known:
             for cause in fault.cause:
@@ -303,8 +307,8 @@ class Attribution:
         return list(found.values())
 
     def _has(self, cause: tuple[str, ...]) -> bool:
-        """Whether all flags of a cause are true of the model: then it has no such fault. Without
-        a model none has a cause that can be asked for."""
+        """Whether all flags of a cause are true of the model, which then lacks the fault. True
+        without a model: no cause can be taken away then."""
         if self._model is None:
             return True
         flags = self._model.semantics.flags
@@ -333,9 +337,9 @@ def _examined(run: _Run, target: Target) -> tuple[TraceResult, Examination]:
 def _still_breaks(
     result: TraceResult, seen: Examination, broken: tuple[str, str], event: int
 ) -> bool:
-    """Whether a run breaks the same contract: in that kind up to the event, or there in any. One
-    that raises before it has kept nothing; one that refuses, as a model may whose cause is that it
-    does not, has."""
+    """Whether a run breaks the same contract: in that kind up to the event, or at it in any kind. A
+    run that raises before the event counts as breaking it. One that refuses the trace does not: the
+    cause may be that it is not refused."""
     if seen.illegal is None and len(result.records) <= event:
         return True
     contract, _ = broken
@@ -347,8 +351,8 @@ def _still_breaks(
 
 
 def _left(known: Sequence[KnownFault], mended: Collection[str]) -> Iterator[KnownFault]:
-    """What is listed once faults are mended: of one of them the causes, and the kinds of break,
-    that its mend leaves."""
+    """What is still listed once faults are mended: of a mended fault, the causes and the kinds of
+    break that its mend leaves."""
     gone = mends.flags_of(mended).keys()
     for one in known:
         if one.name not in mended:
@@ -366,8 +370,7 @@ def _left(known: Sequence[KnownFault], mended: Collection[str]) -> Iterator[Know
 
 
 def _by_causes(explaining: Sequence[Sequence[KnownFault]]) -> Attributed:
-    """What sets of faults explain, none of which is listed for where it was found: it takes all of
-    a set, and any set will do."""
+    """A break that goes away without all faults of a set, for each of these sets alone."""
     (first, *others) = dict.fromkeys(one.name for one in explaining[0])
     beside = [f"takes {' and '.join(others)} as well"] if others else []
     names = {" and ".join(one.name for one in several) for several in explaining}
@@ -377,7 +380,7 @@ def _by_causes(explaining: Sequence[Sequence[KnownFault]]) -> Attributed:
 
 
 def _by_symptom(faults: Sequence[KnownFault], name: str) -> Attributed:
-    """The fault that a trace of that name is called after, else the first; if there is one."""
+    """The fault after which a trace of that name is called, else the first; none without any."""
     if not faults:
         return _UNLISTED
     likeliest = min(faults, key=lambda one: not _is_called(name, one))
@@ -395,7 +398,7 @@ def _of_causes(faults: Causal, causes: Causes) -> list[KnownFault]:
 
 
 def _new(contract: str, alike: Sequence[str], why: str) -> Attributed:
-    """A break that is none of the faults that break the same."""
+    """A break that is none of the faults that break the same contract."""
     if not alike:
         return _UNLISTED
     verb = "breaks" if len(alike) == 1 else "break"

@@ -18,7 +18,7 @@ from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.trace import Trace
 
 TIMES = 2
-"""Runs of a trace on a release, which must come out alike."""
+"""Runs of a trace on a release, which must all have the same result."""
 
 OF_EVERY_RELEASE = frozenset(
     {
@@ -27,13 +27,13 @@ OF_EVERY_RELEASE = frozenset(
         "kv_events", "groups", "model", "one_text", "as_released", "store", "ranks",
     }
 )  # fmt: skip
-"""Settings that no release lacks, or that no trace is the same question without."""
+"""Settings that every release has, or without which a trace asks another question."""
 
 
 @dataclass(frozen=True)
 class ReleaseAnswer:
-    """What became of the trace on a release: the contracts that broke, None where it was refused,
-    and `refusal` says why. It was run `without` these settings, which the release lacks."""
+    """What a release made of the trace: the contracts that `broken`; None where it refused the
+    trace, and `refusal` says why. It was run `without` these settings, which the release lacks."""
 
     release: str
     broken: frozenset[str] | None
@@ -57,18 +57,18 @@ class Bisection:
 
     @property
     def is_monotone(self) -> bool:
-        """Whether one release brought it and at most one mended it."""
+        """Whether one release brought the fault and at most one mended it."""
         return len(self.spans) == 1
 
     @property
     def brought(self) -> str | None:
-        """The release that brought it first; None: the oldest of them breaks it."""
+        """The release that brought the fault first; None where the oldest one breaks it."""
         first = self.spans[0][0]
         return None if first == self.answers[0].release else first
 
     @property
     def mended(self) -> str | None:
-        """The release that mended it last; None: the newest of them breaks it."""
+        """The release that mended the fault last; None where the newest one breaks it."""
         return self._after(self.spans[-1][1])
 
     def _after(self, release: str) -> str | None:
@@ -77,7 +77,7 @@ class Bisection:
         return behind[0] if behind else None
 
     def lines(self) -> Iterator[str]:
-        """What is said of it."""
+        """The bisection in words, line by line."""
         spans = ", ".join(span(first, last) for first, last in self.spans)
         yield f"{self.contract} breaks in {spans}"
         if not self.is_monotone:
@@ -105,7 +105,7 @@ class Bisection:
         return releases[releases.index(release or "") - 1]
 
     def to_json(self) -> dict[str, object]:
-        """As the command's JSON has it."""
+        """The bisection as the command's JSON has it."""
         return {
             "contract": self.contract,
             "spans": self.spans,
@@ -138,7 +138,7 @@ def ask(
 
 
 def bisections(question: Question, answers: Sequence[ReleaseAnswer]) -> list[Bisection]:
-    """One for each contract that was broken anywhere, of those that were asked for."""
+    """A bisection for each contract asked for that broke on any release."""
     ran = tuple(one for one in answers if one.broken is not None)
     contracts: dict[str, None] = {}
     for one in ran:
@@ -163,7 +163,8 @@ def span(first: str, last: str) -> str:
 
 
 def tellings(trace: Trace) -> Iterator[tuple[tuple[str, ...], Trace]]:
-    """The trace, and without one or all of those settings that not every release has."""
+    """The trace as it is, then without each setting that not every release has, then without all
+    of them; with the names of the settings left out."""
     config = trace.header.config
     extras = extras_of(config)
     optional = [name for name in extras if name not in OF_EVERY_RELEASE]

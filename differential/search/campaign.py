@@ -40,14 +40,14 @@ class Work:
     calls: int = 0
 
     def add(self, events: Sequence[AnyEvent], calls: int) -> None:
-        """One more trace, of which these events were run."""
+        """Add one trace, of which these events were run."""
         self.traces += 1
         self.events += len(events)
         self.steps += sum([type(event) is Schedule for event in events])
         self.calls += calls
 
     def sum(self, other: "Work") -> None:
-        """As much more as was run elsewhere."""
+        """Add what was run elsewhere."""
         self.traces += other.traces
         self.events += other.events
         self.steps += other.steps
@@ -56,8 +56,8 @@ class Work:
 
 @dataclass
 class LaneReport(Work):
-    """What a campaign did in one lane, and what of it was `compared` with the reference; None where
-    it had none beside. `traces` has those as well that the release refused."""
+    """What a campaign did in one lane. `compared` is what of it was compared with the reference;
+    None where no reference ran beside. `traces` counts those that the release refused too."""
 
     lane: Lane = field(kw_only=True)
     resident_sum: int = 0
@@ -77,6 +77,7 @@ class LaneReport(Work):
     @property
     def never_met(self) -> list[str]:
         """Rare states of this lane that the search did not meet."""
+        # A lane that was not searched has missed nothing.
         return self.reach.never(self.lane.rare) if self.traces else []
 
 
@@ -106,7 +107,7 @@ class Campaign:
 
     @classmethod
     def begun_with(cls, target: str, release: str | None, lanes: list[LaneReport]) -> "Campaign":
-        """The same, of the target of that name."""
+        """A campaign of which nothing was run yet, by its target's name and release."""
         return cls(target, release, lanes, [], Counter(), Counter(), [], 0.0)
 
     @property
@@ -114,22 +115,22 @@ class Campaign:
         return sum(report.calls for report in self.lanes)
 
     def count(self, one: Break) -> None:
-        """A trace breaks something, in some kind."""
+        """Count a trace that breaks a contract in a kind."""
         place = one.contract, one.lane, one.kind
         self.kinds[place] += 1
         if one.attributed.fault is not None:
             self.listed[*place, one.attributed.fault] += 1
 
     def listed_in(self, contract: str, lane: str, kind: str) -> dict[str, int]:
-        """Of the traces that break a contract so, those that are a listed fault, by its name."""
+        """How many traces that break a contract in that kind are a listed fault, by its name."""
         place = [contract, lane, kind]
         return {name: n for (*where, name), n in sorted(self.listed.items()) if where == place}
 
     def merge(self, part: "Campaign", began: float, kept_per_break: int) -> list[Break]:
-        """Take in a part of the same search, which began so many seconds after it.
+        """Take in a part of the same search, which `began` that many seconds after the search.
 
         Returns:
-            The breaks that are kept of it.
+            The part's breaks that are kept, of each place at most `kept_per_break` in all.
         """
         reports = {report.lane.name: report for report in self.lanes}
         for report in part.lanes:
@@ -168,13 +169,12 @@ def search(
 ) -> Campaign:
     """Search `target` over `seeds` of every lane (None: all, from 0), for about `seconds` at most.
 
-    Behind them come those `further` seeds, by the name of their lane, that are not among `seeds`.
-    Of each contract broken in a lane the first `kept_per_break` traces of each kind, each model
-    runner and each listed fault, as the `attribution` tells them apart, are kept. It asks for the
-    cause in all, or in the first `causes_max` of each contract, kind and model runner; a later one
-    is the same fault as long as the target decides as its model does.
-    A host that breaks is restarted and its batch counted as a harness error; after a few of those
-    the search gives up.
+    After them come the `further` seeds, by lane name, that are not among `seeds`. The first
+    `kept_per_break` traces are kept for each contract, lane, kind, model runner and listed fault,
+    as the `attribution` tells faults apart. It asks for the cause of all breaks, or of the first
+    `causes_max` of each contract, kind and model runner; a later break is the same fault as long as
+    the target decides as its model does. A host that breaks is restarted, and its batch counts as a
+    harness error; after HARNESS_ERRORS_MAX of those the search gives up.
     """
     started = time.monotonic()
     outcome = Campaign.begun(target, lanes, against)
@@ -191,11 +191,12 @@ def search(
         _further_batches(reports, target.model, seeds, further),
     )
     for (report, traces), results in _executed(target, batches, outcome.harness_errors):
-        try:
+        try:  # the reference may have hosts of its own, which may break as well
             for trace, result in zip(traces, results, strict=True):
                 reach = Reachability()
                 seen = examine(trace, result, target, against, reach)
                 report.reach.add_trace(reach)
+                # A target that raised has run no further event.
                 _tally(report, seen, trace.events[: len(result.records)])
                 lane = report.lane.name
                 listed: Mapping[tuple[str, str], Attributed] = {}
@@ -235,7 +236,7 @@ def _count_causes(
     listed: Mapping[tuple[str, str], Attributed],
     causes_max: int | None,
 ) -> None:
-    """Note which fault a contract's breaks in a lane are, once as many as that were asked."""
+    """Note which fault a contract's breaks in a lane are, once `causes_max` of them were asked."""
     for broken, told in listed.items():
         asked_of[(*where, *broken), told.fault] += 1
         if asked_of[(*where, *broken), told.fault] == causes_max and told.fault is not None:
@@ -275,6 +276,7 @@ def _further_batches(
     further: Mapping[str, Sequence[int]],
 ) -> Iterator[Batch]:
     """A batch of each lane that has seeds of its own."""
+    # No clock ends these: they show listed faults that a short search need not meet.
     for report in reports:
         own = [seed for seed in further.get(report.lane.name, ()) if seed not in (seeds or ())]
         if own:
@@ -286,27 +288,28 @@ def _executed(
 ) -> Iterator[tuple[Batch, list[TraceResult]]]:
     """Each batch with its results; a host already has the next ones while one is handed out."""
     at_host: deque[Batch] = deque()
-    for batch in itertools.chain(batches, [None]):
+    for batch in itertools.chain(batches, [None]):  # None: there is no further one to send
         if batch is not None:
-            at_host.append(batch)
+            at_host.append(batch)  # before it is sent: a restart sends all that are queued
             try:
                 _submit(target, batch)
             except HarnessError as error:
                 _restart(target, at_host, error, errors)
+        # Wait for the oldest only when the host has enough ahead: it works while the caller judges.
         while at_host and (batch is None or len(at_host) > BATCHES_AHEAD):
-            try:
+            try:  # it stays queued until it is here: if the host breaks, it is the one to blame
                 results = _results(target, at_host[0][1])
             except HarnessError as error:
                 _restart(target, at_host, error, errors)
             else:
                 yield at_host.popleft(), results
-        if len(errors) >= HARNESS_ERRORS_MAX:
+        if len(errors) >= HARNESS_ERRORS_MAX:  # a host that breaks over everything finds nothing
             return
 
 
 def _restart(target: Target, at_host: deque[Batch], error: HarnessError, errors: list[str]) -> None:
-    """The host broke over its oldest batch, which is lost; those behind it are sent again."""
-    while at_host:
+    """Drop the oldest batch, over which the host broke, and send those after it again."""
+    while at_host:  # until a host takes all that are left: it may break again over the next
         report, traces = at_host.popleft()
         errors.append(f"{report.lane.name}, from seed {traces[0].header.seed}: {error}")
         try:
@@ -322,5 +325,6 @@ def _results(target: Target, traces: list[Trace]) -> list[TraceResult]:
 
 
 def _submit(target: Target, batch: Batch) -> None:
+    # Only a host takes a batch ahead; other targets run it when its results are asked for.
     if isinstance(target, HostTarget):
         target.submit(batch[1])

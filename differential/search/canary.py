@@ -40,7 +40,7 @@ _FAULTS_OF = {
     "media_hash": canaries_of(MEDIA_HASH_FAULTS),
     "encoder_connector": canaries_of(CONNECTOR_FAULTS),
 }
-"""By what a trace is for: contract -> kind of break -> the fault that is planted."""
+"""What a trace is for -> contract -> kind of break -> the fault that is planted."""
 _OF_ENGINES = {
     "EQ-1": "reads_the_row_before",
     "WM-1": "never_frees",
@@ -53,7 +53,7 @@ _OF_DECODING_ENGINES = {
     "WM-3a": "keeps_what_it_cut_off",
 }
 _ASKS_FOR = {"drops_what_is_encoded": "scheduler.sends_items_again"}
-"""Faults in what not every release says: fault -> the flag of those that say it."""
+"""Fault -> flag of the releases that have what the fault falsifies."""
 NO_CANARY = {
     ("encoder_decoder", "manager", "WM-2"): (
         "what a step reads is what it encodes, whatever the manager says"
@@ -84,9 +84,8 @@ NO_CANARY_WHERE_PLANNED = {
 
 @dataclass(frozen=True)
 class Canary:
-    """A fault of `targets/host` that breaks the contract: of a manager, or of a hasher. It breaks
-    it in that kind, where a judge tells kinds of break apart. Where an engine has both model
-    runners, it is planted in that `runner`."""
+    """A fault of `targets/host` that breaks the contract, in that `kind` where its judge tells
+    several apart. Where an engine has both model runners, it is planted in that `runner`."""
 
     contract: str
     fault: str
@@ -105,12 +104,12 @@ def canaries(
     broken: Collection[str] = (),
     depth: str = "manager",
 ) -> list[Canary]:
-    """One canary per contract that judges a kind of manager of a release at a depth, and kind of
-    break that is told apart.
+    """One canary for each contract that judges a kind of manager of a release at a depth, and for
+    each kind of break that is told apart.
 
-    `broken` are contracts that the release breaks of itself: their canaries would prove nothing.
-    Of an engine only what executes steps has canaries: those of its decisions are planted at
-    scheduler depth, where the same classes take them.
+    `broken` are contracts that the release breaks of itself: their canaries would prove nothing. In
+    an engine only what executes steps has canaries: those of its decisions are planted at scheduler
+    depth, in the same classes.
     """
     if DEPTHS[depth].is_executed:
         faults = _OF_DECODING_ENGINES if manager == "encoder_decoder" else _OF_ENGINES
@@ -120,12 +119,13 @@ def canaries(
         for rule in rules_for(manager, release, depth).all
         if rule.id not in broken and (manager, depth, rule.id) not in NO_CANARY
         for canary in _canaries_of(rule, manager)
+        # Asked again with the kind: a contract may have no canary in one kind alone.
         if (manager, depth, canary.name) not in NO_CANARY and _can_be_planted(canary.fault, release)
     ]
 
 
 def _can_be_planted(fault: str, release: str | None) -> bool:
-    """Whether the release says anything of what the fault falsifies."""
+    """Whether the release has what the fault falsifies."""
     return fault not in _ASKS_FOR or offered_by(release).flags[_ASKS_FOR[fault]]
 
 
@@ -135,9 +135,9 @@ def _canaries_of(rule: Contract, manager: str) -> list[Canary]:
 
 
 def finds_canary(canary: Canary, target: Target, traces: Iterable[Trace]) -> bool:
-    """Whether the search finds the canary on the target: stops at the first trace that does. A
-    break is no canary's where all is as without the fault: then it was not planted, and the target
-    breaks the contract of itself.
+    """Whether the search finds the canary on the target; stops at the first trace that shows it. A
+    break does not count where the run without the fault has the same records: then the fault did
+    nothing, and the target breaks the contract of itself.
 
     Raises HarnessError as the target.
     """
@@ -145,6 +145,7 @@ def finds_canary(canary: Canary, target: Target, traces: Iterable[Trace]) -> boo
     for drawn in traces:
         trace = drawn if canary.runner is None else drawn.under_runner(canary.runner)
         (planted,) = target.run([trace], canary.fault)
+        # The run without the fault comes last: most traces do not break what is sought.
         if sought in examine(trace, planted, target).by_kind and target.run([trace]) != [planted]:
             return True
     return False
@@ -153,10 +154,10 @@ def finds_canary(canary: Canary, target: Target, traces: Iterable[Trace]) -> boo
 def canaries_in(
     lane: Lane, target: Target, broken: Set[tuple[str, str, str]] = frozenset()
 ) -> list[Canary]:
-    """The canaries of a lane's manager that are worth planting in `target`.
+    """The canaries of a lane that are worth planting in `target`.
 
-    `broken` are the contracts that the target breaks of itself, each with the lane and the kind of
-    break: those would be found without a canary.
+    `broken` are the contracts that the target breaks of itself, each with lane and kind of break:
+    canaries against them would prove nothing.
     """
     if lane.resized:
         return []
@@ -177,8 +178,9 @@ def canaries_in(
 
 
 def unbroken(some: Iterable[Canary], lane: Lane, broken: Set[tuple[str, str, str]]) -> list[Canary]:
-    """Those canaries of a lane whose contracts the target does not break of itself."""
+    """The canaries of a lane whose contracts the target does not break of itself."""
     ours = {(contract, kind) for contract, name, kind in broken if name == lane.name}
+    # A break of the target without a kind may be of any, so it rules out those of every kind.
     return [one for one in some if not {(one.contract, one.kind), (one.contract, "")} & ours]
 
 
@@ -190,6 +192,7 @@ def name_in(lane: Lane, canary: Canary) -> str:
 
 def plant(some: Iterable[Canary], target: Target, lane: Lane) -> dict[str, bool]:
     """Plant canaries of a lane in `target`: which were found. Raises HarnessError as the target."""
+    # Traces are drawn as they are asked for: the first that shows a canary ends its search.
     return {
         name_in(lane, canary): finds_canary(
             canary, target, (lane.trace(seed, target.model) for seed in range(CANARY_TRACES))
@@ -199,7 +202,7 @@ def plant(some: Iterable[Canary], target: Target, lane: Lane) -> dict[str, bool]
 
 
 def _plans(target: Target) -> bool:
-    """Whether the target's scheduler plans its walks: the reference's own, or a mended one."""
+    """Whether the target's scheduler plans its walks, as the ideal and mended releases do."""
     if isinstance(target, ReferenceTarget):
         return target.semantics.scheduler.takes_after_blocks
     return "scheduler.takes_after_blocks" in mends.flags_of(target.mended)

@@ -19,9 +19,9 @@ from cacheproof.differential.traces.trace import Trace
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """What a target makes of the trace of a record: what it breaks of what the record says, or that
-    it `holds`. Neither: it refuses the trace, lacks a setting of it and holds, or the record is of
-    the lockstep and there is no reference; that says nothing."""
+    """What a target makes of a record's trace: it breaks what the record says, or `holds`. Neither
+    says nothing: it refuses the trace, or lacks a setting of it and holds, or the record is of the
+    lockstep and there is no reference."""
 
     broken: Break | None = None
     holds: bool = False
@@ -39,8 +39,8 @@ class Reply(msgspec.Struct, frozen=True):
 
 @dataclass
 class Corpus:
-    """What came of a register's traces on one target: the `records` that it says something about,
-    each with that sighting alone, the breaks, and what kept a trace from being run."""
+    """The outcome of a register's traces on one target: the `records` that it says something about,
+    each with that sighting alone, the breaks, and the errors that kept a trace from being run."""
 
     records: list[FaultRecord] = field(default_factory=list)
     breaks: list[Break] = field(default_factory=list)
@@ -56,8 +56,8 @@ def run(
     attribution: Attribution,
     advance: Callable[[], None] = lambda: None,
 ) -> Corpus:
-    """Run the traces whose lanes are among `lanes`; `date` is the day. The `attribution` says of
-    what breaks which listed fault it is."""
+    """Run the traces whose lanes are among `lanes`; `date` is the day. The `attribution` says which
+    listed fault a break is."""
     corpus, names = Corpus(), {lane.name for lane in lanes}
     for record in records:
         advance()
@@ -96,12 +96,13 @@ def ask(
         if question.broken(seen):
             listed = attribution.of(trace, result, seen, record.lane)
             return Reply(_break(question, seen, record, trace, listed))
+        # Without a setting that the release lacks, holding proves nothing about the fault.
         return Reply(holds=not without)
     return Reply()
 
 
 def refusal(record: FaultRecord, error: HarnessError) -> str:
-    """What is said of a trace that could not be run."""
+    """The message about a trace that could not be run."""
     return f"trace of {record.name}: {error}"
 
 
@@ -112,7 +113,7 @@ def _break(
     trace: Trace,
     listed: Mapping[tuple[str, str], Attributed],
 ) -> Break:
-    """What the search is told of a trace that breaks what its record says."""
+    """The break of a trace that breaks what its record says."""
     for contract, kind, event, sentence in seen.breaks():
         if question.asks(contract, kind):
             asked = seen.operation(contract, kind)

@@ -25,7 +25,7 @@ from cacheproof.reference.semantics import NotModelled, Semantics
 from cacheproof.spec.versions import release_key
 
 SHRINK_SECONDS = 15.0
-"""After the seconds of a comparison are up, for what is not small yet."""
+"""Further seconds for minimising, after those of the comparison are up."""
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,9 @@ class ExplainedParting:
 
 @dataclass
 class Partings:
-    """How many traces ran on both, of which `lanes`, and how many told them apart, what tells them
-    apart, and which flags the targets do not share. `is_interrupted`: until somebody wanted no
-    more."""
+    """How many traces ran on both targets and how many told them apart, the partings that were
+    kept, the flags that the targets do not share, and the `lanes` of the traces. `is_interrupted`:
+    by Ctrl-C, before the end."""
 
     traces: int = 0
     apart: int = 0
@@ -65,11 +65,11 @@ def find_partings(
     tell: Callable[[Partings], None] = lambda partings: None,
     seeds: int | None = None,
 ) -> Partings:
-    """Run seeds 0, 1, ... of every lane for about `seconds`, or so many `seeds` of each. `tell` is
-    told what there is after each few traces.
+    """Run seeds 0, 1, ... of every lane for about `seconds`, or up to `seeds`. `tell` takes what
+    there is after each few traces.
 
-    The first parting that a flag explains is kept, and the first of each lane that none explains. A
-    trace that one of the targets refuses is no difference. Raises HarnessError when one broke.
+    For each flag the first parting that it explains is kept, and for each lane the first that none
+    explains. A trace that one target refuses is no difference. Raises HarnessError when one broke.
     """
     comparison = Comparison(left, right)
     outcome = Partings(flags=comparison.flags)
@@ -97,6 +97,7 @@ def _find(
         for lane in lanes:
             if time.monotonic() > end or not unshown:
                 return
+            # Without flags a lane has one parting to show, and has shown it.
             if not comparison.flags and lane.name not in unshown:
                 continue
             seeds_of_it = range(start, start + BATCH_TRACES)
@@ -119,7 +120,7 @@ def _find(
 
 class Comparison:
     """Two targets side by side. `flags` are those that they do not share, where both are modelled
-    releases. A reference beside another target stands for what it models, and for no more."""
+    releases. A reference beside another target is compared on the traces that it models alone."""
 
     def __init__(self, left: Target, right: Target) -> None:
         self.left, self.right = left, right
@@ -146,8 +147,8 @@ class Comparison:
     def explanation(
         self, trace: Trace, difference: Difference, among: Collection[str] | None = None
     ) -> frozenset[str]:
-        """The flags, of all or `among` these, that each alone make the reference part from itself
-        where the targets do."""
+        """The flags, of all or `among` these, each of which alone makes the reference part from
+        itself where the targets part."""
         if trace.depth == "media_hash" or not self._changed or not self._reference.compares(trace):
             return frozenset()
         (ours,) = self._reference.run([trace])
@@ -161,7 +162,7 @@ class Comparison:
         self, lane: Lane, trace: Trace, flag: str | None, until: float = math.inf
     ) -> ExplainedParting:
         """The smallest trace found, until that moment of the monotonic clock, on which the targets
-        part as the flag explains; None: as no flag does."""
+        part as the flag explains; where it is None, as no flag explains."""
 
         among = None if flag is None else (flag,)
 
@@ -185,8 +186,8 @@ class Comparison:
         return None if difference is None else difference.event
 
     def compare(self, trace: Trace, ours: TraceResult, theirs: TraceResult) -> Difference | None:
-        """Where the results of one trace part. One that a target refuses is no difference, nor is
-        one that the reference does not model, or what a target keeps as its own."""
+        """Where the results of one trace part. A trace that a target refuses or the reference does
+        not model is no difference, nor are fields that are a target's own."""
         is_modelled = self._model is None or self._model.compares(trace)
         if ours.illegal or theirs.illegal or not is_modelled:
             return None
@@ -202,13 +203,13 @@ def compared(left: Target, right: Target, traces: Iterable[Trace]) -> list[Trace
 
 
 def _model(left: Target, right: Target) -> ReferenceTarget | None:
-    """The reference beside a target that is none."""
+    """The reference, where exactly one of the two targets is one; else None."""
     references = [one for one in (left, right) if isinstance(one, ReferenceTarget)]
     return references[0] if len(references) == 1 else None
 
 
 def _semantics(target: Target) -> Semantics | None:
-    """Of the release that a target is; None where it is none, or not modelled."""
+    """Semantics of the release that a target is; None where it is none, or not modelled."""
     if isinstance(target, ReferenceTarget):
         return target.semantics
     try:
@@ -228,8 +229,8 @@ def _everything(result: TraceResult) -> TraceResult:
 
 
 def _decisions(result: TraceResult) -> TraceResult:
-    """What the engine and the worker see of it: outcomes, exceptions and notices. Schedulers that
-    call their managers differently make other calls even where they decide alike."""
+    """The part that engine and worker see: outcomes, exceptions and notices. Schedulers that call
+    their managers differently make other calls even where their decisions are identical."""
     return TraceResult(
         [
             StepRecord(

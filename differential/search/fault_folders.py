@@ -28,8 +28,8 @@ SEE = "see docs/reference/known-faults.md"
 
 
 def load(path: Path | None = None) -> list[KnownFault]:
-    """The faults of a folder, by name; those that are shipped by default. An empty folder is an
-    empty list. A folder that holds a fault.toml itself, and such a file, are one fault.
+    """The faults of a folder, in order of their names; by default those that are shipped. An empty
+    folder is an empty list. A folder that holds a fault.toml itself, or such a file, is one fault.
 
     Raises:
         InputError: there is no such folder, or what it holds is no list of faults.
@@ -49,10 +49,10 @@ def to_text(faults: Sequence[KnownFault]) -> str:
 
 
 def of_text(text: str, source: str) -> list[KnownFault]:
-    """The list of such a text; an empty one is an empty list.
+    """The list of faults in a text of `to_text`; an empty text is an empty list.
 
     Raises:
-        InputError: it is none.
+        InputError: it is no such text.
     """
     try:
         faults = msgspec.json.decode(text or "[]", type=list[KnownFault])
@@ -98,14 +98,14 @@ def _fault_of(file: Path) -> KnownFault:
 
 
 def _page_of(folder: Path) -> str | None:
-    """What describes the fault, if anything does: of those that are shipped as a clone has it."""
+    """The page that describes the fault, if any; of a shipped fault, by its place in a clone."""
     if not (folder / PAGE).is_file():
         return None
     return f"faults/{folder.name}/{PAGE}" if folder.parent.samefile(SHIPPED) else str(folder / PAGE)
 
 
 def _check(fault: KnownFault, source: str) -> None:
-    """Raises InputError where a name is none of a contract, flag, lane or release."""
+    """Require known contracts, flags, lanes and releases. Raises InputError."""
     ids = {rule.id for rule in contracts()}
     by_cause = {flag for cause in fault.cause for flag in cause.flags}
     if strange := by_cause - CHANGES.keys():

@@ -15,13 +15,14 @@ from pathlib import Path
 from cacheproof.differential.errors import InputError
 
 HOLDS, BREAKS, SKIP = 0, 1, 125
-"""How a step ends, as `git bisect run` reads it."""
+"""Exit statuses of a step, as `git bisect run` reads them."""
 FLIPPED = "--flipped"
 _GIT = ("git", "-c", f"core.hooksPath={os.devnull}", "-C")
-"""The hooks of the user's checkout are for the user's commits."""
+"""git without hooks: those of the user's checkout are for the user's commits."""
 _FIRST = re.compile(r"^([0-9a-f]{40,64}) is the first ", re.MULTILINE)
 _PROGRESS = ("Bisecting: ", "[")
-"""How many commits are left, and which is checked out. What else git prints is long."""
+"""Beginnings of the lines that are passed on: how many commits are left, and which is checked
+out. What else git prints is long."""
 _CANDIDATE = re.compile(r"^([0-9a-f]{40,64})$", re.MULTILINE)
 _SKIPPED = "only 'skip'ped commits left to test"
 
@@ -51,7 +52,7 @@ class History:
 
 
 def history(checkout: Path, good: str, bad: str) -> History:
-    """The history between two revisions of a checkout; which is the older says git.
+    """The history between two revisions of a checkout; git says which is the older.
 
     Raises:
         InputError: it is no git checkout, they are no commits of it, or one commit.
@@ -73,17 +74,18 @@ def history(checkout: Path, good: str, bad: str) -> History:
 def first_commits(
     past: History, step: Callable[[Path], list[str]], say: Callable[[str], None]
 ) -> list[Commit]:
-    """The commit after which it is otherwise; several where those between cannot be run: it is one
-    of them.
+    """The first commit with the other result; several where commits between cannot be run: it is
+    one of them.
 
-    `step` is the command that tells of the tree in a folder: it ends with HOLDS, BREAKS or SKIP,
-    and with FLIPPED behind it the other way round. `say` takes what git says of its progress.
+    `step` makes the command that judges the tree in a folder: it exits with HOLDS, BREAKS or SKIP;
+    with FLIPPED after it, HOLDS and BREAKS change places. `say` takes git's lines of progress.
 
     Raises:
         InputError: an end of the history is not what it is said to be, or git fails.
     """
     older, newer = past.ends
     with _worktree(past.checkout, newer) as tree:
+        # Both ends first: git would bisect all the same, and name any commit.
         for end, holds in ((past.bad, False), (past.good, True)):
             _checked(tree, "checkout", "--quiet", "--detach", end)
             _require(step(tree), end, holds=holds)
@@ -116,7 +118,7 @@ def _run(tree: Path, step: Sequence[str], say: Callable[[str], None]) -> str:
 
 
 def _require(step: Sequence[str], end: str, *, holds: bool) -> None:
-    """See whether an end of the history is what it is said to be.
+    """Require that an end of the history is what it is said to be.
 
     Raises:
         InputError: it is not, or it cannot be run.
@@ -181,7 +183,8 @@ def _git(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
 
 
 def _environment() -> dict[str, str]:
-    """Without what would have git look at another repository, or speak another language."""
+    """The environment without variables that would point git at another repository, and with its
+    messages in English."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     return {**kept, "LC_ALL": "C"}
 

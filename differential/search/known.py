@@ -13,32 +13,32 @@ from cacheproof.spec.versions import Versions, release_key
 
 NAME = r"^[a-z0-9]+(-[a-z0-9]+)*$"
 SEEDS = 10**9
-"""Seeds of traces are below this."""
+"""Bound of the seeds of traces."""
 HARMS = ("safety", "liveness", "efficiency")
-"""The worst first."""
+"""Kinds of harm, the worst first."""
 Seed = Annotated[int, msgspec.Meta(ge=0, lt=SEEDS)]
 Some = Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
 
 
 class Cause(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a fault comes of: `flags` of `reference/semantics` that are not true of a release with
-    it. With all of them true none of the `contracts` is broken by it. `kinds` narrow a contract to
-    those kinds of break, where its judge tells several apart."""
+    """The cause of a fault: `flags` of `reference/semantics` that are not true of a release with
+    it. With all of them true the fault breaks none of the `contracts`. `kinds` narrow a contract to
+    some kinds of break, where its judge tells several apart."""
 
     flags: Some
     contracts: Some
     kinds: dict[str, Some] = {}
 
     def breaks(self, contract: str, kind: str | None) -> bool:
-        """Whether it is listed to break that contract, in that kind if one is given."""
+        """Whether the cause is listed to break that contract, in that kind if one is given."""
         kinds = self.kinds.get(contract)
         return contract in self.contracts and (kind is None or kinds is None or kind in kinds)
 
 
 class Symptom(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What shows of a fault whose cause the reference does not model: the contract that it breaks
-    in some releases. `lanes` narrow it to lanes of a search, `kind` to one kind of break, `runner`
-    to traces of one model runner."""
+    """A symptom of a fault whose cause the reference does not model: a contract that it breaks in
+    some releases. `lanes` narrow it to lanes of a search, `kind` to one kind of break, `runner` to
+    traces of one model runner."""
 
     contract: str
     releases: str
@@ -47,7 +47,7 @@ class Symptom(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     runner: ModelRunner | None = None
 
     def breaks(self, contract: str, kind: str | None) -> bool:
-        """Whether it is that contract, in that kind if one is given."""
+        """Whether the symptom is that contract, in that kind if one is given."""
         return contract == self.contract and (kind is None or self.kind in (None, kind))
 
     def covers(
@@ -58,8 +58,8 @@ class Symptom(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         lanes: Collection[str] | None,
         runner: ModelRunner | None,
     ) -> bool:
-        """Whether a break is covered that one of these lanes may have made; None stands for any
-        kind, lane and runner."""
+        """Whether the symptom covers a break that one of these lanes may have made; None stands for
+        any kind, lane and runner."""
         return (
             self.breaks(contract, kind)
             and release in Versions(self.releases)
@@ -117,47 +117,48 @@ class KnownFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def contracts(self) -> tuple[str, ...]:
-        """The contracts that it breaks, in the order in which they are listed."""
+        """The contracts that the fault breaks, in the order in which they are listed."""
         by_cause = (contract for cause in self.cause for contract in cause.contracts)
         by_symptom = (symptom.contract for symptom in self.symptom)
         return tuple(dict.fromkeys([*by_cause, *by_symptom, *self.breaks]))
 
     @property
     def kind_of_harm(self) -> str:
-        """The first of its harms."""
+        """The kind of harm with which `harm` begins."""
         return self.harm.replace(",", ":").replace(";", ":").partition(":")[0]
 
     @property
     def thread(self) -> str | None:
-        """What is public of it, with whose numbers it names; None where nothing was found."""
+        """What is public of the fault, with the project whose numbers are named; None where nothing
+        was found."""
         if not self.upstream or self.upstream.startswith("none found"):
             return None
         return f"vLLM {self.upstream}" if self.upstream.startswith(("#", "PR #")) else self.upstream
 
     @property
     def is_by_symptom(self) -> bool:
-        """Whether no cause of it is modelled, so that it is listed by what it breaks."""
+        """Whether no cause of the fault is modelled, so that it is listed by what it breaks."""
         return not self.cause
 
     @property
     def is_told_alone(self) -> bool:
-        """Whether it is told by what it breaks alone: no cause is modelled, and it has no mend."""
+        """Whether only what it breaks tells the fault, which has neither a cause nor a mend."""
         return self.is_by_symptom and self.name not in mends.mends()
 
     def place(self, contract: str, kind: str) -> tuple[str, str, str]:
-        """What tells the ways apart in which it shows: its name, the contract, and the kind where
-        it is listed for some kinds of it alone."""
+        """The way in which the fault shows: its name, the contract, and the kind where the fault is
+        listed for some kinds alone."""
         by_cause = (one.kinds.get(contract) for one in self.cause)
         by_symptom = (one.kind for one in self.symptom if one.contract == contract)
         return self.name, contract, kind if any([*by_cause, *by_symptom]) else ""
 
     def command_on(self, release: str) -> str:
-        """The other command that shows it, on a release."""
+        """`command` for a release."""
         return self.command.replace("{release}", release)
 
     def is_seen_in(self, release: str | None) -> bool:
-        """Whether a release has it, as far as runs showed; a later one than all that are modelled
-        has what the newest of them has."""
+        """Whether runs showed the fault in a release; one later than all modelled releases has what
+        the newest of them has."""
         if release is None:
             return False
         if any(release in Versions(one.releases) for one in self.symptom):
@@ -165,7 +166,8 @@ class KnownFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return bool(self.cause) and _stands_for(release) in within(self.seen)
 
     def is_in(self, release: str | None) -> bool:
-        """Whether a release has it, or may have it."""
+        """Whether a release has the fault, or may have it."""
+        # Lines that were only read, and releases of which nothing is known, count as well.
         spans = within(self.seen) + within(self.as_read) + within(self.not_run)
         by_cause = bool(self.cause) and release is not None and _stands_for(release) in spans
         return by_cause or self.is_seen_in(release)
@@ -175,6 +177,7 @@ class KnownFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return (
             lane in self.again
             and self.is_seen_in(release)
+            # Without a release nothing is seen: "" is never compared.
             and release_key(release or "") >= release_key(self.again_since)
         )
 
@@ -196,7 +199,7 @@ class KnownFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _stands_for(release: str) -> str | None:
-    """The modelled release that stands for a release; None of one before all of them."""
+    """The modelled release that stands for a release; None for one older than all of them."""
     return model_of(release) if release_key(release) >= release_key(FIRST_MODELLED) else None
 
 
@@ -208,12 +211,12 @@ def may_be(
     lanes: Collection[str] | None = None,
     runner: ModelRunner | None = None,
 ) -> list[KnownFault]:
-    """The listed faults that a break may be, as `KnownFault.may_break`."""
+    """The listed faults that a break may be, by `KnownFault.may_break`."""
     return [one for one in faults if one.may_break(contract, kind, release, lanes, runner)]
 
 
 def lanes_of(trace: Trace, projects: Collection[str] = ("vllm",)) -> list[str]:
-    """The lanes of these projects that may have made a trace: those of its depth and manager."""
+    """The lanes of these projects that may have made a trace: they have its depth and manager."""
     kept = trace.depth, trace.header.manager
     return [
         name

@@ -1,5 +1,5 @@
-"""What a release does once one listed fault is mended in it: that tells a fault whose cause is no
-flag of the reference."""
+"""A release with one listed fault mended: what it still breaks tells a fault whose cause is no flag
+of the reference."""
 
 from cacheproof.differential.provision import releases
 from cacheproof.differential.provision.releases import InstalledRelease
@@ -27,7 +27,7 @@ class Mending:
         self._hosts: dict[str, HostTarget] = {}
 
     def can_mend(self, fault: str, kind: str) -> bool:
-        """Whether a fault has a mend for the release, which takes that kind of break away."""
+        """Whether a fault has a mend for the release that takes that kind of break away."""
         mend = mends.mends().get(fault)
         if mend is None or kind in mend.leaves:
             return False
@@ -37,7 +37,7 @@ class Mending:
         """The release without a fault that can be mended in it.
 
         Raises:
-            InputError: its text is another than the mend's.
+            InputError: the release's text is not the one that the mend edits.
         """
         if fault not in self._hosts:
             begin = engine_of if self._kind == releases.ENGINE else host_of
@@ -48,6 +48,6 @@ class Mending:
         return self._hosts[fault]
 
     def close(self) -> None:
-        """End its hosts; what is asked for next starts anew."""
+        """End its hosts; the next question starts them anew."""
         for host in self._hosts.values():
             host.close()

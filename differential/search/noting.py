@@ -1,4 +1,4 @@
-"""Which breaks of a target are written down, with how many tries, and what is listed of them."""
+"""Which breaks of a target are written down, in how many tries, and as which listed faults."""
 
 import math
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from cacheproof.differential.search.known import KnownFault, called
 from cacheproof.differential.search.work import WriteDown
 
 BATCHES_OF_LISTED = 100
-"""Tries to make a listed fault's trace small: somebody has looked at such traces already."""
+"""Tries to minimise a listed fault's trace: somebody has looked at such traces already."""
 TIMES_OF_LISTED = 2
 TIMES_AS_IT_IS = 1
 """A listed fault's trace that stays as it is runs once more where it was found: it is there to be
@@ -20,7 +20,7 @@ looked at, and to start another process of the target for it takes longer than t
 
 @dataclass(frozen=True)
 class Noted:
-    """A break that is to be written down, and the listed fault that covers it."""
+    """A break that is to be written down, and the listed fault that it is, if any."""
 
     broken: Break
     listed: KnownFault | None
@@ -33,9 +33,8 @@ class Noted:
 
 
 class Noting:
-    """Is told of a target's breaks in their order, and takes all that are not listed, and of each
-    listed fault the first that breaks a contract; that is minimised only where the search
-    `shrinks_listed`."""
+    """Takes a target's breaks in their order, and picks all that are not listed, and the first of
+    each listed fault and contract; this one is minimised only if the search `shrinks_listed`."""
 
     def __init__(self, known: Sequence[KnownFault], *, shrinks_listed: bool) -> None:
         self._known = known
@@ -43,7 +42,7 @@ class Noting:
         self._seen: set[tuple[str, str, str]] = set()
 
     def note(self, broken: Break) -> Noted | None:
-        """What is to be done about a break; None where its fault was noted before."""
+        """How a break is to be written down; None where its fault was noted before."""
         listed = called(self._known, broken.attributed.fault)
         if listed is None:
             return Noted(broken, None, BATCHES_MAX, TIMES)
@@ -56,8 +55,8 @@ class Noting:
         return Noted(broken, listed, BATCHES_OF_LISTED, TIMES_OF_LISTED)
 
     def annotated(self, found: Finding) -> Finding:
-        """The finding with what is listed of it. What a listed fault's trace shows once it is small
-        and that no cause explains is new."""
+        """The finding, annotated with the listed fault that it is. What a minimised trace shows and
+        no cause explains is new."""
         fault = called(self._known, found.fault)
         if fault is None:
             return found

@@ -27,17 +27,17 @@ from cacheproof.differential.traces.records import TraceResult
 from cacheproof.differential.traces.trace import Trace
 
 Broken = tuple[str, str]
-"""A contract that is broken, and the kind in which it is."""
+"""A broken contract, and the kind of break."""
 EXPLAINED_PER_JOB = 2
-"""Of a job's partings in one field so many are held against the known changes."""
+"""Most partings of a job in one field that are held against the known changes."""
 SHRINK_BATCHES = 60
 TIMES = 4
 
 
 @dataclass(frozen=True)
 class Parted:
-    """Where two targets part, without the values: after which operation, in which field; and the
-    known changes that explain it, None where that was not asked."""
+    """Where two targets part, without the values: after which operation and in which field; and the
+    known changes that explain it, None where they were not asked for."""
 
     operation: str
     field: str
@@ -45,15 +45,15 @@ class Parted:
 
     @property
     def place(self) -> tuple[str, str]:
-        """What parts."""
+        """The operation and the field."""
         return self.operation, self.field
 
 
 @dataclass(frozen=True)
 class Pair:
-    """What became of a trace on both targets: what each breaks, and which listed fault of its
-    release that is. `lane` is None of one that was kept under a name. A target that refuses it
-    breaks nothing."""
+    """The outcome of a trace on both targets: what each breaks, and which listed fault of its
+    release that is. `lane` is None for a trace that was kept under a name. A target that refuses
+    the trace breaks nothing."""
 
     lane: str | None
     name: str
@@ -95,7 +95,7 @@ class Both:
     def examined(
         self, traces: Sequence[Trace]
     ) -> Iterator[tuple[Examination, Examination, TraceResult]]:
-        """Each trace, judged on base and on head, and what head made of it."""
+        """Each trace judged on base and on head, and head's result."""
         for trace, ours, theirs in zip(
             traces, self.base.run(traces), self.head.run(traces), strict=True
         ):
@@ -112,7 +112,7 @@ class Both:
 
 @dataclass(frozen=True)
 class RunSeeds:
-    """Seeds of a lane, of what the older of both releases offers."""
+    """Seeds of a lane, with what the older of both releases offers."""
 
     lane: Lane
     seeds: Sequence[int]
@@ -137,8 +137,8 @@ class RunKept:
 
 @dataclass(frozen=True)
 class PlantInHead:
-    """Faults to be planted in head, and looked for: each by its contract, and the first that shows
-    by the comparison with head as it is."""
+    """Faults to be planted in head and looked for: each by its contract, and, where it `compares`,
+    one of them by the comparison with head as it is."""
 
     lane: Lane
     canaries: tuple[Canary, ...]
@@ -214,8 +214,8 @@ class ShrinkBreak:
         return base.illegal is None and self.broken in head.by_kind and (kept or not alone)
 
     def _parts(self, both: Both, trace: Trace, head: Examination, result: TraceResult) -> bool:
-        """Whether head decides otherwise than the model of its release before it breaks that: then
-        base may break the same, by a listed fault."""
+        """Whether head decides otherwise than the model of its release before the break: then base
+        may break the same contract, by a listed fault."""
         _, of_head = both.attributions
         broken = head.by_kind.get(self.broken)
         return broken is not None and of_head.parts(trace, result, broken.event)
@@ -228,12 +228,12 @@ def telling_apart(lane: Lane, base: Target, head: Target) -> list[Trace]:
 
 
 def difference_in(lane: Lane) -> str:
-    """What the planted fault is called that the comparison is to see."""
+    """Name of the planted fault that the comparison is to see."""
     return f"a difference ({lane.name})"
 
 
 class PairJob(Protocol):
-    """What a worker can be asked to do."""
+    """A job of a worker."""
 
     def run(self, both: Both) -> Any: ...
 
@@ -248,7 +248,7 @@ def begin(base: Target, head: Target, known: Sequence[KnownFault]) -> None:
 
 
 def work(job: PairJob) -> Any:
-    """What comes of a job in this process; a string where a target broke on the way."""
+    """The outcome of a job, done in this process; a string where a target broke."""
     assert _here is not None
     try:
         return job.run(_here)
@@ -295,8 +295,8 @@ def _attributed(
     seen: tuple[Examination, Examination],
     where: tuple[str | None, str],
 ) -> tuple[Mapping[Broken, Attributed], Mapping[Broken, Attributed]]:
-    """What each side breaks, and as which listed fault. What both break is what base breaks: that
-    head decides otherwise than its model before makes it no news of head."""
+    """What each side breaks, and which listed fault that is. Where head decides otherwise than its
+    model before a break that base has too, it is what it is on base, and no news of head."""
     ours, theirs = (
         side.of(trace, result, examination, *where)
         for side, result, examination in zip(both.attributions, results, seen, strict=True)

@@ -40,13 +40,13 @@ class EvidenceRow:
 
 
 def is_unlisted(finding: Finding) -> bool:
-    """Whether the known list does not cover a finding, and it is worth an exit code."""
+    """Whether a finding is none of the listed faults, and worth an exit code."""
     return finding.known_note is None and finding.harm not in ("efficiency", MODEL_DIFFERENCE)
 
 
 def is_from_model(finding: Finding) -> bool:
-    """Whether it breaks no contract, and is where a target whose text is no release's parts from
-    the model"""
+    """Whether a finding breaks no contract, but shows where a target whose text is no release's
+    parts from the model."""
     return finding.harm == MODEL_DIFFERENCE
 
 
@@ -150,8 +150,8 @@ class Verdict:
 
 
 def exit_code_of(verdicts: Sequence[Verdict]) -> int:
-    """An interruption before an unlisted finding, before a difference from the model, before void,
-    before all holds."""
+    """The most important exit code: an interruption, an unlisted finding, a difference from the
+    model, void, all holds."""
     codes = {verdict.exit_code for verdict in verdicts}
     first = (code for code in (INTERRUPTED, UNLISTED) if code in codes)
     return next(first, max(codes, default=VOID))
@@ -183,7 +183,7 @@ def _register_order(contract: str) -> tuple[int, str, int, str]:
 
 
 def listed_but_missing(campaign: Campaign, known: Sequence[KnownFault]) -> list[KnownFault]:
-    """Listed faults that the campaign searched a lane for and did not meet."""
+    """Listed faults that a lane of the campaign should have met, and did not."""
     met = {one.attributed.fault for one in campaign.breaks}
     searched = [report.lane.name for report in campaign.lanes if report.traces]
     return [

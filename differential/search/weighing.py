@@ -12,9 +12,9 @@ from cacheproof.differential.traces.trace import Trace
 from cacheproof.spec.registry import by_id
 
 CANDIDATES = 20
-"""Of so many traces that show one thing the shortest is minimised."""
+"""Most traces that are kept of what shows one thing; the shortest of them is minimised."""
 KEPT = "kept traces"
-"""Where a trace is found that is of no lane."""
+"""Stands for the lane of traces that are of none."""
 
 
 @dataclass
@@ -59,7 +59,7 @@ class BreakTally:
 
     @property
     def harm(self) -> str:
-        """Of the contract."""
+        """The contract's harm."""
         return by_id(self.contract).harm
 
     @property

@@ -46,7 +46,7 @@ class SearchWorker:
         *,
         with_reference: bool = False,
     ) -> "SearchWorker":
-        """Of a target whose breaks are told apart by these listed faults."""
+        """A worker for a target whose breaks are told apart by these listed faults."""
         model = reference_for(target)
         attribution = Attribution.of_target(known, target, model)
         return cls(target, elsewhere, model, with_reference, attribution)
@@ -85,7 +85,8 @@ class SearchTask:
 
 @dataclass(frozen=True)
 class WriteDown:
-    """A break to be written down: minimised with so many tries, and run so many times again."""
+    """A break to be written down: minimised in at most `batches` batches of candidates, and then
+    run `times` times."""
 
     broken: Break
     batches: int = BATCHES_MAX
@@ -179,6 +180,6 @@ def begin(
 
 
 def work(job: Job) -> Any:
-    """What comes of a job in this process."""
+    """The outcome of a job, done in this process."""
     assert _here is not None
     return job.run(_here)

@@ -1,4 +1,4 @@
-"""Does something with a module once it is imported, and does not import it before."""
+"""Uses a module once it is imported, without importing it."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -12,8 +12,8 @@ Use = Callable[[Any], None]
 
 
 def after_import(name: str, use: Use) -> Callable[[], None]:
-    """Call `use` with the module: now if it is imported, else as soon as it is. Returns what has it
-    not called any more."""
+    """Call `use` with the module: now if it is imported, else as soon as it is. Returns a function
+    that cancels the call."""
     module = sys.modules.get(name)
     if module is not None:
         use(module)
@@ -24,7 +24,7 @@ def after_import(name: str, use: Use) -> Callable[[], None]:
 
 
 class _Finder(MetaPathFinder):
-    """Finds one module, once."""
+    """A finder of one module, which finds it once."""
 
     def __init__(self, name: str, use: Use) -> None:
         self._name = name
@@ -38,7 +38,7 @@ class _Finder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The module's own spec, whose loader hands it on when it is done."""
+        """The module's own spec, with a loader that passes the module on once it is loaded."""
         if fullname != self._name:
             return None
         self.cancel()
@@ -49,7 +49,7 @@ class _Finder(MetaPathFinder):
 
 
 class _Loader(Loader):
-    """Loads a module as another loader does, and hands it on."""
+    """Loads a module as another loader does, and passes it on."""
 
     def __init__(self, loader: Loader, use: Use) -> None:
         self._loader = loader

@@ -18,12 +18,12 @@ from cacheproof.differential.targets.host.managers.kv_cache_recorder import POOL
 from cacheproof.differential.targets.host.scheduler.recorder import OPERATIONS
 
 BEGIN = "begin"
-"""The operation by which an object is made."""
+"""The operation that makes a watched object."""
 Method = Callable[..., Any]
 
 
 class WatchedClasses(NamedTuple):
-    """Classes of a module, and what each of their public methods is called by a watch."""
+    """Classes of a module, and the operations by which a watch calls their public methods."""
 
     module: str
     classes: tuple[str, ...]
@@ -64,7 +64,7 @@ KV_CACHE_MANAGERS = WatchedClasses(
 
 
 class Watch(Protocol):
-    """Is asked to make each call of a watched object."""
+    """Makes each call of a watched object."""
 
     def call(
         self, manager: Any, operation: str, method: Method, args: Sequence[Any], kwargs: Any
@@ -74,7 +74,7 @@ class Watch(Protocol):
 
 
 class Attachment:
-    """What is wrapped, from `attach` to `detach`."""
+    """The wrapped classes, from `attach` to `detach`."""
 
     def __init__(self, watch: Watch, watched: WatchedClasses = ENCODER_MANAGERS) -> None:
         self._watch = watch
@@ -111,14 +111,14 @@ class Attachment:
                 self.wrap(getattr(module, name))
 
     def _wrap_class(self, owner: type) -> None:
-        """Wrap what a class defines, and what it inherits from one that is not wrapped."""
+        """Wrap what a class defines, and what it inherits from a class that is not wrapped."""
         for name, operation in {"__init__": BEGIN, **self._watched.operations}.items():
             method = getattr_static(owner, name, None)
             if callable(method) and not hasattr(method, _MARK):
                 self._put(owner, name, self._wrapped(operation, method))
 
     def _wrap_subclasses_of(self, base: type) -> None:
-        """Classes that are yet to be derived are wrapped when they are."""
+        """Let classes that are yet to be derived be wrapped when they are."""
         given = base.__init_subclass__
         of_class = getattr(given, "__func__", lambda cls, **arguments: given(**arguments))
 

@@ -13,11 +13,11 @@ from cacheproof.differential.traces.trace import Trace
 class Target(Interface):
     """A system under test.
 
-    `name` is what the user called it, `release` the vLLM release whose promises it is held to
-    (None: those of the newest), `reading` how its text stands to the modelled releases (None where
-    there is nothing to be read), `protocol` how its scheduler calls its manager. `projects` are
-    those whose lanes it runs, first whose system it is, and whose version `release` is. `tree` is
-    the folder that holds its package vllm, None where what is judged is not in one. `mended` are
+    `name` is what the user called it, `release` the vLLM release whose promises it must keep
+    (None: the newest's), `reading` how its text compares with the modelled releases (None where
+    there is no text to read), `protocol` how its scheduler calls its manager. `projects` are those
+    whose lanes it runs; the first is the one whose system it is, and whose version `release` is.
+    `tree` is the folder of its package vllm, None where what is judged is not in one. `mended` are
     the listed faults that are taken out of it.
     """
 
@@ -30,14 +30,14 @@ class Target(Interface):
 
     @property
     def model(self) -> str | None:
-        """The release of which the reference beside it has the semantics, and its traces the
-        features: the nearest by text where there is a text."""
+        """The release whose semantics the reference beside it has, and whose features its traces
+        have: the nearest by text where there is a text."""
         ...
 
     @property
     def announcement(self) -> list[str]:
-        """What is to be said before it is run: where it is not, or does not read as, a release that
-        is modelled."""
+        """Lines to be shown before it is run: that it is no modelled release, or does not read as
+        one."""
         ...
 
     @property
@@ -57,7 +57,7 @@ class Target(Interface):
         ...
 
     def another(self) -> "Target":
-        """The same system in a process of its own, where it has one."""
+        """The same system in another process; itself where it runs in this one."""
         ...
 
     def close(self) -> None:

@@ -26,20 +26,20 @@ from cacheproof.differential.traces.trace import ModelRunner, Trace
 
 SECOND_MODULE = "host.engine.second"
 _EXECUTED = ("encode", "notices", "store", "outputs", "untaken", "continued")
-"""What is compared of what a step was told and came to: items to be encoded and dropped, entries of
-the store, tokens, and sessions that go on."""
+"""Fields of an outcome in which both runners are compared: items to be encoded and dropped, entries
+of the store, tokens, and sessions that go on."""
 SECOND_ON_CPU = "vllm/v1/worker/cpu/model_runner.py"
 """The second model runner's form for CPUs."""
 
 
 class EngineTarget(HostTarget):
-    """The first model runner is the host's own."""
+    """An engine whose own host has the first model runner; the second has a host of its own."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
         self._second: HostTarget | None = None
         self._asked: deque[list[bool]] = deque()
-        """Of each batch that was sent, which of its traces the second one runs too."""
+        """For each batch that was sent: whether each of its traces runs under the second too."""
 
     def has_runner(self, runner: ModelRunner) -> bool:
         """Whether the release has that model runner for CPUs."""
@@ -67,6 +67,7 @@ class EngineTarget(HostTarget):
         with self._both_or_none():
             if own := [one for one, other in zip(traces, is_second, strict=True) if not other]:
                 super().submit(own, fault, flags)
+            # The first runner answers what is its own first, and `collect` asks in that order.
             if others := list(itertools.compress(traces, is_second)):
                 self._host_of_second().submit(others, fault, flags)
                 super().submit([one.under_runner("first") for one in others], None, flags)
@@ -85,7 +86,7 @@ class EngineTarget(HostTarget):
 
     @contextmanager
     def _both_or_none(self) -> Iterator[None]:
-        """Where one of both hosts breaks, end the other: it has answers that nobody asks for any
+        """Where one of both hosts breaks, end the other: it has answers that nobody collects any
         more, and would give them to the next question."""
         try:
             yield
@@ -102,7 +103,7 @@ class EngineTarget(HostTarget):
 
     def close(self) -> None:
         super().close()
-        self._asked.clear()
+        self._asked.clear()  # ended hosts answer nothing more
         if self._second is not None:
             self._second.close()
 
@@ -115,14 +116,15 @@ class EngineTarget(HostTarget):
 
 
 def _beside(second: TraceResult, first: TraceResult) -> TraceResult:
-    """What a trace came to under the second model runner, and beside it what it did under the
-    first, as far as that came."""
-    if first.illegal is not None:
+    """The result under the second model runner, with the outcomes under the first beside its own,
+    as far as the first came."""
+    if first.illegal is not None:  # nothing to compare with
         return second
     records = [
         two._replace(outcome={**two.outcome, UNDER_FIRST: _executed(one.outcome)})
         if isinstance(one.outcome, dict) and isinstance(two.outcome, dict)
         else two
+        # Either may have ended earlier: what both came to is compared.
         for one, two in zip(first.records, second.records, strict=False)
     ]
     return msgspec.structs.replace(second, records=[*records, *second.records[len(records) :]])
@@ -133,8 +135,8 @@ def _executed(outcome: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def settings_of_second(search: str) -> dict[str, str]:
-    """What the second model runner's process is told, beside all that an engine's is; `search` is
-    where that looks for modules. Triton must be there."""
+    """Environment variables of the second model runner's process beside those of an engine's;
+    `search` is the engine's PYTHONPATH. Triton must be installed."""
     libraries = environment.locate(Cache.locate(), environment.TRITON)
     assert libraries is not None
     where = os.pathsep.join((search, *map(str, libraries.overlays)))

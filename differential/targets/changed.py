@@ -1,4 +1,4 @@
-"""A release of which one function reads otherwise: in a host that is told so, or as a tree."""
+"""A release in which one function is changed: in a host, or as a tree."""
 
 import shutil
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ class ChangedEnded(HarnessError):
 
 class Traced(msgspec.Struct, frozen=True):
     """The result of a trace as the host wrote it, the functions that it called (`path:name`), and
-    by path the lines that it was the first to reach."""
+    for each path the lines that no trace before it had reached."""
 
     id: int
     result: msgspec.Raw
@@ -84,7 +84,8 @@ class ChangingHost(HostTarget):
         """The results of traces, as the host writes them.
 
         Raises:
-            Ended: the changed release ended its process, or answered what the driver cannot take.
+            ChangedEnded: the changed release ended its process, or answered what the driver cannot
+                take.
             HarnessError: the host broke.
         """
         self._send({"do": "run", "traces": traces, "manager": None, "fault": None})
@@ -94,7 +95,8 @@ class ChangingHost(HostTarget):
         return [bytes(one) for one in results]
 
     def traced(self, trace: Trace, paths: Sequence[str]) -> Traced:
-        """What a trace does in the release's own text, of the modules at `paths`.
+        """The result of a trace under the release's own text, and what it reached of the modules at
+        `paths`.
 
         Raises HarnessError when the host broke.
         """
@@ -120,7 +122,7 @@ def decoded(written: bytes) -> TraceResult:
 
 
 def write_tree(release: InstalledRelease, reading: ChangedText, folder: Path) -> None:
-    """A copy of the release's tree with the changed text, for the target `path:FOLDER`.
+    """Copy the release's tree with the changed text, for the target `path:FOLDER`.
 
     Raises:
         OSError: the folder is there already, or cannot be written.

@@ -1,4 +1,4 @@
-"""In how many places a definition reads otherwise in two trees: nothing of vLLM is imported."""
+"""In how many places a definition differs between two trees: nothing of vLLM is imported."""
 
 import ast
 from collections.abc import Iterable, Iterator
@@ -12,8 +12,8 @@ from cacheproof.differential.texts.texts import is_docstring
 
 
 def changed_once_in(target: Target) -> frozenset[str]:
-    """Those of a target's definitions that differ from the nearest release in one place; none where
-    that release is not installed: of it only digests are known then."""
+    """Definitions of a target that differ from the nearest release in one place; none where that
+    release is not installed, since only digests of it are known then."""
     if target.reading is None or not target.reading.differs or target.tree is None:
         return frozenset()
     nearest = releases.find(target.reading.nearest)
@@ -33,8 +33,8 @@ def reads_otherwise(tree: Path, other: Path) -> bool:
 
 
 def changed_once(tree: Path, other: Path, names: Iterable[str]) -> frozenset[str]:
-    """Those of the modelled definitions, by their names in a reading, that read otherwise in one
-    place, of neighbouring lines: what such a one decides otherwise is one change's doing."""
+    """The definitions among `names` that differ in one place, of neighbouring lines, between two
+    trees: what such a definition decides otherwise has one change as its cause."""
     return frozenset(name for name in names if _places(tree, other, name) == 1)
 
 

@@ -23,15 +23,15 @@ from typing import IO
 import msgspec
 
 IDLE_SERVERS = 4
-"""Kept after the last host of theirs has ended."""
+"""Servers that are kept after their last host has ended, at most."""
 END_SECONDS = 2.0
-"""A server that has imported ends at once."""
+"""Seconds that a server is given to end; one that has imported ends at once."""
 FORKS = sys.platform == "linux"
 
 
 @dataclass
 class ForkedHost:
-    """A host, as `subprocess.Popen` has one."""
+    """A host that was forked, with the methods of `subprocess.Popen` that are used of it."""
 
     server: "HostServer"
     pid: int
@@ -40,15 +40,15 @@ class ForkedHost:
     status: int | None = None
 
     def kill(self) -> None:
-        """End it."""
+        """End the host."""
         self._ask("kill")
 
     def wait(self) -> int | None:
-        """Its exit status, once it has ended."""
+        """Wait until the host has ended; returns its exit status."""
         return self._ask("wait")
 
     def poll(self) -> int | None:
-        """Its exit status, if it has ended."""
+        """The host's exit status; None while it runs."""
         return self._ask("poll")
 
     def _ask(self, what: str) -> int | None:
@@ -59,9 +59,9 @@ class ForkedHost:
 
 @dataclass
 class HostServer:
-    """One server: `control` is where it is asked, `process` itself where it was started here.
-    `scratch` is for its temporary files and its hosts'. `has_imported` says that a host of it was
-    begun here."""
+    """A server: `control` is the socket on which it is asked, `process` the server itself if it was
+    started here. `scratch` is for its temporary files and its hosts'. `has_imported`: a host of it
+    was begun here."""
 
     control: socket.socket
     scratch: str
@@ -73,7 +73,8 @@ class HostServer:
     def start(
         cls, command: Sequence[str], arguments: Sequence[str], environment: Mapping[str, str]
     ) -> "HostServer":
-        """Start to import. Raises OSError where the interpreter cannot be started."""
+        """Start a server, which begins to import. Raises OSError where the interpreter cannot be
+        started."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         scratch = tempfile.mkdtemp(prefix="cacheproof-host-")
         with theirs:
@@ -94,7 +95,7 @@ class HostServer:
         return cls(ours, scratch, process)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """In another process it can be asked, and is not its to end."""
+        """A server that another process can ask, but does not end."""
         return HostServer, (self.control, self.scratch)
 
     def begin(self, log: IO[bytes], scratch: str, buffer: int, seconds: float) -> ForkedHost | None:
@@ -130,9 +131,9 @@ class HostServer:
         return host
 
     def status(self, host: int, what: str) -> int | None:
-        """The exit status of a host for which it is asked to `wait`, which it is to `kill`, or
-        after which it is asked alone (`poll`): None where that runs. Without a server there is no
-        host: as if it had been killed."""
+        """The exit status of a host, which the server is to wait for (`wait`), to kill (`kill`) or
+        only to look at (`poll`): None while it runs. Without a server there is no host: as if it
+        had been killed."""
         answer, writes = os.pipe()
         with os.fdopen(answer, "rb") as status:
             is_asked = True
@@ -152,7 +153,7 @@ class HostServer:
         return self.process is None or self.process.poll() is None
 
     def close(self) -> None:
-        """End it and its hosts, where it was started here."""
+        """End the server and its hosts, where it was started here."""
         self.control.close()
         if self.process is not None:
             assert self.process.stdin is not None
@@ -167,7 +168,7 @@ class HostServer:
 
 @dataclass
 class HostServers:
-    """The servers that this process has started, those used last behind the others."""
+    """The servers that this process has started, those used last after the others."""
 
     servers: dict[tuple[object, ...], HostServer] = field(default_factory=dict)
 
@@ -178,7 +179,7 @@ class HostServers:
         environment: Mapping[str, str],
         number: int,
     ) -> HostServer | None:
-        """The server with that number of these hosts, started first if need be; None where there
+        """The server of that number for these hosts, started if it is not there; None where there
         can be none. Those that have been idle for longest are ended."""
         if not FORKS:
             return None
@@ -198,8 +199,8 @@ class HostServers:
         return server
 
     def abandon(self) -> None:
-        """The last thing that this process does, whose end servers see by themselves: end those
-        that still import, and would not see it before they have."""
+        """End the servers that still import. To be called last: the others see by themselves that
+        this process ends."""
         importing = [
             (one.process.pid, one.scratch)
             for one in list(self.servers.values())

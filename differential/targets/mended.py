@@ -1,4 +1,4 @@
-"""A release with listed faults mended, as a tree of its own: links to the release's files, and the
+"""A release with listed faults mended, as a tree of its own: links to the release's files, and
 files that the mends change."""
 
 import hashlib
@@ -17,13 +17,13 @@ from cacheproof.differential.texts import mends
 
 DIGITS = 16
 KEPT_SECONDS = 30 * 24 * 3600
-"""A tree that nobody asked for this long goes when the next one is made."""
+"""A tree that was not asked for this long is removed when the next one is made."""
 MARK = "+mended"
 BUT = "-but"
 
 
 class Sources(dict[str, str]):
-    """What the modules of a tree read, by path, each read when it is asked for."""
+    """The text of a tree's modules, by path, each read when it is asked for."""
 
     def __init__(self, tree: Path) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ def chosen(which: str, release: str) -> tuple[str, ...]:
 def tree_of(
     release: InstalledRelease, names: Sequence[str], *, report: Report, cache: Cache | None = None
 ) -> InstalledRelease:
-    """The release with faults mended, made where it is not there yet.
+    """The release with faults mended; made where it is not there yet.
 
     Raises:
         InputError: a mend is of another text than the release's.
@@ -90,14 +90,14 @@ def tree_of(
 
 
 def _sweep(folder: Path) -> None:
-    """Drop the trees that nobody has asked for lately."""
+    """Remove the trees that nobody has asked for lately."""
     for tree in folder.iterdir():
         if time.time() - tree.stat().st_mtime > KEPT_SECONDS:
             shutil.rmtree(tree, ignore_errors=True)
 
 
 def link_tree(tree: Path, folder: Path, changed: dict[str, str]) -> None:
-    """A folder whose entries are links to the tree's, but for the changed files and the folders
+    """Make a folder of links to the tree's entries, except for the changed files and the folders
     that lead to them."""
     folder.mkdir()
     inner: dict[str, dict[str, str]] = {}

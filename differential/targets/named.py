@@ -1,5 +1,5 @@
-"""What a user writes as a target: read, and checked as far as it can be before anything of it is
-fetched, made or started."""
+"""The target that a user names, checked as far as it can be before anything of it is fetched, made
+or started."""
 
 import importlib
 import re
@@ -32,11 +32,12 @@ EXPECTED = (
     f"{MARK} behind vllm@VERSION or engine@VERSION mends its listed faults"
 )
 _ELSEWHERE = ("cacheproof", "vllm")
-"""Packages of which modules may be named that are not here: the release's interpreter has them."""
+"""Packages whose modules may be named though they are not here: the release's interpreter has
+them."""
 
 
 class TargetKind(Enum):
-    """What a target is, by what stands before its version."""
+    """The kind of a target, by what stands before its version."""
 
     REFERENCE = "reference"
     RELEASE = "vllm"
@@ -49,12 +50,11 @@ class TargetKind(Enum):
 
 @dataclass(frozen=True)
 class NamedTarget:
-    """A target that is named and not there yet.
+    """A target that is named and not made yet.
 
     `version` is that of the release, or of LMCache; empty for a checkout, and for the reference
-    where none is said. `place` is the folder of a checkout, with an engine of its own or without,
-    or the MODULE:CLASS of a plug-in.
-    `mended` are the listed faults that are taken out of it first.
+    without a version. `place` is the folder of a checkout, or of an engine's, or the MODULE:CLASS
+    of a plug-in. `mended` are the listed faults that are taken out of it first.
     """
 
     name: str
@@ -65,14 +65,14 @@ class NamedTarget:
 
     @property
     def projects(self) -> tuple[str, ...]:
-        """Those whose lanes it runs."""
+        """Projects whose lanes the target runs."""
         if self.kind is TargetKind.REFERENCE:
             return ("vllm", "reference")
         return (connectors.LMCACHE,) if self.kind is TargetKind.LMCACHE else ("vllm",)
 
     @property
     def model(self) -> str | None:
-        """The release whose lanes it has; None where its text has to be read for that."""
+        """The release whose lanes the target has; None where its text must be read to know."""
         if not self.version:
             return None
         is_told = self.kind in (TargetKind.LMCACHE, TargetKind.REFERENCE) or is_modelled(
@@ -97,7 +97,7 @@ def named(text: str) -> NamedTarget:
     """The target that a text names. Touches no network and changes nothing.
 
     Raises:
-        InputError: it names nothing that can be run.
+        InputError: the text names nothing that can be run.
     """
     word, at, version = text.partition("@")
     is_release = at and not version.startswith(TargetKind.CHECKOUT.value)
@@ -156,7 +156,7 @@ def plug_in_named(text: str) -> tuple[str, str, str] | None:
 
 
 def semantics_of(version: str) -> Semantics:
-    """Those of the reference of a release.
+    """Semantics of the reference of a release.
 
     Raises:
         InputError: no version number, or that of a release that is not modelled.
@@ -173,7 +173,7 @@ def semantics_of(version: str) -> Semantics:
 
 
 def _require_module(text: str, module: str) -> None:
-    """See whether there is such a module, without importing any of it.
+    """Require a module, without importing any of it.
 
     Raises:
         InputError: neither here nor, as far as can be told, in the release.

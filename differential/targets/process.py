@@ -32,23 +32,23 @@ from cacheproof.differential.traces.trace import AnyEvent, Header, Trace
 
 HOST_FOLDER = Path(__file__).parent / "host"
 START_SECONDS = 600.0
-"""A release is imported in four seconds, on a machine with much else to do in some minutes."""
+"""Limit for a start: importing takes four seconds, and some minutes on a busy machine."""
 BATCH_SECONDS = 300.0
 DEPTHS_OF_A_RELEASE = frozenset(name for name, depth in DEPTHS.items() if not depth.is_executed)
-"""Its Python alone executes nothing."""
+"""Depths that need no execution of a model: a release's Python alone executes nothing."""
 LOOK_SECONDS = 1.0
-"""Between two looks at a host that has not answered: a child of it may hold the pipe open."""
+"""Seconds between looks at a host that gives no answer: a child of it may hold the pipe open."""
 LOG_BYTES_MAX = 64 << 20
 LOG_BYTES_READ = 1 << 16
 LAST_WORDS_MAX = 400
 PIPE_BYTES = 1 << 20
-"""Read at a time: for every piece the reading thread waits until the judging one lets it run."""
+"""Bytes read at once: for each piece the reading thread waits until the judging one lets it run."""
 
 
 class Hello(msgspec.Struct, frozen=True):
-    """What a host says of itself. `plug_in` is the kind of manager that the plug-in is, `refusal`
-    why it cannot be used. A host whose functions can be changed cannot change those that were
-    `called_by_imports` (`path:name`)."""
+    """A host's answer about itself. `plug_in` is the kind of manager that the plug-in is, `refusal`
+    why it cannot be used. Where functions of a host can be changed, those `called_by_imports`
+    (`path:name`) cannot."""
 
     id: int
     python: str
@@ -70,8 +70,8 @@ class _Called(msgspec.Struct, frozen=True):
 
 
 class Built(msgspec.Struct, frozen=True):
-    """How many schedulers were built with a manager of each class, and what they do `otherwise`
-    than build one of the release's module of managers and leave it as it is, in words."""
+    """How many schedulers were built with a manager of each class, and in words what they do
+    `otherwise` than to build one of the release's managers and leave it as it is."""
 
     id: int
     built: dict[str, int]
@@ -110,11 +110,11 @@ class HostTarget:
     """Runs traces on a vLLM tree through `targets/host` in that tree's own interpreter.
 
     `command` is the interpreter, `environment` what it needs to find the tree. `plug_in` puts a
-    class (`module:Class`) in the place of the release's manager. `module` has the `HOST` that is
-    run in place of the tree's whole vLLM, and `depths` are all that it runs. Where it `is_forked`,
-    its imports leave one thread, and its hosts share them. `reading` is how the text of the `tree`
-    stands to the modelled releases, `mended` the listed faults that are taken out of it. `project`
-    is whose system it is.
+    class (`module:Class`) in the place of the release's manager. `module` has the `HOST` to run in
+    the place of the one for releases, and `depths` are all that it runs. Where it `is_forked`, its
+    imports leave one thread, and its hosts share them. `reading` is how the text of the `tree`
+    compares with the modelled releases, `mended` the listed faults that are taken out of it.
+    `project` is the one whose system it is.
     """
 
     def __init__(
@@ -143,6 +143,7 @@ class HostTarget:
         self.mended = mended
         self._interpreter = command
         self._module = [module] if module else []
+        # The order of sets would differ between runs otherwise.
         self._environment = {**environment, "PYTHONHASHSEED": "0"}
         self._depths = depths
         self._plug_in = plug_in
@@ -157,7 +158,7 @@ class HostTarget:
 
     @property
     def hello(self) -> Hello:
-        """What the host says of itself; starts it.
+        """The host's answer about itself; starts the host.
 
         Raises:
             HarnessError: it does not start.
@@ -193,7 +194,7 @@ class HostTarget:
 
     @property
     def plug_in_kind(self) -> str | None:
-        """The kind of manager that the plug-in is: it is driven as no other. None without one."""
+        """The kind of manager that the plug-in is, and alone is driven as; None without one."""
         return self.hello.plug_in if self._plug_in else None
 
     def runs_depth(self, depth: str) -> bool:
@@ -222,7 +223,7 @@ class HostTarget:
         flags: Mapping[str, bool] | None = None,
     ) -> None:
         """Send a batch without waiting for it. A host of the reference runs it with these `flags`
-        of its semantics otherwise. Raises HarnessError when no host is running."""
+        of its semantics changed. Raises HarnessError when no host is running."""
         assert self.hello
         about = {"manager": self._plug_in, "fault": fault, **({"flags": flags} if flags else {})}
         self._send({"do": "run", "traces": traces, **about})
@@ -235,8 +236,8 @@ class HostTarget:
         return reply.results
 
     def called(self, trace: Trace, fault: str | None = None) -> list[list[str]]:
-        """The functions of the tree that each event of a trace calls, up to the last that is run;
-        none where what is run is another module. Raises HarnessError when the host broke.
+        """The functions of the tree that each event of a trace calls, up to the last event that is
+        run; none where the host runs another module. Raises HarnessError when the host broke.
         """
         if self._module:
             return []
@@ -248,8 +249,8 @@ class HostTarget:
     def imported_otherwise(
         self, imports: Sequence[str], module: str, text: str, classes: Sequence[str]
     ) -> list[str]:
-        """What of the classes of a module, and of their bases, is not as its text says, or is
-        another class in one of the modules that are imported.
+        """What differs, of a module's classes and their bases, from the module's text; or is
+        another class in one of the modules `imports`.
 
         Raises:
             HarnessError: the host broke.
@@ -271,8 +272,8 @@ class HostTarget:
         alphabet: Sequence[AnyEvent | TableEvent],
         fault: str | None,
     ) -> "HostExplorer":
-        """What tries every event of the alphabet in the states of one manager, or table, the last
-        asked for.
+        """An explorer that tries every event of the alphabet in the states of a manager or a table.
+        A host has one explorer, the last that was asked for.
 
         Raises:
             Illegal: the release has no such manager.
@@ -287,7 +288,7 @@ class HostTarget:
         return HostExplorer(self, begun.tree, begun.source)
 
     def submit_states(self, states: Sequence[int]) -> None:
-        """Ask what becomes of states, without waiting. Raises HarnessError as `submit`."""
+        """Ask for the steps from states, without waiting. Raises HarnessError as `submit`."""
         self._send({"do": "expand", "states": states})
 
     def collect_steps(self) -> list[list[ExplorerStep | None]]:
@@ -299,12 +300,13 @@ class HostTarget:
     def another(self) -> "HostTarget":
         twin = copy.copy(self)
         twin._process = twin._server = twin._hello = None
+        # Forks of one server agree in addresses and seeds: another process is of the other server.
         if twin._server_number is not None:
             twin._server_number = 1 - twin._server_number
         return twin
 
     def __getstate__(self) -> dict[str, Any]:
-        """What another process needs to run the same system in a host of its own."""
+        """The attributes with which another process runs the same system in a host of its own."""
         running = ("_process", "_hello", "_log", "_scratch", "_requests", "_lines")
         return {name: value for name, value in vars(self).items() if name not in running} | {
             "_process": None,
@@ -321,7 +323,7 @@ class HostTarget:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)  # and what it has started
             process.wait()
-            self._requests.put(_END)
+            self._requests.put(_END)  # the writing thread would wait for ever
             self._log.close()
             self._scratch.cleanup()
 
@@ -340,7 +342,7 @@ class HostTarget:
             threading.Thread(target=forward, args=ends, daemon=True).start()
 
     def prepare(self) -> None:
-        """Begin to import in the background, so that hosts start at once."""
+        """Begin to import in the background, so that hosts start at once later."""
         if self._server_number is not None and self._server is None:
             self._server = SERVERS.of(
                 [*self._interpreter, str(HOST_FOLDER)],
@@ -350,7 +352,7 @@ class HostTarget:
             )
 
     def _forked(self) -> ForkedHost | None:
-        """A host that has imported already; None where it is to be started."""
+        """A forked host, which has imported already; None where one must be started anew."""
         self.prepare()
         if self._server is not None and not os.path.isdir(self._server.scratch):
             self._server = None  # it has made room for others since
@@ -374,8 +376,8 @@ class HostTarget:
         return host
 
     def _make_scratch(self, within: str | None = None) -> None:
-        """A folder for the host's files: it is killed, and leaves them. That of a forked one lies
-        within its server's, which removes it where this process was killed."""
+        """Make a folder for the host's files, which it leaves when it is killed. A forked host's
+        lies within its server's, which removes it where this process was killed."""
         self._scratch = tempfile.TemporaryDirectory(
             prefix="cacheproof-host-", dir=within, ignore_cleanup_errors=True
         )
@@ -390,7 +392,7 @@ class HostTarget:
                 stderr=self._log,
                 bufsize=PIPE_BYTES,
                 env={**self._environment, "TMPDIR": self._scratch.name},
-                process_group=0,
+                process_group=0,  # so that it is ended with all that it has started
             )
         except OSError as error:
             self._log.close()
@@ -410,7 +412,7 @@ class HostTarget:
         line = None
         while line is None:
             left = until - time.monotonic()
-            try:
+            try:  # in short waits: a host that is dead, or fills its log, is not waited for
                 line = self._lines.get(timeout=min(LOOK_SECONDS, max(left, 0)))
             except queue.Empty:
                 if self._process is None or self._process.poll() is not None:
@@ -426,8 +428,8 @@ class HostTarget:
         return line
 
     def _last_word(self) -> bytes:
-        """The last line of a dead host. A surviving child may hold the pipe open, so its end is not
-        waited for."""
+        """The last line of a dead host. The pipe's end is not waited for: a surviving child may
+        hold it open."""
         try:
             return self._lines.get(timeout=LOOK_SECONDS)
         except queue.Empty:
@@ -444,7 +446,7 @@ class HostTarget:
         return reply
 
     def _broken(self, what: str) -> HarnessError:
-        """End the process and say what happened, with its last words."""
+        """End the process; returns an error that says what happened, with the last words."""
         status = ""
         if self._process is not None:
             if what == "crashed":
@@ -472,8 +474,8 @@ def _last_words(log: str) -> str:
 
 @dataclass(frozen=True)
 class HostExplorer:
-    """An explorer in a host: `tree` is the state that it begins with, `source` the SHA-256 of the
-    text of the manager's class."""
+    """An explorer in a host: `tree` is its first state, `source` the SHA-256 of the text of the
+    manager's class."""
 
     target: HostTarget
     tree: Any
@@ -509,5 +511,5 @@ def _receive(stream: IO[bytes], lines: "queue.Queue[bytes]") -> None:
 
 def _whole_lines(stream: IO[bytes]) -> Iterator[bytes]:
     for line in stream:
-        if line.endswith(b"\n"):
+        if line.endswith(b"\n"):  # else the host died in the middle of it
             yield line

@@ -1,4 +1,4 @@
-"""The reference managers as a target, in this process."""
+"""The reference as a target, in this process."""
 
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -58,9 +58,9 @@ def protocol_of(semantics: Semantics) -> Protocol:
 class ReferenceTarget:
     """Runs traces on the reference, under the semantics of a release or the ideal. `managers` make
     its managers by kind, or its table, in the place of the reference's own. `media_hash` is a host
-    that hashes media for it, with the libraries of a release; `runner` one that has the reference's
-    steps executed, with those of an engine; `connectors` the one of its engines with connectors,
-    once there is one; `turned` the flags that its hosts are to have otherwise."""
+    that hashes media for it, with the libraries of a release; `runner` a host that executes its
+    steps, with the libraries of an engine; `connectors` the host of its engines with connectors,
+    once there is one; `turned` are the flags that its hosts are to change."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class ReferenceTarget:
         return is_there
 
     def hash_media_in(self, hasher: HostTarget) -> None:
-        """Hash media in that process, which is closed with this target."""
+        """Let media be hashed in that process, which is closed with this target."""
         self.media_hash = hasher
 
     def runs(self, trace: Trace) -> bool:
@@ -124,7 +124,7 @@ class ReferenceTarget:
         return self.runs(trace) and getattr(module, "compares", lambda _: True)(trace)
 
     def records(self, trace: Trace) -> list[StepRecord]:
-        """The step records of one trace. Raises Illegal where those semantics do not know what it
+        """The step records of one trace. Raises Illegal where the semantics do not model what it
         asks for."""
         return self._run(trace, None).records
 
@@ -139,7 +139,8 @@ class ReferenceTarget:
         return result
 
     def lines(self, trace: Trace) -> Any:
-        """The trace in lines, as sessions read it; asked whether it runs one, it often runs it."""
+        """The trace as sessions read it; kept for the last one, since a trace that is asked about
+        is often run next."""
         if self._read is None or self._read[0] is not trace:
             self._read = trace, msgspec.to_builtins(trace)
         return self._read[1]
@@ -150,8 +151,8 @@ class ReferenceTarget:
         alphabet: Sequence[AnyEvent | TableEvent],
         fault: str | None,
     ) -> "ReferenceExplorer":
-        """What tries every event of the alphabet in the states of one manager, scheduler or table.
-        A table has no faults to be planted: a faulty one is given among the `managers`."""
+        """An explorer that tries every event of the alphabet in the states of a manager, scheduler
+        or table. No fault is planted in a table: a faulty one is given among the `managers`."""
         events = [msgspec.to_builtins(event) for event in alphabet]
         if isinstance(header, TableHeader):
             assert fault is None
@@ -172,7 +173,7 @@ class ReferenceTarget:
         return self
 
     def with_flags(self, flags: Mapping[str, bool]) -> "ReferenceTarget":
-        """The same with some flags otherwise, on the hosts of this one, which closes them."""
+        """This reference with some flags changed, on the hosts of this one, which closes them."""
         semantics = self.semantics.changed(flags)
         other = ReferenceTarget(
             semantics,
@@ -185,7 +186,7 @@ class ReferenceTarget:
         return other
 
     def close(self) -> None:
-        """End the hosts that it has."""
+        """End the hosts of this reference."""
         for host in (self.media_hash, self.runner, self.connectors):
             if host is not None:
                 host.close()

@@ -1,4 +1,4 @@
-"""The reference scheduler as what a `SchedulerSession` drives."""
+"""The reference scheduler, made for a `SchedulerSession` to drive."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -74,7 +74,7 @@ def models(trace: Event, semantics: Semantics) -> bool:
 
 
 def _unknown(trace: Event, semantics: Semantics) -> str | None:
-    """What the trace asks for and those semantics do not know; None: nothing."""
+    """What a trace asks for that those semantics do not model; None where they model it all."""
     return next(_unknowns(trace, semantics), None)
 
 
@@ -152,8 +152,8 @@ def _is_decoder(trace: Event) -> bool:
 
 
 def _outgrow(trace: Event, semantics: Semantics) -> bool:
-    """Whether a session may get longer than the model lets it: a release computes such tokens, and
-    has no KV slots for them."""
+    """Whether a session may outgrow the model's length: a release computes such tokens, and has no
+    KV slots for them."""
     lengths: dict[str, int] = {}
     turns: dict[str, int] = {}
     for event in trace["events"]:
@@ -162,6 +162,7 @@ def _outgrow(trace: Event, semantics: Semantics) -> bool:
             turns[name] = event["max_tokens"]
             lengths[name] = event["prompt"] + turns[name]
         elif kind == "chunk" and name in lengths:
+            # Otherwise the session decodes as many tokens in each turn as it arrived with.
             own = semantics.scheduler.takes_max_tokens_of_chunks
             lengths[name] += event["prompt"] + (event["max_tokens"] if own else turns[name])
     most: int = trace["header"]["config"]["max_model_len"]
@@ -188,11 +189,13 @@ def build(trace: Event, semantics: Semantics, fault: str | None = None) -> Sched
     largest = max(sizes, default=0)
     if config["disable_chunked_mm_input"]:
         _check_whole(largest, config["max_num_batched_tokens"])
+    # A release enlarges cache and budget until the largest item fits.
     capacity = max(config["capacity"], largest)
     is_decoder = _is_decoder(trace)
     manager = (EncoderDecoderCacheManager if is_decoder else EncoderCacheManager)(
         capacity, semantics.encoder_cache
     )
+    # Before the recorder wraps the methods: it logs calls of the faulty ones.
     if fault is not None and fault not in SCHEDULER_FAULTS:
         FAULTS[fault](manager)
     recorder = Recorder(manager, shows_sizes=semantics.encoder_cache.remembers_sizes)
@@ -292,7 +295,7 @@ def _has_drafter(config: Event) -> bool:
 
 
 def _hash_lookahead(config: Event, semantics: Semantics) -> int:
-    """Tokens after a block that its key covers, since a drafter reads them."""
+    """Number of tokens after a block that its key covers, because a drafter reads them."""
     looks_ahead = (
         semantics.block_keys.looks_ahead and config["kv_connector"] is None
     )  # keys are shared with it
@@ -313,6 +316,7 @@ def _kv_cache_manager(config: Event, semantics: Semantics) -> KVCacheManager:
         config["max_model_len"],
         caches.scheduler_block_size,
         caches.hash_block_size,
+        # Two steps may be in flight, and their blocks are not given back.
         config["max_num_batched_tokens"] * (2 if is_asynchronous else 1),
         enable_caching=config["prefix_caching"],
         use_eagle=_has_drafter(config) and not _hash_lookahead(config, semantics),
@@ -322,7 +326,7 @@ def _kv_cache_manager(config: Event, semantics: Semantics) -> KVCacheManager:
 
 
 def _legal_kv_cache_manager(config: Event, semantics: Semantics) -> KVCacheManager:
-    """The same. Raises Illegal where no release takes the configuration either."""
+    """The KV cache manager of a configuration. Raises Illegal where no release takes it either."""
     try:
         return _kv_cache_manager(config, semantics)
     except ValueError as refusal:
@@ -330,7 +334,7 @@ def _legal_kv_cache_manager(config: Event, semantics: Semantics) -> KVCacheManag
 
 
 def _unknown_caches(config: Event, semantics: Semantics) -> str | None:
-    """What of the configuration's groups is not modelled; None: nothing."""
+    """What of the configuration's groups is not modelled; None where all is."""
     try:
         _kv_cache_manager(config, semantics)
     except NotModelledCache as reason:
@@ -354,8 +358,8 @@ def _size(item: Event, semantics: Semantics) -> int:
 
 
 def _prompt_embeds(event: Event) -> PromptEmbeds | None:
-    """What a prompt of embeddings is, by the names of its rows: whatever is called alike is equal,
-    and so are all rows of zeros, given or not."""
+    """A prompt of embeddings, by the names of its rows: rows of one name are equal, and so are all
+    rows of zeros, given or not."""
     if not event["embeds"]:
         return None
     names = row_names_of(event)

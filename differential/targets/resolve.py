@@ -1,4 +1,4 @@
-"""From what the user writes after --target to a target that runs."""
+"""Makes the target that a user writes after --target."""
 
 import json
 from pathlib import Path
@@ -127,8 +127,8 @@ def host_of(
 def engine_of(
     engine: InstalledRelease, name: str, *, mended: tuple[str, ...] = (), report: Report = print
 ) -> EngineTarget:
-    """Host processes for an engine: its scheduler, with a worker and a model behind it, one for
-    each model runner; `mended` as of a release."""
+    """Host processes for an engine, with its scheduler, a worker and a model, one for each model
+    runner; `mended` as for a release."""
     if mended:
         engine = tree_of(engine, mended, report=report)
     reading = None if mended else reading_of(engine)
@@ -148,7 +148,7 @@ def engine_of(
 
 
 def _engine_of_checkout(directory: Path, name: str, *, report: Report) -> EngineTarget:
-    """The engine that a checkout is, with the libraries of the release that it is nearest to.
+    """A checkout as an engine, with the libraries of the release that it is nearest to.
 
     Raises:
         InputError: it is older than any engine that can run here.
@@ -166,13 +166,14 @@ def _engine_of_checkout(directory: Path, name: str, *, report: Report) -> Engine
 
 
 def _promised(release: InstalledRelease, reading: Reading | None) -> str | None:
-    """The release that is promised to be there: what it says it is, else what it reads like."""
+    """The release whose promises are kept: the one that it says it is, else that it reads like."""
     stated = stated_release(release.version)
     return reading.nearest if stated is None and reading is not None else stated
 
 
 def lmcache_of(release: InstalledRelease, version: str, name: str) -> HostTarget:
-    """A host process for LMCache's connector, beside the release of vLLM whose base it has."""
+    """A host process for LMCache's connector, beside the release of vLLM whose base class it
+    has."""
     command, environment = releases.host_command(release)
     return HostTarget(
         name,
@@ -187,12 +188,11 @@ def lmcache_of(release: InstalledRelease, version: str, name: str) -> HostTarget
 
 
 def reading_of(release: InstalledRelease, known: KnownTexts | None = None) -> Reading | None:
-    """How the text of a release, or of a checkout, stands to those that are modelled; None of one
-    that is older than all of them, or that holds none of it. `known` is in the place of the table
-    that is shipped.
+    """How the text of a release, or of a checkout, compares with the modelled ones; None where it
+    is older than all of them, or has none of it. `known` replaces the table that is shipped.
 
     Raises:
-        InputError: it is no Python that can be read here.
+        InputError: it is not Python that can be read here.
     """
     stated = stated_release(release.version)
     if stated is not None and release_key(stated) < release_key(FIRST_MODELLED):
@@ -201,7 +201,7 @@ def reading_of(release: InstalledRelease, known: KnownTexts | None = None) -> Re
 
 
 def stated_release(version: str) -> str | None:
-    """The release that a version is; None for what a checkout without tags calls itself."""
+    """The release that a version names; None for the version of a checkout without tags."""
     try:
         return version if release_key(version) >= FIRST_V1 else None
     except ValueError:
@@ -235,8 +235,8 @@ def reference_for(target: Target) -> ReferenceTarget | None:
 
 
 def semantics_beside(target: Target) -> Semantics | None:
-    """Those of the release that is the target's model, with what is mended in it; None where it is
-    not modelled."""
+    """Semantics of the release that is the target's model, with mended faults taken away; None
+    where it is not modelled."""
     if target.model is None or "vllm" not in target.projects:
         return None
     try:

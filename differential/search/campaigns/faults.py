@@ -1,5 +1,5 @@
-"""What a campaign found over all its targets, told by identity: a fault is one however many targets
-have it. And how each stands to the register that the campaign began with."""
+"""What a campaign found over all its targets, by identity: a fault is one however many targets have
+it. And how each compares with the register that the campaign began with."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from cacheproof.differential.findings.shrinking.edits import cost
 
 LISTED: Status = "listed"
 _ORDER = ("came back", "new", "listed", "mended")
-"""Of statuses, what is to be looked at first."""
+"""Statuses in the order in which faults are to be looked at."""
 assert set(_ORDER) == set(get_args(Status))
 
 
@@ -50,23 +50,23 @@ class Fault:
 
     @property
     def listed_as(self) -> list[str]:
-        """The listed faults that it is: two may have one identity."""
+        """Names of the listed faults that it is: two may have one identity."""
         recorded = None if self.record is None else self.record.fault
         names = (recorded, *(one.fault for one in self.findings))
         return sorted({name for name in names if name is not None})
 
     @property
     def has_changed(self) -> bool:
-        """Whether its status is another than in the register."""
+        """Whether the status differs from that in the register."""
         return self.status != self.was
 
     def smallest(self, target: str) -> Finding | None:
-        """Of a target; None where there is no finding."""
+        """The smallest finding on a target; None where it has none."""
         own = [one for one in self.findings if one.target == target]
         return min(own, key=lambda one: cost(one.trace), default=None)
 
     def to_json(self) -> dict[str, Any]:
-        """Of no day, so that equal work comes to the same."""
+        """The fault as JSON, without dates, so that equal work gives equal JSON."""
         found = {name: self.smallest(name) for name in self.breaks}
         return {
             "identity": None if self.record is None else self.record.identity,
@@ -86,7 +86,7 @@ class Fault:
 
 
 def faults_of(known: Mapping[str, FaultRecord], targets: Iterable[OfTarget]) -> list[Fault]:
-    """The faults of a campaign that began with the records `known`, by identity; those first that
+    """The faults of a campaign that began with the records `known`, by identity; first those that
     came back or are new."""
     targets = list(targets)
     after = merge(known, (record for one in targets for record in one.records))

@@ -1,4 +1,4 @@
-"""Two stores become one: what is in both counts once, and must have come to the same."""
+"""Merges two stores: a job that both have counts once, and must have one outcome."""
 
 from collections.abc import Sequence
 from contextlib import closing
@@ -26,7 +26,7 @@ _CHANGED = "of_key"
 
 @dataclass(frozen=True)
 class Merged:
-    """What came of it: the shards that are done, and how many of them were in both stores."""
+    """The outcome of a merge: the shards that are done, and how many of them both stores had."""
 
     where: str
     shards: int
@@ -34,8 +34,7 @@ class Merged:
 
 
 def merge_stores(first: str, second: str, into: str | None, now: float) -> Merged:
-    """Put what two stores hold into a third, or else into the first. All of it, or nothing of the
-    second.
+    """Put what two stores hold into a third, or into the first: all of it, or nothing.
 
     Raises:
         InputError: they are of different campaigns, somebody runs one, or a job that is done in
@@ -60,7 +59,7 @@ def merge_stores(first: str, second: str, into: str | None, now: float) -> Merge
 
 
 def merged_plan(one: CampaignStore, other: CampaignStore) -> CampaignPlan:
-    """The plan that has both. Plans may differ in their seeds, where those are all that ends them.
+    """A plan that covers both. Plans may differ in their seeds, where only seeds end them.
 
     Raises:
         InputError: they differ in something else, or in seeds that overlap.
@@ -104,7 +103,7 @@ def _require_idle(store: CampaignStore, now: float) -> None:
 
 
 def _require_same_makers(one: CampaignStore, other: CampaignStore) -> None:
-    """See whether the same made both."""
+    """Require that one cacheproof made both stores. Raises InputError."""
     made = {"cacheproof": "cacheproof", "code": "the digest of cacheproof's text"}
     for name, what in made.items():
         here, there = getattr(one.made_by, name), getattr(other.made_by, name)
@@ -134,7 +133,7 @@ def _apart(
 
 
 def _require_same_outcomes(one: CampaignStore, other: CampaignStore) -> int:
-    """See whether what is done in both came to the same; returns how many shards are in both."""
+    """Require equal outcomes of jobs that both have done; returns how many shards are in both."""
     here, there = _digests(one), _digests(other)
     both = sorted(here.keys() & there.keys())
     for key in both:
@@ -153,7 +152,7 @@ def _digests(store: CampaignStore) -> dict[str, str]:
 
 
 def _absorb(into: CampaignStore, others: Sequence[CampaignStore], plan: CampaignPlan) -> int:
-    """Put what others hold into a store, under that plan; returns the shards that are then done."""
+    """Put what others hold into a store, under that plan; returns how many shards are then done."""
     cuttings = [Cutting(plan, about.lanes) for about in into.targets]
     with into.writing() as connection:
         connection.execute(CAMPAIGN.update(), {"plan": plan_file.written(plan)})
@@ -183,7 +182,7 @@ def _renumber(connection: Connection, cuttings: Sequence[Cutting]) -> None:
 
 
 def _copy(into: Connection, source: Connection, cuttings: Sequence[Cutting]) -> None:
-    """Copy the jobs that are done there and not here, and those that are not here at all."""
+    """Copy the jobs that only the source has, or only the source has done."""
     here = {row.key: row.state for row in into.execute(select(JOBS.c.key, JOBS.c.state))}
     there = source.execute(select(JOBS.c.key, JOBS.c.state)).all()
     wanted = [
@@ -208,7 +207,7 @@ def _copied(row: Any, cuttings: Sequence[Cutting]) -> dict[str, Any]:
 
 
 def _cut(into: Connection, source: Connection, *, is_first: bool) -> None:
-    """Searches that the clock ended in both end where the longer one did."""
+    """End searches that the clock ended in both stores where the longer one ended."""
     there = {row.number: row.cut for row in source.execute(select(TARGETS))}
     for row in into.execute(select(TARGETS)).all():
         cut = there[row.number]

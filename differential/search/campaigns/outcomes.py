@@ -1,4 +1,4 @@
-"""What jobs come to, as a store keeps it: nothing of it depends on time."""
+"""Outcomes of jobs, as a store keeps them: nothing in them depends on time."""
 
 import hashlib
 from dataclasses import replace
@@ -16,7 +16,7 @@ from cacheproof.differential.search.work import WriteDown
 
 
 class SearchedShard(msgspec.Struct, frozen=True, kw_only=True):
-    """Of a shard: how much was run, the rare states it met, what it broke and the breaks kept.
+    """The outcome of a shard: how much ran, rare states met, what broke, and the breaks kept.
 
     `together` has for two states, as positions among the sorted names of `met`, how many traces met
     both, and for a state with itself how many met it. `listed` has those of `kinds` that are a
@@ -38,7 +38,7 @@ class SearchedShard(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, part: Campaign) -> "SearchedShard":
-        """Of a search of one lane."""
+        """The outcome of a search of one lane."""
         (lane,) = part.lanes
         place = {state: at for at, state in enumerate(sorted(lane.reach.met))}
         return cls(
@@ -62,7 +62,7 @@ class SearchedShard(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def put_into(self, part: Campaign) -> None:
-        """Write it into a campaign of the one lane, of which nothing was run yet."""
+        """Add the outcome to a campaign of one lane of which nothing was run yet."""
         (lane,) = part.lanes
         assert isinstance(lane, LaneReport)
         lane.sum(self.work)
@@ -88,13 +88,13 @@ class PlantedOutcome(msgspec.Struct, frozen=True):
 
 
 class ReplayedOutcome(msgspec.Struct, frozen=True):
-    """What a target makes of the trace of a register, or why that cannot be said."""
+    """What a target makes of a register's trace, or why that cannot be said."""
 
     reply: Reply
     error: str | None = None
 
     def put_into(self, part: Campaign) -> None:
-        """Write it into a campaign of the one lane, of which nothing was run yet."""
+        """Add the outcome to a campaign of one lane of which nothing was run yet."""
         if (broken := self.reply.broken) is not None:
             part.breaks.append(broken)
             part.broken[broken.contract, broken.lane] += 1
@@ -111,7 +111,7 @@ class Written(msgspec.Struct, frozen=True):
 
 
 class ToWrite(msgspec.Struct, frozen=True):
-    """A break to be written down, as `WriteDown` takes it, however long that takes."""
+    """A break to be written down, as `WriteDown` takes it, without a limit of time."""
 
     broken: Break
     batches: int
@@ -130,17 +130,17 @@ _DECODERS: dict[type, msgspec.json.Decoder[Any]] = {
 
 
 def written(what: Outcome | ToWrite | FaultRecord) -> str:
-    """It as JSON. Maps keep their order: the digest of a finding's records depends on it."""
+    """`what` as JSON. Maps keep their order: the digest of a finding's records depends on it."""
     return msgspec.json.encode(what).decode()
 
 
 def read(kind: type, text: str) -> Any:
-    """What `written` wrote of that type. Raises msgspec.MsgspecError where it is none."""
+    """A value of that type, as `written` wrote it. Raises msgspec.MsgspecError where it is none."""
     return _DECODERS[kind].decode(text)
 
 
 def digest_of(what: Any) -> str:
-    """SHA-256 of it as JSON. Which Python and which cacheproof wrote a finding is left out."""
+    """SHA-256 of `what` as JSON, without the Python and the cacheproof that wrote a finding."""
     if isinstance(what, Written) and what.finding is not None:
         what = Written(msgspec.structs.replace(what.finding, tool={}))
     return hashlib.sha256(msgspec.json.encode(what, order="deterministic")).hexdigest()

@@ -25,12 +25,12 @@ _KEY = re.compile(r"(?P<reason>.*?) - at `\$\.?(?P<key>[^`]*)`", re.DOTALL)
 
 
 class CampaignPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a campaign covers, and what ends it; all of it counts for each target by itself.
+    """What a campaign covers, and what ends it, for each target by itself.
 
-    `seeds` are ranges A:B of every lane; none: as many as it takes. `depths` and `lanes` narrow the
-    lanes; neither: all. With `events` a target's search ends with the shard that reaches so many.
-    `until` is what else ends it: its seeds, the first shard that breaks what is not listed, or
-    seconds of search, summed over workers.
+    `seeds` are ranges A:B of every lane; without any there is no limit. `depths` and `lanes` narrow
+    the lanes. With `events` a target's search ends with the shard that reaches that number. `until`
+    is what else ends it: its seeds, the first shard with an unlisted break, or seconds of search,
+    summed over workers.
     """
 
     targets: Annotated[tuple[str, ...], Meta(min_length=1)]
@@ -45,7 +45,7 @@ class CampaignPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     @property
     def ranges(self) -> list[range]:
-        """The seeds, range by range; without any, all that there are."""
+        """Ranges of the seeds; all seeds where the plan names none."""
         texts = [self.seeds] if isinstance(self.seeds, str) else self.seeds
         found = [_RANGE.fullmatch(text) for text in texts]
         return [range(int(one[1]), int(one[2])) for one in found if one] or [range(SEEDS)]
@@ -57,7 +57,7 @@ class CampaignPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     @property
     def seconds(self) -> float | None:
-        """Of search, after which a target's ends; None: it does not end by them."""
+        """Seconds of search after which a target's search ends; None where time does not end it."""
         return None if isinstance(self.until, str) else float(self.until)
 
     @property
@@ -123,7 +123,7 @@ def _refuse(path: Path, key: str, reason: str) -> NoReturn:
 
 
 def _check(path: Path, plan: CampaignPlan) -> None:
-    """What types do not say."""
+    """Refuse what types do not rule out. Raises InputError."""
     if len(set(plan.targets)) < len(plan.targets):
         _refuse(path, "targets", "one is named twice; expected each once")
     depths = dict.fromkeys(lane.depth for lane in LANES.values())
@@ -153,7 +153,7 @@ def _check_seeds(path: Path, plan: CampaignPlan) -> None:
 
 
 def overlapping(ranges: list[range]) -> str:
-    """The first two ranges that have seeds in common; empty where none have."""
+    """The first two ranges that have seeds in common, in words; empty where none have."""
     ordered = sorted(ranges, key=lambda one: (one.start, one.stop))
     for one, other in itertools.pairwise(ordered):
         if other.start < one.stop:

@@ -75,17 +75,17 @@ class ReportedTarget:
 
     @property
     def shards_done(self) -> int:
-        """Shards that have ended, with all before them."""
+        """Number of shards that have ended, up to the first that has not."""
         return self._totals.next
 
     @property
     def shards_total(self) -> int | None:
-        """Shards that count; None where that is not known yet."""
+        """Number of shards that count; None where it is not known yet."""
         is_known = self._store.plan.has_seeds or self._totals.is_over
         return self._totals.cut if is_known else None
 
     def _unfinished(self) -> str:
-        """What is left to do; empty where nothing is."""
+        """What is left to do, in words; empty where nothing is."""
         if not self._totals.is_over:
             of = "" if self.shards_total is None else f" of {self.shards_total:,}"
             return f"only {self.shards_done:,}{of} shards are done"
@@ -169,13 +169,13 @@ def reported(
 
 
 def began_with(store: CampaignStore) -> dict[str, FaultRecord]:
-    """The records of the register that a campaign began with, those that its targets are asked."""
+    """The records of the register that a campaign began with and asks its targets."""
     asked = map(_record, store.jobs(REPLAY))
     return {one.identity: one for one in asked}
 
 
 def faults_in(store: CampaignStore, targets: Sequence[ReportedTarget]) -> list[Fault]:
-    """What the targets of a campaign have, by identity."""
+    """The faults that the targets of a campaign have, by identity."""
     told = (OfTarget(one.about.name, one.records, one.verdict.findings) for one in targets)
     return faults_of(began_with(store), told)
 

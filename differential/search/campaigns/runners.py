@@ -1,4 +1,4 @@
-"""Who runs a campaign: a process that shows that it lives, and can be seen to have died."""
+"""The processes that run a campaign: each shows that it lives, and can be seen to have died."""
 
 import os
 import socket
@@ -9,11 +9,11 @@ from typing import Protocol
 
 BEAT_SECONDS = 10.0
 DEAD_SECONDS = 120.0
-"""A process that was not heard of for so long is taken to be dead."""
+"""A process that has not beaten for this long counts as dead."""
 
 
 class StoreClock(Protocol):
-    """Time in seconds since 1970, the same on all machines but for some seconds."""
+    """A clock in seconds since 1970, equal on all machines to within some seconds."""
 
     def now(self) -> float: ...
 
@@ -24,8 +24,8 @@ class StoreClock(Protocol):
 
 @dataclass(frozen=True)
 class Who:
-    """A process: `place` is where its `pid` means something, `started` tells it from a later one
-    of that number; empty where the system does not say."""
+    """A process: `pid` is valid in `place`, and `started` tells it from a later process of that
+    pid; empty where the system does not say."""
 
     host: str
     place: str
@@ -38,19 +38,19 @@ class Who:
         return cls(socket.gethostname(), _place(), os.getpid(), _started(os.getpid()))
 
     def is_gone(self) -> bool:
-        """Whether it is seen from here that it has ended."""
+        """Whether this process can see that it has ended."""
         if not self.started or self.place != _place():
             return False
         return _started(self.pid) != self.started
 
 
 def is_dead(who: Who, beat: float, now: float) -> bool:
-    """Whether a process that was last heard of then has ended, as far as can be known."""
+    """Whether a process with that last beat has ended, as far as can be known."""
     return who.is_gone() or now - beat > DEAD_SECONDS
 
 
 def _place() -> str:
-    """This host since it was started, and the processes that are seen here."""
+    """This host since it was started, and the pid namespace of this process."""
     parts = [socket.gethostname()]
     with suppress(OSError):
         parts.append(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
@@ -59,8 +59,8 @@ def _place() -> str:
 
 
 def _started(pid: int) -> str:
-    """When a process began, in ticks since the system did; empty where there is none or no saying,
-    or where it has ended and its parent has not looked."""
+    """When a process began, in ticks since the system did; empty where there is none, where it is
+    unknown, or where it has ended and its parent has not looked."""
     try:
         words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

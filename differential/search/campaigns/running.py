@@ -47,16 +47,16 @@ from cacheproof.differential.search.noting import Noted
 from cacheproof.differential.targets.base import Target
 
 AHEAD = 1
-"""Jobs that a worker is given beside the one that it does."""
+"""Jobs that a worker is given besides the one that it does."""
 SHARDS_AHEAD = 200
-"""Shards that are in the store beyond those that have ended, at least."""
+"""Shards that are added to the store at once, at least; again when half of them are left."""
 SHARDS_OF_ONE = 4
-"""And for each worker."""
+"""Shards for each worker that are added at once, where that is more."""
 CANARIES_AT_ONCE = 8
 
 
 class JobCrew(Protocol):
-    """Whoever does jobs, so many at once."""
+    """Workers that do jobs, `number` of them at once."""
 
     @property
     def number(self) -> int: ...
@@ -66,9 +66,9 @@ class JobCrew(Protocol):
 
 @dataclass
 class RunningTarget:
-    """One target of a campaign that is run. `done_among` waits a moment for futures; `runner` is
-    this process in the store; `tell` is told how far it is, in words and as a share from 0 to 1;
-    `say` is told that a server is away."""
+    """One target of a campaign that is run. `done_among` waits a moment for futures; `runner` names
+    this process in the store; `tell` takes the progress, in words and as a share from 0 to 1; `say`
+    takes a line when a server goes away or comes back."""
 
     store: CampaignStore
     number: int
@@ -107,28 +107,28 @@ class RunningTarget:
                 if self._step():
                     return
             except Away as error:
-                if not is_away:
+                if not is_away:  # once for each absence, however often it is tried
                     self.say(f"{error}; waiting for it")
                 is_away = True
                 self.clock.wait()
 
     def _begin(self) -> None:
-        """See how far it is."""
+        """Read from the store how far the target is."""
         replays = self.store.last_number(self.number, REPLAY) + 1
         self._added = self.store.last_number(self.number, SEARCH) + 1
         self.totals = Totals(self.store.plan, self._about, self.known, replays)
         self._has_begun = True
 
     def _come_back(self) -> None:
-        """Go on with a store that was away. What was taken while it went may not be known here."""
+        """Go on with a store that was away. Jobs taken while it went may be unknown here."""
         self._beat_at = -math.inf
-        self._beat()
+        self._beat()  # first: others may take this process for dead by now
         self.store.let_go(self.runner, {job.key for job in self._under_way.values()})
         self.say(f"--store {self.store.where}: it is back")
 
     def _step(self) -> bool:
-        """Do what there is to do now; returns whether all that counts has ended. May be done again
-        from its beginning, wherever the store went away."""
+        """Do what there is to do now; returns whether all that counts has ended. The step is done
+        again from its beginning wherever the store went away."""
         try:
             self._advance()
             self._claim()
@@ -148,7 +148,7 @@ class RunningTarget:
             ) from None
 
     def _advance(self) -> None:
-        """Take in what has ended, and have written down what it brings."""
+        """Take in jobs that have ended, and add the jobs that write down what they found."""
         self.totals.cut_at(self.store.cut(self.number))
         if not self.totals.has_replayed:
             replayed = self.store.ended(self.number, REPLAY, self.totals.replayed)
@@ -156,10 +156,11 @@ class RunningTarget:
         for noted in self.totals.take_from(self.store, self.number):
             self._have_written(noted)
         self.store.add(self._to_add)
+        # Only now: where the store went away it is asked again, and adds what it lacks.
         self._to_add.clear()
         ahead = max(SHARDS_AHEAD, SHARDS_OF_ONE * self.crew.number)
         wanted = min(self.totals.next + ahead // 2, self.totals.cut)
-        if self._added < wanted:
+        if self._added < wanted:  # less than half is left: many are added at once, and seldom
             shards = self.totals.cutting.shards(self._added, ahead)
             self.store.add([search_of(self.number, self._about.name, one) for one in shards])
             self._added += len(shards)
@@ -171,6 +172,7 @@ class RunningTarget:
         room = self.crew.number * (1 + AHEAD) - len(self._under_way)
         if room <= 0:
             return
+        # Shards from the cut on would not count.
         below = self.totals.cut
         for job in self.store.claim(self.runner, self.number, below, room, self.clock.now()):
             self._under_way[self.crew.submit(work.work, self._work_of(job))] = job
@@ -190,12 +192,12 @@ class RunningTarget:
         return canaries_in(lane_called(job.lane), self.target)[job.first : job.last]
 
     def _finish(self, done: Collection["Future[Any]"]) -> None:
-        """Keep what jobs came to; only then are they no longer under way."""
+        """Keep the outcomes of jobs; only then are they no longer under way."""
         some: list[EndedJob] = []
         try:
             for future in done:
                 some.append(self._ended(self._under_way[future], future.result()))
-        finally:
+        finally:  # a worker that died takes no outcome of others with it
             self.store.finish(self.runner, some, self.clock.now())
         for future in done:
             del self._under_way[future]
@@ -238,11 +240,12 @@ class RunningTarget:
 
     def _is_complete(self) -> bool:
         counts = self.store.counts(self.number)
+        # Shards are not asked for: those from the cut on stay open for ever.
         left = sum(counts.get((kind, state), 0) for kind in _BESIDE for state in _LEFT)
         return self.totals.is_over and not left
 
     def _share(self) -> float | None:
-        """Of the search that is done; None where nothing is known that ends it."""
+        """The share of the search that is done, 0 to 1; None where no limit is known in advance."""
         plan = self.store.plan
         shares = []
         if plan.seconds is not None:
@@ -251,6 +254,7 @@ class RunningTarget:
             shares.append(self.store.spent(self.number)[0] / plan.events)
         if plan.has_seeds:
             shares.append(self.totals.next / max(1, self.totals.cut))
+        # Whichever limit is reached first ends it.
         return min(1.0, max(shares)) if shares else None
 
     def _progress(self) -> str:
@@ -266,11 +270,11 @@ class RunningTarget:
 
 _LEFT = (OPEN, TAKEN)
 _BESIDE = (PLANT, REPLAY, WRITE)
-"""What is done beside the search."""
+"""Kinds of jobs besides the search."""
 
 
 def _without_outcome(kind: str, error: str) -> outcomes.Outcome:
-    """What a job that failed comes to."""
+    """The outcome of a job that failed."""
     if kind == PLANT:
         return PlantedOutcome([], error)
     return ReplayedOutcome(Reply(), error) if kind == REPLAY else Written(None, error)
@@ -299,6 +303,7 @@ def replays_in(
     number: int, about: CampaignTarget, records: Sequence[FaultRecord]
 ) -> list[ShardJob]:
     """The jobs that run the traces of a register on a target: those of its lanes."""
+    # A parting from the reference shows only where that runs beside.
     asked = [
         one
         for one in records

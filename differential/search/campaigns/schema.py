@@ -11,7 +11,7 @@ from cacheproof.differential.errors import InputError
 SCHEMA = 1
 FILE = "campaign.sqlite"
 LOCK_SECONDS = 60
-"""How long SQLite waits for another process that writes."""
+"""Seconds that SQLite waits for another process that writes."""
 EXPECTED = "expected a folder or postgresql://USER@HOST/DATABASE"
 _POSTGRESQL = ("postgresql", "postgres")
 
@@ -80,12 +80,12 @@ LOSSES = Table(
     Column("at", Float, nullable=False),
     Column("why", Text, nullable=False),
 )
-"""Older stores lack it. It hangs on time, and no report has it."""
+"""Older stores lack this table. It depends on time, and no report has it."""
 
 
 def engine_for(where: str, *, reads_only: bool = False) -> Engine:
-    """What reaches the database of a store: in a folder, or at a URL. With `reads_only` the
-    database itself refuses every change.
+    """The engine that reaches the database of a store: in a folder, or at a URL. With `reads_only`
+    the database itself refuses every change.
 
     Raises:
         InputError: a URL of another kind of database.
@@ -124,7 +124,8 @@ def shown(where: str) -> str:
 
 
 def _let_us_begin(connection: object, _: object) -> None:
-    """sqlite3 begins transactions late by itself: two could then read before either writes."""
+    """Keep sqlite3 from beginning transactions late by itself: two could then read before either
+    writes."""
     connection.isolation_level = None  # type: ignore[attr-defined]
 
 

@@ -19,7 +19,7 @@ _AT_ONCE = 200
 
 
 class _Outcome(msgspec.Struct, frozen=True):
-    """What is read of a shard's outcome; the traces that it keeps are passed over."""
+    """The part of a shard's outcome that is read; the traces that it keeps are passed over."""
 
     work: Work
     met: dict[str, int]
@@ -55,7 +55,7 @@ class ShardSeen:
 
     @property
     def begun(self) -> float:
-        """When a worker began with it, which may be long after it was claimed."""
+        """When a worker began the shard, which may be long after it was claimed."""
         return self.ended - self.seconds
 
 
@@ -106,7 +106,7 @@ class CampaignReader:
         self._shards: dict[str, ShardSeen] = {}
 
     def read(self, store: CampaignStore) -> Series:
-        """What its store has now; where another campaign stands there, all of that."""
+        """What its store has now; anew where another campaign stands there."""
         if self._of != store.identity:
             self._of, self._shards = store.identity, {}
         with store.reading() as connection:

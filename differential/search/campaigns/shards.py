@@ -27,7 +27,7 @@ class Cutting:
 
     @property
     def total(self) -> int:
-        """How many there are."""
+        """Number of shards of the target."""
         return sum(self._rounds) * len(self._lanes)
 
     def shard(self, number: int) -> Shard:
@@ -52,5 +52,5 @@ class Cutting:
         raise ValueError(first)
 
     def shards(self, first: int, count: int) -> list[Shard]:
-        """So many shards from that number on, as far as there are any."""
+        """At most `count` shards from number `first` on."""
         return [self.shard(number) for number in range(first, min(first + count, self.total))]

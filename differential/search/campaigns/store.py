@@ -40,11 +40,11 @@ OPEN, TAKEN, DONE, FAILED = "open", "taken", "done", "failed"
 SEARCH, PLANT, WRITE, REPLAY = "search", "plant", "write", "replay"
 ENDED = (DONE, FAILED)
 DIED, LEFT = "died", "left"
-"""How a process lost its jobs; a job that is done again since it failed is lost as FAILED."""
+"""Why a process lost its jobs; a job that is done again because it failed is lost as FAILED."""
 
 
 class MadeBy(msgspec.Struct, frozen=True):
-    """What has made the outcomes of a store: cacheproof's version, and a digest of the text of its
+    """What made the outcomes of a store: cacheproof's version, and a digest of the text of its
     contracts, reference and harness."""
 
     cacheproof: str
@@ -64,14 +64,14 @@ class CampaignTarget(msgspec.Struct, frozen=True):
 
 
 class Away(SetupError):
-    """The server of a database is away. What was asked of it may have been done."""
+    """The server of a database is away. It may have done what it was asked."""
 
 
 @dataclass(frozen=True)
 class ShardJob:
-    """Seeds of a lane to be searched or some of its canaries to be planted, first to last, the last
-    left out; a break to be written down or a record whose trace is to be run again (the `payload`).
-    `turn` 0 comes before 1."""
+    """A job: seeds of a lane to be searched, or some of its canaries to be planted, from `first` to
+    `last`, without the last; or a `payload`, a break to be written down or a record whose trace is
+    to be run again. Jobs of `turn` 0 come before those of 1."""
 
     key: str
     target: int
@@ -86,7 +86,7 @@ class ShardJob:
 
 @dataclass(frozen=True)
 class EndedJob:
-    """A job that has ended, and what it came to; `at` which second since 1970."""
+    """A job that has ended, and its outcome; `at` is in seconds since 1970."""
 
     job: ShardJob
     state: str
@@ -108,12 +108,12 @@ class Beating:
     jobs: int
 
     def is_dead(self, now: float) -> bool:
-        """Whether it has ended without a word."""
+        """Whether the process has ended without having left."""
         return is_dead(self.who, self.beat, now)
 
 
 def key_of(kind: str, target: str, lane: str, first: int, last: int) -> str:
-    """What a shard is called in every store."""
+    """Key of a job by its seeds or canaries, identical in every store."""
     return f"{kind} {target} {lane} {first}:{last}"
 
 
@@ -128,6 +128,7 @@ class CampaignStore:
 
     def __init__(self, where: str, *, reads_only: bool = False) -> None:
         self.where = shown(where)
+        # Looked at first: SQLite would make the file.
         if "://" not in where and not (Path(where) / FILE).is_file():
             raise self._nothing()
         self._engine = engine_for(where, reads_only=reads_only)
@@ -151,7 +152,7 @@ class CampaignStore:
 
     @classmethod
     def require_free(cls, where: str) -> None:
-        """See whether a campaign can begin at a place, which is left as it is.
+        """Require a place where a campaign can begin; it is left as it is.
 
         Raises:
             InputError: a campaign is there already, or the place is none.
@@ -179,8 +180,8 @@ class CampaignStore:
         begun: float,
         first: Sequence[ShardJob] = (),
     ) -> "CampaignStore":
-        """A store of a campaign that is to begin; `known` is the text of the listed faults, `first`
-        the jobs that are part of it from the start.
+        """Make the store of a campaign; `known` is the text of the listed faults, `first` are the
+        jobs that are part of it from the start.
 
         Raises:
             InputError: a campaign is there already, or the place is none.
@@ -192,6 +193,7 @@ class CampaignStore:
                 raise _unmakable(where, error.strerror) from None
         engine = engine_for(where)
         try:
+            # One transaction: whoever finds the campaign finds its targets and first jobs.
             with _told(shown(where)), engine.begin() as connection:
                 METADATA.create_all(connection)
                 _require_none(connection, where)
@@ -216,7 +218,8 @@ class CampaignStore:
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """Equal of one campaign whose jobs have the same numbers, which a merge may change."""
+        """Equal for stores of one campaign whose jobs have the same numbers; a merge may change
+        these."""
         return self.begun, self.made_by, self.plan
 
     def close(self) -> None:
@@ -225,7 +228,7 @@ class CampaignStore:
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """A transaction that no other writes beside."""
+        """A transaction that is the only one that writes."""
         with self.told(), self._engine.begin() as connection:
             if connection.dialect.name == "postgresql":
                 connection.execute(select(CAMPAIGN.c.id).with_for_update())
@@ -238,7 +241,7 @@ class CampaignStore:
             yield connection
 
     def told(self) -> Any:
-        """Says what a database refuses, and what cannot be read of it, in one line."""
+        """A context that raises in one line what a database refuses, or cannot be read of it."""
         return _told(self.where)
 
     def _nothing(self) -> InputError:
@@ -247,7 +250,7 @@ class CampaignStore:
     # who runs it
 
     def enlist(self, who: Who, workers: int, now: float) -> str:
-        """Take in a process that runs the campaign; returns the name that it has here."""
+        """Add a process that runs the campaign; returns its name in the store."""
         name = secrets.token_hex(8)
         row = {
             "id": name,
@@ -265,19 +268,19 @@ class CampaignStore:
         return name
 
     def beat(self, runner: str, workers: int, now: float) -> None:
-        """A process says that it lives, whatever others took it for, and how many jobs it does at
-        once."""
+        """Note that a process lives, also where others took it for dead, and how many jobs it does
+        at once."""
         with self.writing() as connection:
             values = {"beat": now, "workers": workers, "ended": None}
             connection.execute(RUNNERS.update().where(RUNNERS.c.id == runner), values)
 
     def leave(self, runner: str, now: float) -> None:
-        """A process runs it no more; what it has not ended is open again."""
+        """Note that a process has ended its work; jobs that it has not ended are open again."""
         with self.writing() as connection:
             _end(connection, [runner], now, LEFT)
 
     def beating(self) -> list[Beating]:
-        """The processes that run it, as far as they have said no end."""
+        """The processes that run the campaign and have not left."""
         count = func.count(JOBS.c.key)
         with self.reading() as connection:
             rows = connection.execute(
@@ -292,7 +295,7 @@ class CampaignStore:
     # jobs
 
     def add(self, jobs: Sequence[ShardJob]) -> None:
-        """Have them done, those that are not there yet."""
+        """Add the jobs whose keys are not in the store yet."""
         if not jobs:
             return
         with self.writing() as connection:
@@ -305,12 +308,13 @@ class CampaignStore:
     def claim(
         self, runner: str, target: int, below: int | None, count: int, now: float
     ) -> list[ShardJob]:
-        """Take up to so many open jobs of a target, what the dead had taken among them. `below` is
-        the number from which on nothing is searched any more."""
+        """Take up to `count` open jobs of a target, jobs of dead processes among them. Shards from
+        number `below` on are not searched any more."""
         wanted = (JOBS.c.target == target) & (JOBS.c.state == OPEN)
         if below is not None:
             wanted &= (JOBS.c.kind != SEARCH) | (JOBS.c.number < below)
         with self.writing() as connection:
+            # The claiming process lives, however old its beat; without jobs the dead do no harm.
             _bury(connection, _WITH_JOBS.where(RUNNERS.c.id != runner), now)
             rows = connection.execute(
                 select(JOBS)
@@ -325,7 +329,7 @@ class CampaignStore:
         return [_job(row) for row in rows]
 
     def finish(self, runner: str, some: Sequence[EndedJob], now: float) -> None:
-        """Write down what jobs came to; nothing of one that another process has taken over."""
+        """Keep the outcomes of jobs, but of none that another process has taken over."""
         mine = (JOBS.c.key == sql.bindparam("its_key")) & (JOBS.c.runner == runner) & _IS_TAKEN
         rows = [
             {"its_key": one.job.key, "ended": now} | {name: getattr(one, name) for name in _CAME_TO}
@@ -336,7 +340,7 @@ class CampaignStore:
                 connection.execute(JOBS.update().where(mine), rows)
 
     def let_go(self, runner: str, but: Collection[str]) -> None:
-        """Have open again what a process has taken, but for the jobs of which it knows."""
+        """Open the jobs that a process has taken, except those that it knows of."""
         mine = _IS_TAKEN & (JOBS.c.runner == runner)
         with self.writing() as connection:
             keys = connection.scalars(select(JOBS.c.key).where(mine)).all()
@@ -346,8 +350,9 @@ class CampaignStore:
             )
 
     def try_again(self, now: float) -> None:
-        """Have done again what has failed."""
+        """Open all jobs that have failed."""
         with self.writing() as connection:
+            # Before the update, which forgets whose they were.
             _lose(connection, JOBS.c.state == FAILED, now, FAILED)
             connection.execute(
                 JOBS.update().where(JOBS.c.state == FAILED), {"state": OPEN, "runner": None}
@@ -356,13 +361,14 @@ class CampaignStore:
     def ended(
         self, target: int, kind: str, first: int = 0, count: int | None = None
     ) -> list[EndedJob]:
-        """What has ended of a target, from that number on, in the order of the numbers; so many at
-        most."""
+        """Jobs of a target that have ended, from number `first` on, in the order of their numbers;
+        at most `count`."""
         with self.reading() as connection:
             rows = connection.execute(
                 select(JOBS)
                 .where(JOBS.c.target == target, JOBS.c.kind == kind, JOBS.c.state.in_(ENDED))
                 .where(JOBS.c.number >= first)
+                # The key as well: equal numbers come in one order whatever the database.
                 .order_by(JOBS.c.number, JOBS.c.key)
                 .limit(count)
             ).all()
@@ -398,7 +404,7 @@ class CampaignStore:
         return -1 if found is None else int(found)
 
     def spent(self, target: int, since: float | None = None) -> tuple[int, float]:
-        """Events and seconds of the shards of a target that are done, since then."""
+        """Events and seconds of a target's shards that are done; since a time, or all."""
         query = select(func.sum(JOBS.c.events), func.sum(JOBS.c.seconds)).where(
             JOBS.c.target == target, JOBS.c.kind == SEARCH, JOBS.c.state == DONE
         )
@@ -411,16 +417,17 @@ class CampaignStore:
     # where the search of a target ends by the clock
 
     def cut(self, target: int) -> int | None:
-        """From which shard on nothing is searched, once the seconds of a target are up."""
+        """The shard from which on nothing is searched; None until a target's seconds are up."""
         with self.reading() as connection:
             found = connection.scalar(select(TARGETS.c.cut).where(TARGETS.c.number == target))
         return None if found is None else int(found)
 
     def cut_now(self, target: int) -> None:
-        """The seconds of a target are up: what is taken or has ended is the last of it."""
+        """End the search of a target, whose seconds are up, after the last shard that was taken."""
         begun = select(func.max(JOBS.c.number)).where(
             JOBS.c.target == target, JOBS.c.kind == SEARCH, JOBS.c.state != OPEN
         )
+        # Set once: of several processes that see the seconds pass, the first says where it ends.
         this = (TARGETS.c.number == target) & TARGETS.c.cut.is_(None)
         with self.writing() as connection:
             last = connection.scalar(begun)
@@ -435,9 +442,9 @@ _CAME_TO = ("state", "events", "calls", "seconds", "digest", "outcome")
 
 
 def _require_folder(where: str) -> None:
-    """See whether a folder is there to be written, or can be made. Raises InputError."""
+    """Require a folder that can be written, or made. Raises InputError."""
     folder = Path(where)
-    try:
+    try:  # what is not there is made below the nearest parent that is
         here = next(one for one in (folder, *folder.absolute().parents) if one.exists())
         if not here.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
@@ -452,7 +459,7 @@ def _unmakable(where: str, why: str | None) -> InputError:
 
 
 def _require_none(connection: Connection, where: str) -> None:
-    """See that no campaign is there yet. Raises InputError."""
+    """Require that no campaign is there yet. Raises InputError."""
     if connection.execute(select(CAMPAIGN.c.id)).first() is not None:
         raise InputError(
             f"--store {shown(where)}: holds a campaign already; resume it, or give another place"
@@ -461,11 +468,12 @@ def _require_none(connection: Connection, where: str) -> None:
 
 @contextmanager
 def _told(where: str) -> Iterator[None]:
-    """What a database refuses is said in one line."""
+    """Raise in one line what a database refuses."""
     try:
         yield
     except SQLAlchemyError as error:
         words = str(getattr(error, "orig", None) or error).strip().splitlines() or ["no reason"]
+        # Only a server comes back: to wait for a file would never end.
         is_away = isinstance(error, OperationalError | InterfaceError) and "://" in where
         kind = Away if is_away else SetupError
         raise kind(f"--store {where}: {words[0]}; expected a database that works") from None
@@ -476,7 +484,7 @@ def _told(where: str) -> Iterator[None]:
 
 
 def _bury(connection: Connection, some: Select[Any], now: float) -> None:
-    """End those of some processes that have ended without a word."""
+    """End those processes among `some` that have died."""
     rows = connection.execute(some).all()
     dead = [row.id for row in rows if is_dead(_who(row), row.beat, now)]
     if dead:
@@ -486,9 +494,10 @@ def _bury(connection: Connection, some: Select[Any], now: float) -> None:
 
 
 def _end(connection: Connection, runners: Sequence[str], now: float, why: str) -> None:
-    """Processes run nothing any more; what they have not ended is open again."""
+    """End processes; jobs that they have not ended are open again."""
     connection.execute(RUNNERS.update().where(RUNNERS.c.id.in_(runners)), {"ended": now})
     taken = _IS_TAKEN & JOBS.c.runner.in_(runners)
+    # Before the update, which forgets whose they were.
     _lose(connection, taken, now, why)
     connection.execute(JOBS.update().where(taken), {"state": OPEN, "runner": None})
 
@@ -498,7 +507,7 @@ def _open(jobs: Sequence[ShardJob]) -> list[dict[str, Any]]:
 
 
 def _lose(connection: Connection, some: sql.ColumnElement[bool], now: float, why: str) -> None:
-    """Keep which jobs are to be done again."""
+    """Note which jobs are to be done again, and why."""
     rows = connection.execute(select(JOBS.c.key, JOBS.c.runner).where(some)).all()
     if rows:
         lost = [{"runner": row.runner, "job": row.key, "at": now, "why": why} for row in rows]

@@ -1,5 +1,5 @@
-"""What the shards of a target come to, in the order of their numbers: whoever ran them, and however
-often they were begun, it is the same."""
+"""What the shards of a target amount to, in the order of their numbers: whoever ran them, and
+however often they were begun, it is the same."""
 
 from collections.abc import Iterator, Sequence
 
@@ -30,15 +30,15 @@ from cacheproof.spec.registry import by_id
 
 KEPT_PER_BREAK = 3
 TAKEN_IN_AT_ONCE = 50
-"""Shards that are read at once."""
+"""Most shards that are read from a store at once."""
 _HARMLESS = ("efficiency", MODEL_DIFFERENCE)
 
 
 class Totals:
-    """The campaign that the traces of the register, 0 to `replayed`, and then shards, 0 to `next`
-    (both left out), amount to, the `seeds` of each lane in as few ranges as can be, and the breaks
-    that are to be written down. `replays` is how many such traces there are, `cut` the number from
-    which on no shard counts. Nothing is kept of a shard itself: there may be millions."""
+    """The campaign that the register's traces below number `replayed`, and then shards below number
+    `next`, amount to; the `seeds` of each lane in as few ranges as can be; and the breaks that are
+    to be written down. `replays` is the number of the register's traces; shards from number `cut`
+    on do not count. Nothing is kept of a shard itself: there may be millions."""
 
     def __init__(
         self, plan: CampaignPlan, about: CampaignTarget, known: Sequence[KnownFault], replays: int
@@ -67,7 +67,7 @@ class Totals:
         return self.replayed >= self._replays
 
     def cut_at(self, number: int | None) -> None:
-        """End before that shard, where one is given."""
+        """End before that shard; None changes nothing."""
         if number is not None:
             self.cut = min(self.cut, number)
 
@@ -106,9 +106,9 @@ class Totals:
         return news
 
     def take_from(self, store: CampaignStore, target: int) -> Iterator[list[Noted]]:
-        """Take in what has ended in a store of a target's shards, a few at once: those that wait
-        for a slow one would all be read each time, and a campaign that goes on would have all of
-        its shards in memory. Yields what is to be written down because of each few."""
+        """Take in a target's shards that have ended in a store, a few at once: otherwise all that
+        wait for a slow one would be read each time, and a resumed campaign would have all of its
+        shards in memory. Yields the breaks to be written down because of each few."""
         while some := store.ended(target, SEARCH, self.next, TAKEN_IN_AT_ONCE):
             before = self.next
             yield self.take(some)
@@ -147,7 +147,7 @@ class Totals:
         ]
 
     def is_unlisted(self, noted: Noted) -> bool:
-        """Whether it is a break that no list covers, of more harm than efficiency."""
+        """Whether a break is no listed fault, and of more harm than efficiency."""
         if noted.listed is not None:
             return False
         contract = noted.broken.contract

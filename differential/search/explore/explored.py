@@ -11,7 +11,7 @@ BATCH = 128
 
 
 class Sized(Protocol):
-    """A scope, which says in words how large it is."""
+    """A scope that says in words how large it is."""
 
     @property
     def name(self) -> str: ...
@@ -27,12 +27,12 @@ EventT = TypeVar("EventT", covariant=True)
 
 @dataclass(frozen=True)
 class ExploredScope(Generic[ScopeT, BrokenT]):
-    """What came of one scope on one target.
+    """The outcome of exploring one scope on one target.
 
-    `states` are counted without those that differ in nothing but names, `transitions` without
-    events that nothing comes of. `closed`: every state was gone on from. Otherwise `events` says
-    how long all that was covered is. `source` is the SHA-256 of the text of the class, and `broken`
-    has the shortest way to break each contract.
+    `states` are counted without those that differ only in names, `transitions` without events that
+    are no-ops. `closed`: every state was gone on from; otherwise all that is up to `events` long
+    was covered. `source` is the SHA-256 of the text of the class, and `broken` has the shortest way
+    to break each contract.
     """
 
     STEPS: ClassVar[str] = "events"
@@ -48,13 +48,13 @@ class ExploredScope(Generic[ScopeT, BrokenT]):
 
     @property
     def reach(self) -> str:
-        """How far it goes, in words."""
+        """How far the scope was explored, in words."""
         how = "closed" if self.closed else f"up to {self.events} {self.STEPS}"
         return f"{how}: {self.scope.sentence}, {self.states:,} states"
 
 
 class Reached(Protocol[EventT]):
-    """A state that says how it came about: by an event, from its parent; or by none."""
+    """A state with its parent and the event that leads from there to it; None at the root."""
 
     @property
     def number(self) -> int: ...
@@ -78,7 +78,7 @@ def path_to(state: Reached[EventT]) -> Iterator[EventT]:
 
 
 class Expander(Protocol):
-    """What a target makes of every event of a scope, from states that are told by number."""
+    """Runs every event of a scope on a target, from states that are given by number."""
 
     def submit(self, states: Sequence[int], /) -> None: ...
 
@@ -88,8 +88,8 @@ class Expander(Protocol):
 def expanded(
     explorer: Expander, level: Sequence[StateT]
 ) -> Generator[Expanded[StateT], None, None]:
-    """The states of a level, batch by batch, with what the target makes of them; it works on the
-    next batch beside whoever judges one."""
+    """The states of a level, batch by batch, with the target's steps from them; the target works on
+    the next batch while the caller judges one."""
     batches = [level[first : first + BATCH] for first in range(0, len(level), BATCH)]
     asked = collected = 0
     try:
@@ -100,6 +100,7 @@ def expanded(
             collected += 1
             yield list(zip(batch, explorer.collect(), strict=True))
     finally:
+        # Answers come in order: those left here would be taken for those to the next question.
         for _ in range(asked - collected):
             explorer.collect()
 
@@ -113,7 +114,7 @@ def row_of(
     note: str,
     twins: Sequence[RedTwin],
 ) -> Evidence:
-    """The row about a contract of a subject of a target, whose scopes were explored."""
+    """The row of evidence about one contract of a target's subject, whose scopes were explored."""
     return Evidence(
         contract=contract,
         target=target,
@@ -129,5 +130,5 @@ def row_of(
 
 
 def digest_of_class(explorations: Sequence[ExploredScope[Any, Any]]) -> str:
-    """Of the text of the class that was explored."""
+    """Digest of the text of the explored class: the first 12 digits of its SHA-256."""
     return explorations[0].source[:12]

@@ -40,7 +40,8 @@ TWIN_TRANSITIONS = {
     "encoder_decoder": (600, 10_000),
     "scheduler": (700, 4_000),
 }
-"""A red twin that nothing refutes by the first is tried in the next scope; then in all, further."""
+"""Transitions of a red twin in each scope: first up to the lower limit in all scopes, one after
+another; if no contract has refuted it by then, up to the higher."""
 RESIZED = "reused media ids"
 UNJUDGED = frozenset({"SC-14", "SC-15", "SC-16", "SC-17", SERVED})
 """Contracts that no scope of a scheduler judges: its requests decode one text, under which the
@@ -62,7 +63,7 @@ SUBJECTS = {
 
 @dataclass(frozen=True)
 class Task:
-    """A subject of a target, which is told as the user calls it, and the scopes to explore."""
+    """A subject of a target, which is named as the user named it, and the scopes to explore."""
 
     target: str
     subject: str
@@ -70,16 +71,16 @@ class Task:
 
     @property
     def manager(self) -> str:
-        """The kind of manager that is explored, by itself or in a scheduler."""
+        """The kind of manager that is explored, alone or in a scheduler."""
         return ENCODER_CACHE if self.subject == SCHEDULER else self.subject
 
     @property
     def depth(self) -> str:
-        """How it is driven."""
+        """The depth at which the subject is driven."""
         return SCHEDULER if self.subject == SCHEDULER else "manager"
 
     def contracts(self, release: str | None) -> tuple[str, ...]:
-        """Those that are judged. No scope of a scheduler transfers KV."""
+        """The contracts that are judged: not those of KV transfers, which no scope has."""
         rules = rules_for(self.manager, release, self.depth).all
         return tuple(
             rule.id for rule in rules if rule.component != KV_TRANSFERS and rule.id not in UNJUDGED
@@ -88,8 +89,8 @@ class Task:
 
 @dataclass
 class ExploreReport:
-    """What came of a task. `twins` are the red twins of each contract, `unrefuted` those that went
-    unnoticed. `missing` says why there is no such manager."""
+    """The outcome of a task. `twins` are the red twins of each contract, `unrefuted` those that no
+    contract refuted. `missing` says why there is no such manager, if so."""
 
     task: Task
     release: str | None
@@ -102,13 +103,13 @@ class ExploreReport:
     missing: str | None = None
 
     def is_listed(self, contract: str) -> bool:
-        """Whether what it breaks of a contract is a listed fault, once its findings say so."""
+        """Whether the finding about a contract is a listed fault; asked after `annotate`."""
         (found,) = (one for one in self.findings if one.contract == contract)
         return found.known_note is not None
 
     @property
     def broken(self) -> dict[str, Exploration]:
-        """Contracts that the target breaks, and the first scope in which it does."""
+        """Contracts that the target breaks, each with the first scope in which it does."""
         found: dict[str, Exploration] = {}
         for exploration in self.explorations:
             for contract in exploration.broken:
@@ -117,8 +118,8 @@ class ExploreReport:
 
     @property
     def unshown(self) -> list[str]:
-        """Contracts that hold, and that no red twin was refuted by: their green says nothing. None
-        of a manager that is missing."""
+        """Contracts that hold and have refuted no red twin: their green says nothing. Empty where
+        the manager is missing."""
         return [
             one
             for one in self.contracts
@@ -129,23 +130,24 @@ class ExploreReport:
 
     @property
     def name(self) -> str:
-        """Of the class."""
+        """Name of the explored class."""
         return SUBJECTS[self.task.subject]
 
     @property
     def digest(self) -> str:
-        """Of the text of the manager's class."""
+        """Digest of the text of the explored class."""
         return digest_of_class(self.explorations)
 
     def excuse(self, contract: str) -> str | None:
-        """Why no fault of a manager can break a contract at this depth, if that is so."""
+        """Why no fault of a manager can break a contract at this depth; None where one can."""
         task = self.task
+        # Without a release it is the ideal, whose scheduler plans its walks.
         planned = NO_CANARY_WHERE_PLANNED if self.release is None else {}
         of_depth = NO_CANARY.get((task.manager, task.depth, contract))
         return of_depth or (planned.get(contract) if task.depth == SCHEDULER else None)
 
     def evidence(self) -> Iterator[Evidence]:
-        """A row for each contract; none of a manager that is missing."""
+        """A row for each contract; none where the manager is missing."""
         for contract in self.contracts if self.missing is None else ():
             exploration = self.broken.get(contract)
             note = ""
@@ -163,7 +165,7 @@ class ExploreReport:
             )
 
     def annotate(self, faults: Sequence[KnownFault]) -> None:
-        """Say of each finding which listed fault it is."""
+        """Annotate each finding with the listed fault that it is."""
         model = None
         if self.release is not None:
             with suppress(NotModelled):
@@ -175,7 +177,7 @@ class ExploreReport:
 
 
 def run(tasks: Sequence[Task]) -> list[ExploreReport]:
-    """Explore kinds of manager of one target, in one process of its own.
+    """Explore subjects of one target, in one process of its own.
 
     Raises:
         HarnessError: the target broke.
@@ -208,7 +210,7 @@ def _report(target: Explorable, elsewhere: Target, task: Task) -> ExploreReport:
 
 
 class _Twins:
-    """Explores red twins until the contracts have refuted what they are to refute."""
+    """Explores red twins, so that each contract refutes one where it can."""
 
     def __init__(self, target: Explorable, report: ExploreReport) -> None:
         self._target = target
@@ -219,6 +221,7 @@ class _Twins:
             self._report.task.manager, self._report.release, depth=self._report.task.depth
         )
         if not isinstance(self._target, ReferenceTarget):
+            # The gallery is of the reference; a release's twins are planted in its own text.
             for canary in planted:
                 self._explore_fault(canary)
             return
@@ -233,11 +236,11 @@ class _Twins:
 
     @property
     def _left(self) -> frozenset[str]:
-        """Contracts that have refuted nothing, and could."""
+        """Contracts that have refuted no twin, and could."""
         return frozenset(one for one in self._report.unshown if not self._report.excuse(one))
 
     def _explore_fault(self, canary: Canary) -> None:
-        """Where the target does not break of itself what the fault is planted against."""
+        """Explore a planted fault in the scopes where the target keeps the contract by itself."""
         report, contract = self._report, canary.contract
         scopes = [one.scope for one in report.explorations if contract not in one.broken]
         if not scopes:
@@ -250,7 +253,7 @@ class _Twins:
             self._note(canary.fault, broken & self._left)
 
     def _explore_variants(self, several: Sequence[Variant]) -> None:
-        """Each until something refutes it."""
+        """Explore each variant until a contract refutes it."""
         for variant in several:
             scopes = self._scopes_for(variant)
             broken = self._refuting(target_of(variant), scopes, bool, variant.fault)
@@ -260,6 +263,7 @@ class _Twins:
 
     def _look_for_more(self, several: Sequence[Variant]) -> None:
         """Explore variants again, for contracts that have refuted none."""
+        # Limits outermost: what a little exploring shows anywhere is not sought at length first.
         for limit in self._limits:
             for scope in self._report.task.scopes:
                 for variant in several:
@@ -271,7 +275,7 @@ class _Twins:
         return TWIN_TRANSITIONS[self._report.task.subject]
 
     def _look_again(self, variant: Variant, scope: Scope, limit: int) -> None:
-        """Explore a variant for the contracts that have refuted none, where there are any left."""
+        """Explore a variant for the contracts that have refuted none, if any are left."""
         left = self._left
         if left:
             broken = self._broken(target_of(variant), scope, left.intersection, limit)
@@ -284,7 +288,7 @@ class _Twins:
         until: Callable[[Set[str]], object],
         fault: str | None = None,
     ) -> Set[str]:
-        """What a twin breaks in the first scope in which `until` comes true of that; or nothing."""
+        """Contracts that a twin breaks in the first scope where `until` holds of them, or none."""
         for limit in self._limits:
             for scope in scopes:
                 broken = self._broken(target, scope, until, limit, fault)
@@ -298,8 +302,8 @@ class _Twins:
             self._report.twins.setdefault(contract, []).append(twin)
 
     def _scopes_for(self, variant: Variant) -> list[Scope]:
-        """Those in which identifiers come back with another size, where that is what it is about;
-        else all."""
+        """The scopes that can show a variant: for a resized one those in which identifiers come
+        back with another size, else all."""
         scopes = self._report.task.scopes
         return [one for one in scopes if not variant.resized or one.lane == RESIZED]
 
@@ -319,8 +323,8 @@ class _Twins:
 
 
 def variants(subject: str) -> list[Variant]:
-    """The gallery's faulty managers of a kind, or its schedulers; of these not the ones that are
-    about encoder-decoders, KV transfers or windows, or break only UNJUDGED contracts."""
+    """The gallery's faulty managers of a kind, or its schedulers: of these without those about
+    encoder-decoders, KV transfers or windows, and those that break only UNJUDGED contracts."""
     return [
         one
         for one in VARIANTS
@@ -331,7 +335,7 @@ def variants(subject: str) -> list[Variant]:
 def _finding(
     target: Explorable, elsewhere: Target, contract: str, exploration: Exploration
 ) -> Finding:
-    """A shortest trace, which is not cut further, run by itself in two processes.
+    """The finding of a shortest trace, which is not minimised, run by itself in two processes.
 
     Raises:
         HarnessError: it does not break by itself what it broke when it was explored.
@@ -343,7 +347,7 @@ def _finding(
         contract,
         kind=violation.kind,
         seconds=exploration.seconds,
-        batches=0,
+        batches=0,  # breadth first, the trace is a shortest one already
         elsewhere=elsewhere,
     )
     if found is None:

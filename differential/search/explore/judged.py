@@ -12,12 +12,12 @@ from cacheproof.spec.ghost import Ghost
 from cacheproof.spec.records import DecoderCacheState, EncoderCacheState
 
 LONG_AGO = 2
-"""ED-3 asks whether one step has passed since an encode, or more: so many are as good as more."""
+"""Steps since an encode that stand for all more: ED-3 asks whether one has passed, or more."""
 
 
 def saved(judge: ManagerJudge, is_there: Callable[[str], bool]) -> bytes:
-    """All that its later verdicts depend on. Equal only for judges that know the same. `is_there`
-    says of a request's name whether the target remembers it."""
+    """All that a judge's later verdicts depend on; equal only for judges that know the same.
+    `is_there` tells whether the target remembers a request's name."""
     _forget_history(judge.ghost, isinstance(judge.state, EncoderCacheState))
     if isinstance(judge, SchedulerJudge):
         judge.forget(is_there)
@@ -35,8 +35,8 @@ def ledger(judge: ManagerJudge) -> EncoderCacheState | DecoderCacheState:
 
 
 def tree(judge: ManagerJudge) -> list[Any]:
-    """What it knows beside the ledger, which is the target's own, but for sizes, which not every
-    target shows. Requests are in order where they are in flight."""
+    """A judge's knowledge as a tree: all but the ledger, which is part of the target's state; with
+    its sizes, which not every target shows. Requests are in order where they are in flight."""
     at = judge.position()
     return [
         _ghost(at.ghost),
@@ -52,7 +52,8 @@ def tree(judge: ManagerJudge) -> list[Any]:
 
 
 def _of_scheduler(at: SchedulerPosition) -> list[Any]:
-    """How requests arrived, the target knows; the judge knows in which order, and who has run."""
+    """What the judge knows of a scheduler: in which order requests arrived, and which have run. How
+    they arrived is part of the target's state."""
     return [
         list(at.arrivals.added),
         tree_of(at.arrivals.has_run),
@@ -73,8 +74,9 @@ def _of_scheduler(at: SchedulerPosition) -> list[Any]:
 
 
 def _forget_history(ghost: Ghost, is_shared: bool) -> None:
-    """Of moments keep the order; of steps since an encode what ED-3 asks, and nothing where entries
-    are shared, whose contracts do not ask."""
+    """Reduce moments to their order, and steps since an encode to what ED-3 asks; to 0 where
+    entries are shared, whose contracts do not ask for them."""
+    # The clock never goes back: with its readings no state would be met again.
     moments = {moment: rank for rank, moment in enumerate(sorted(set(ghost.idle_since.values())))}
     for identifier, moment in ghost.idle_since.items():
         ghost.idle_since[identifier] = moments[moment]
@@ -96,5 +98,5 @@ def _ghost(ghost: Ghost) -> list[Any]:
 
 
 def _map(pairs: Mapping[str, Any], of: Callable[[Any], Any]) -> list[Any]:
-    """A mapping whose order says nothing."""
+    """A tree of a mapping whose order does not matter."""
     return [SET, *([key, of(value)] for key, value in pairs.items())]

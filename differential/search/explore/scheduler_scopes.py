@@ -16,7 +16,8 @@ _scope = partial(SchedulerScope, lane="scheduler", requests="ab", further=())
 
 
 def _config(blocks: int = 3, tokens: int = 4, **further: Any) -> SchedulerConfig:
-    """A scheduler with so many KV blocks, one request may have all of them; and tokens a step."""
+    """A scheduler with that many KV blocks, all of which one request may have, and tokens a
+    step."""
     sizes = {
         "capacity": 2,
         "compute_budget": 2,
@@ -30,7 +31,7 @@ def _config(blocks: int = 3, tokens: int = 4, **further: Any) -> SchedulerConfig
 
 
 def _asks(prompt: int, *items: Item, max_tokens: int = 1, **settings: Any) -> Add:
-    """How a request arrives."""
+    """The arrival of a request."""
     return Add(ANY, prompt, items, max_tokens, **settings)
 
 

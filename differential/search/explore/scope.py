@@ -38,16 +38,16 @@ from cacheproof.differential.traces.trace import AnyEvent
 Prompt = tuple[Item, ...]
 """Items that follow one another and are all of a prompt."""
 ANY = "?"
-"""In the place of a request's name."""
+"""Stands for the name of a request."""
 
 
 @dataclass(frozen=True)
 class Scope(ABC):
-    """All traces, however long, over a few names.
+    """All traces, of any length, over a few names.
 
-    Requests bear the names `requests`, any number of them one after the other. `lane` is the lane
-    of a campaign whose known faults count here. What is not closed within `transitions_max` has, of
-    a target that breaks rules, perhaps no end.
+    Requests have the names `requests`; a name may be used again once it is forgotten. `lane` is the
+    lane of a campaign whose known faults count here. A scope that is not closed within
+    `transitions_max` may have no end on a target that breaks rules.
     """
 
     name: str
@@ -58,12 +58,12 @@ class Scope(ABC):
     @property
     @abstractmethod
     def subject(self) -> str:
-        """What is explored."""
+        """The kind of manager that is explored, or "scheduler"."""
 
     @property
     @abstractmethod
     def header(self) -> ManagerHeader | SchedulerHeader:
-        """The first line of its traces."""
+        """The first line of the scope's traces."""
 
     @property
     @abstractmethod
@@ -73,7 +73,7 @@ class Scope(ABC):
     @property
     @abstractmethod
     def shows(self) -> frozenset[AnyEvent]:
-        """How requests may arrive, whatever they are called."""
+        """The ways in which requests may arrive, under any name."""
 
     @property
     def identifiers(self) -> tuple[str, ...]:
@@ -82,7 +82,7 @@ class Scope(ABC):
 
     @property
     def renamings(self) -> tuple[Renaming, ...]:
-        """Those of requests and identifiers that leave the scope as it is."""
+        """Renamings of requests and identifiers that leave the scope as it is."""
         return tuple(
             dict(zip((*self.requests, *self.identifiers), (*requests, *identifiers), strict=True))
             for identifiers in self._orders
@@ -92,12 +92,12 @@ class Scope(ABC):
 
     @property
     def _orders(self) -> Iterable[tuple[str, ...]]:
-        """The identifiers as they may be renamed."""
+        """Orders of the identifiers into which they may be renamed."""
         return permutations(self.identifiers)
 
     @property
     def sentence(self) -> str:
-        """Its size in words."""
+        """The scope's size in words."""
         return (
             f"{len(self.identifiers)} identifiers x {len(self.requests)} requests x "
             f"capacity {self.header.config.capacity}"
@@ -118,8 +118,8 @@ class Scope(ABC):
 
 @dataclass(frozen=True)
 class ManagerScope(Scope):
-    """Of an encoder cache manager: each request has one of the `prompts`; `strides` are the tokens
-    that a step may schedule of one. Sizes in embeddings."""
+    """The scope of an encoder cache manager: each request has one of the `prompts`; `strides` are
+    the tokens of a request that a step may schedule. Sizes are in embeddings."""
 
     manager: Literal["encoder_cache", "encoder_decoder"]
     capacity: int
@@ -153,8 +153,8 @@ class ManagerScope(Scope):
 
 @dataclass(frozen=True)
 class SchedulerScope(Scope):
-    """Of a scheduler: each request arrives in one of the `arrivals`, whatever it is called. All
-    decode one text, so that what they decode is no other under another name.
+    """The scope of a scheduler: each request arrives in one of the `arrivals`, under any name. All
+    decode one text, so that what a request decodes does not depend on its name.
 
     Raises:
         ValueError: an item is larger than the cache or the budget: a release would enlarge both.
@@ -195,7 +195,8 @@ class SchedulerScope(Scope):
 
     @property
     def _orders(self) -> Iterable[tuple[str, ...]]:
-        """A block key is of an identifier and does not show it: then it has no other name."""
+        """As in every scope; only the own order with prefix caching, where a block key is made of
+        identifiers and does not show them, so that a state cannot be renamed."""
         return [self.identifiers] if self.config.prefix_caching else super()._orders
 
     @property
@@ -208,8 +209,8 @@ class SchedulerScope(Scope):
 
 
 def prompt(*items: tuple[str, int] | tuple[str, int, tuple[bool, ...]]) -> Prompt:
-    """Items one behind the other: identifiers, lengths in tokens, and which of them are embedded
-    where not all are."""
+    """A prompt of items one after the other, each an identifier, a length in tokens, and a mask of
+    the tokens that are embedded where not all are."""
     placed: list[Item] = []
     for identifier, length, *mask in items:
         placed.append(Item(identifier, _end(placed), length, None, *mask))

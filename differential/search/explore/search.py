@@ -33,7 +33,7 @@ Explorable = ReferenceTarget | HostTarget
 
 
 class Exploration(ExploredScope[Scope, dict[str, tuple[Violation, Trace]]]):
-    """Of a manager or a scheduler: `broken` has a shortest trace for each contract."""
+    """The outcome for a manager or a scheduler: `broken` has a shortest trace for each contract."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ def explore(
 ) -> Exploration:
     """Explore a scope on a target, with a fault of `targets/host` planted in it or none.
 
-    It ends when no state is new; else behind the level at which `transitions_max` is passed, or as
-    soon as `until` says so of the contracts that are broken.
+    It ends when no state is new; or after the level in which `transitions_max` is passed; or as
+    soon as `until` is true of the contracts that are broken.
 
     Raises:
         HarnessError: the target broke, or what it says contradicts itself.
@@ -97,6 +97,7 @@ class _Search:
 
     def run(self, transitions_max: int | None, until: Callable[[Set[str]], object]) -> Exploration:
         events = 0
+        # Levels are finished, so that all that is up to `events` long is covered.
         while self._level and (transitions_max is None or len(self.taken) < transitions_max):
             level, self._level = self._level, []
             with closing(expanded(self._explorer, level)) as batches:
@@ -124,8 +125,10 @@ class _Search:
             if step is None:
                 continue
             record, number, tree = step
+            # Kept before anything is skipped: parts are found by the numbers of their states.
             if tree is not None:
                 self._parts.append(StatePart(tree))
+            # In a trace no name comes twice: one is free again once nothing remembers it.
             if isinstance(event, Add) and self._remembers(state, event.request):
                 continue
             self.taken.append((state, event))
@@ -133,21 +136,23 @@ class _Search:
             judge_record(self._judge, 0, event, record, self._target)
             if self._judge.violations:
                 self._note(state, event)
+            # A state of the target has one ledger, by whichever deltas it is reached.
             ledger = judged.ledger(self._judge)
             if ledger != self._ledgers.setdefault(number, ledger):
                 raise HarnessError(
                     f"host of {self._target.name}: the deltas of {event} do not add up to the "
                     f"state that it leads to"
                 )
-            if record.raised is None:
+            if record.raised is None:  # a target that raised goes on from nowhere
                 self._meet(_State(number, self._saved(number), state, event))
 
     def _saved(self, number: int) -> bytes:
-        """What the judge knows, where the target is in the state of that number."""
+        """The judge's knowledge, where the target is in the state of that number."""
         return judged.saved(self._judge, self._parts[number].__contains__)
 
     def _meet(self, state: _State) -> None:
         raw = state.number, state.judge
+        # A key takes the texts of several renamings: most states are known without one.
         if raw in self._met:
             return
         self._met.add(raw)
@@ -157,11 +162,11 @@ class _Search:
             self._level.append(state)
 
     def _remembers(self, state: _State, name: str) -> bool:
-        """Whether anything still bears the name of a request; a new one has a name of its own."""
+        """Whether the target or the judge still knows a request of that name."""
         return name in self._parts[state.number] or name in self._parts_of_judge[state.judge]
 
     def _key(self, state: _State) -> bytes:
-        """The judge is in that state."""
+        """The state's key; the judge must be in that state."""
         of_judge = self._parts_of_judge.get(state.judge)
         if of_judge is None:
             of_judge = self._parts_of_judge[state.judge] = StatePart(judged.tree(self._judge))
@@ -169,17 +174,17 @@ class _Search:
 
     def _note(self, state: _State, event: AnyEvent) -> None:
         for contract, violation in self._judge.violations.items():
-            if contract not in self._broken:
+            if contract not in self._broken:  # breadth first, the first trace is a shortest one
                 self._broken[contract] = violation, self.trace(state, event)
 
     def trace(self, state: _State, event: AnyEvent) -> Trace:
-        """How that state is come by, and then the event."""
+        """The trace that leads to a state, and then the event."""
         before: Iterator[AnyEvent] = path_to(state)
         return Trace(self._scope.header, _with_names_of_their_own([*before, event]))
 
 
 def _with_names_of_their_own(events: list[AnyEvent]) -> tuple[AnyEvent, ...]:
-    """The same with another name for each request that arrives: in a trace none comes twice."""
+    """The events, with another name for each request that arrives: in a trace none comes twice."""
     names: dict[str, str] = {}
     arrived: dict[str, int] = {}
     renamed: list[AnyEvent] = []

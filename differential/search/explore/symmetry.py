@@ -26,17 +26,17 @@ class StatePart:
 
     @cached_property
     def colours(self) -> dict[str, list[int]]:
-        """For each name the places where it stands, whatever it and others are called."""
+        """For each name the places where it stands; they do not depend on what names are."""
         places: dict[str, list[int]] = {}
         _note_places(self._tree, 0, places)
         return {name: sorted(found) for name, found in places.items()}
 
     def __contains__(self, name: str) -> bool:
-        """Whether the name of a request or an identifier stands in it, or that of its input."""
+        """Whether a request or an identifier of that name stands in the part, or an input of it."""
         return any(_split(found)[0] == name for found in self.colours)
 
     def text(self, number: int, renaming: Renaming) -> str:
-        """The part under a renaming, which has that number."""
+        """The part's text under the renaming of that number."""
         text = self._texts.get(number)
         if text is None:
             text = self._texts[number] = _text(self._tree, renaming)
@@ -44,7 +44,7 @@ class StatePart:
 
 
 class Symmetry:
-    """The renamings under which states are one. They are a group."""
+    """The renamings under which states are identical. They form a group."""
 
     def __init__(self, renamings: Sequence[Renaming]) -> None:
         self._renamings = renamings
@@ -60,7 +60,7 @@ class Symmetry:
         return hashlib.blake2b(text.encode(), digest_size=DIGEST_BYTES).digest()
 
     def _candidates(self, parts: Sequence[StatePart]) -> Iterable[int]:
-        """Numbers of the renamings after which colours are in order; all where they are few, as
+        """Numbers of the renamings after which colours are in order; all where they are FEW, as
         colours cost as much as a text or two."""
         if len(self._renamings) <= FEW:
             return range(len(self._renamings))
@@ -74,6 +74,7 @@ class Symmetry:
 
 def _note_places(tree: Any, place: int, places: dict[str, list[int]]) -> None:
     if type(tree) is list:
+        # The members of a set have one place: their order says nothing.
         in_order = not tree or tree[0] != SET
         for number, part in enumerate(tree):
             if type(part) is list or type(part) is str:
@@ -94,6 +95,6 @@ def _text(tree: Any, renaming: Renaming) -> str:
 
 
 def _split(name: str) -> tuple[str, str]:
-    """A name and, where each input of a request has an entry of its own, which it is."""
+    """A name, and the number of a request's input where each has an entry of its own."""
     owner, mark, number = name.partition("#")
     return owner, mark + number

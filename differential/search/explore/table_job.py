@@ -24,7 +24,7 @@ from cacheproof.spec.entry_table import COMPONENT
 from cacheproof.spec.evidence import Evidence, Outcome, RedTwin
 
 TWIN_TRANSITIONS = 20_000
-"""In each scope."""
+"""Transitions of a red twin in each scope, at most."""
 FAULTS = {
     "TB-1": "leaks_a_block",
     "TB-2": "leaves_pinned_in_the_queue",
@@ -35,7 +35,7 @@ FAULTS = {
     "TB-7": "says_that_nothing_is_in_use",
     "TB-8": "raises_at_the_second_pin",
 }
-"""What is planted in a release's table against each contract."""
+"""Contract -> the fault that is planted against it in a release's table."""
 VARIANTS = {
     "TB-1": "EvictedIsCreditedTwice",
     "TB-2": "PinnedStaysIdle",
@@ -44,12 +44,12 @@ VARIANTS = {
     "TB-5": "EvictsByTheTimeOfWriting",
     "TB-8": "RaisesWhereNothingIsIdle",
 }
-"""The faulty table of the reference that breaks each contract."""
+"""Contract -> the faulty table of the reference that breaks it."""
 
 
 @dataclass(frozen=True)
 class TableTask:
-    """The table of a target, which is told as the user calls it, and the scopes to explore."""
+    """The table of a target, which is named as the user named it, and the scopes to explore."""
 
     target: str
     scopes: tuple[TableScope, ...]
@@ -58,9 +58,9 @@ class TableTask:
 
 @dataclass
 class TableReport:
-    """What came of the table of a target: its scopes, and of each contract the red twin and the
-    calls by which it is refuted. `name` is that of the class, `missing` says why there is no table,
-    and `known` has the listed faults that it shows."""
+    """The outcome for a target's table: its scopes, and for each contract the red twin and the
+    calls by which it is refuted. `name` is the class, `missing` says why there is no table, and
+    `known` has the listed faults that the table shows."""
 
     task: TableTask
     name: str
@@ -74,7 +74,7 @@ class TableReport:
 
     @property
     def broken(self) -> Broken:
-        """What the target breaks, and how it does in the first scope in which it does."""
+        """The target's breaks, each from the first scope in which it shows."""
         found: Broken = {}
         for exploration in self.explorations:
             found = {**exploration.broken, **found}
@@ -82,7 +82,7 @@ class TableReport:
 
     @property
     def unshown(self) -> list[str]:
-        """Contracts that hold but for what is TOO_LARGE, and that no red twin was refuted by."""
+        """Contracts that hold, except where TOO_LARGE, and have refuted no red twin."""
         return [
             one
             for one in self.contracts
@@ -92,31 +92,32 @@ class TableReport:
 
     @property
     def digest(self) -> str:
-        """Of the text of the table's class."""
+        """Digest of the text of the table's class."""
         return digest_of_class(self.explorations)
 
     @property
     def unrefuted(self) -> list[str]:
-        """Red twins that went unnoticed."""
+        """Red twins that no contract refuted."""
         return [twin.name for twin, _ in self.twins.values() if not twin.refuted]
 
     @property
     def unlisted(self) -> Broken:
-        """What it breaks, and is no listed fault."""
+        """The breaks that are no listed fault."""
         return {what: one for what, one in self.broken.items() if what not in self.known}
 
     def annotate(self, faults: Sequence[KnownFault]) -> None:
-        """Say of what it breaks which listed fault it is."""
+        """Note for each break which listed fault it is."""
+        # No lane has tables: symptoms that are narrowed to lanes do not count.
         for contract, kind in self.broken:
             for fault in may_be(faults, contract, kind, self.release, lanes=())[:1]:
                 self.known[contract, kind] = fault
 
     def is_listed(self, contract: str) -> bool:
-        """Whether all that it breaks of a contract is listed."""
+        """Whether all breaks of a contract are listed faults."""
         return all(broken != contract for broken, _ in self.unlisted)
 
     def excuse(self, contract: str) -> None:
-        """No contract is without a red twin for a reason."""
+        """None: no contract of a table is excused from having a red twin."""
 
     def evidence(self) -> Iterator[Evidence]:
         """A row for each contract; none where there is no table."""
@@ -163,12 +164,12 @@ def _report(target: Explorable, task: TableTask) -> TableReport:
 
 
 def with_table(make: type[EntryTable], release: str | None = None) -> ReferenceTarget:
-    """The reference with a faulty table in the place of its own."""
+    """The reference with that table in the place of its own."""
     return ReferenceTarget(release=release, managers={COMPONENT: make})
 
 
 def _explore_twin(target: Explorable, report: TableReport, contract: str, name: str) -> None:
-    """Until one scope has refuted it."""
+    """Explore a red twin, scope by scope, until one refutes it."""
     fault: str | None = name
     if isinstance(target, ReferenceTarget):
         target, fault = with_table(TABLES[name], target.release), None

@@ -43,18 +43,18 @@ from cacheproof.spec.entry_table_ghost import TableGhost
 from cacheproof.spec.registry import Contract, contracts
 
 TOO_LARGE = "larger than the table"
-"""A call that is told apart, so that what breaks a contract there hides nothing that breaks it
-elsewhere."""
+"""Kind of a break by a call for more than the table holds; it is told apart so that it does not
+hide other breaks of the contract."""
 Broken = dict[tuple[str, str], "TableBreak"]
-"""By contract and kind of break: TOO_LARGE, or ""."""
+"""(contract, kind of break: TOO_LARGE or "") -> the break."""
 OF_REGIONS = frozenset({"TB-6", "TB-7"})
-"""Contracts of a table of blocks that says whether it is in use."""
+"""Contracts of tables that have blocks and say whether they are in use: not the reference's."""
 
 
 @dataclass(frozen=True)
 class TableScope:
-    """A table of so much room, and entries of every size up to one more, each pinned at most so
-    often at once."""
+    """A table with room for `capacity`; entries of every size up to one more, each with at most
+    `pins_max` pins at once."""
 
     name: str
     entries: str
@@ -63,7 +63,7 @@ class TableScope:
 
     @property
     def subject(self) -> str:
-        """What is explored."""
+        """The component that is explored."""
         return COMPONENT
 
     @property
@@ -86,7 +86,7 @@ class TableScope:
 
     @property
     def sentence(self) -> str:
-        """Its size in words."""
+        """The scope's size in words."""
         return (
             f"{len(self.entries)} entries of 1 to {self.capacity + 1} x capacity {self.capacity} x "
             f"{self.pins_max} pins"
@@ -103,7 +103,7 @@ LARGE = (_scope(3, 3), _scope(3, 4))
 
 @dataclass(frozen=True)
 class TableBreak:
-    """The calls that break a contract first, and why it does not hold."""
+    """The first calls that break a contract, and why it does not hold."""
 
     calls: tuple[TableEvent, ...]
     why: str
@@ -113,13 +113,14 @@ class TableBreak:
 
 
 def in_words(event: TableEvent) -> str:
-    """A call, such as begin(x, 2)."""
+    """A call as text, such as begin(x, 2)."""
     given = ", ".join(str(getattr(event, name)) for name in event.__struct_fields__)
     return f"{event.__struct_config__.tag}({given})"
 
 
 class TableExploration(ExploredScope[TableScope, Broken]):
-    """Of a table of entries: `broken` has the shortest calls for each contract and kind."""
+    """The outcome for a table of entries: `broken` has the shortest calls for each contract and
+    kind."""
 
     STEPS = "calls"
 
@@ -145,7 +146,7 @@ def explore(
     until: str | None = None,
 ) -> TableExploration:
     """Explore a scope on a target, with a fault planted or none, until no state is new; or until
-    the contract `until` is broken, or behind the level at which `transitions_max` is passed.
+    the contract `until` is broken, or after the level in which `transitions_max` is passed.
 
     Raises:
         HarnessError: the target broke.
@@ -209,7 +210,7 @@ class _Search:
                 self._parts.append(StatePart(step.tree))
             self._transitions += 1
             call = _call(event, step.record)
-            if call.raised:
+            if call.raised:  # no table follows, and nothing goes on from there
                 self._judge(state, event, {"c": call})
                 continue
             ghost = copy.deepcopy(state.ghost)
@@ -227,7 +228,7 @@ class _Search:
     ) -> None:
         kind = TOO_LARGE if known["c"].need > self._scope.capacity else ""
         for rule in self._rules:
-            if (rule.id, kind) in self._broken:
+            if (rule.id, kind) in self._broken:  # breadth first, those calls are no longer
                 continue
             values = _values(rule, known, tables)
             if values is not None and not rule.predicate(**values):
@@ -266,8 +267,8 @@ def _call(event: TableEvent, record: StepRecord) -> TableCall:
 
 
 def _tell(ghost: TableGhost, event: TableEvent, call: TableCall, *, counts_pins: bool) -> None:
-    """What a caller has done. An entry is used when it becomes idle, or when it is written and
-    pinned."""
+    """Tell the ghost what a caller has done. An entry is used when it is written, and then when it
+    becomes idle; or instead, where the table `counts_pins`, when it is pinned."""
     match event:
         case Begin(entry) if call.granted:
             ghost.begin(entry)
@@ -289,7 +290,7 @@ def _tell(ghost: TableGhost, event: TableEvent, call: TableCall, *, counts_pins:
 
 
 def _without_history(ghost: TableGhost, table: dict[str, Any]) -> TableGhost:
-    """Of moments the order, of entries that are there."""
+    """The ghost with moments reduced to their order, and to entries that are in the table."""
     there = [entry for entry in ghost.used if entry in table["size"]]
     in_order = sorted(there, key=ghost.used.__getitem__)
     ghost.used = {entry: rank for rank, entry in enumerate(in_order)}
@@ -300,8 +301,8 @@ def _without_history(ghost: TableGhost, table: dict[str, Any]) -> TableGhost:
 def _values(
     rule: Contract, known: dict[str, Any], tables: tuple[dict[str, Any], ...]
 ) -> dict[str, Any] | None:
-    """What a contract looks at, of a call and the tables around it; None where it does not judge
-    this call."""
+    """The arguments of a contract for a call and the tables around it; None where the contract does
+    not judge this call."""
     call = known["c"]
     if rule.kind == "transition" and call.operation not in rule.calls:
         return None

@@ -43,7 +43,7 @@ KV_CACHE_TRACES = 16
 CONNECTOR_TRACES = 40
 SCHEDULER_TRACES = 30
 GROUPS = 24
-"""Into so many jobs variants are dealt out: a process takes a second to start."""
+"""Jobs into which variants are dealt: a process takes a second to start."""
 KEPT_BECAUSE = {
     "EC-14": "it says at the call what EC-7 notices at a later eviction, and under asynchronous "
     "scheduling too, where EC-7 is not judged",
@@ -176,7 +176,7 @@ def _row(first: str, rest: Sequence[str]) -> str:
 
 
 Killed = list[frozenset[str]]
-"""Of each of some variants the contracts that catch it."""
+"""For each of some variants, the contracts that catch it."""
 
 
 @dataclass(frozen=True)
@@ -189,13 +189,13 @@ class Killing:
     seeds: tuple[int, ...]
 
     def run(self) -> Killed:
-        """The killers of each."""
+        """The contracts that catch each of them."""
         variants = [VARIANTS[place] for place in self.places]
         return [killers(_twin(one) if self.as_twins else one, self.seeds) for one in variants]
 
 
 Results = Callable[[Callable[[Killing], Killed], Sequence[Killing]], Iterable[tuple[int, Killed]]]
-"""Does jobs, wherever, and gives the number of each with what it came to, as it comes."""
+"""A function that does jobs, and yields the number and the outcome of each as it comes."""
 
 
 def one_by_one(

@@ -26,7 +26,7 @@ HASHED_BY_NO_RELEASE = (
     "media.hashes_nodes",
 )
 AS_NEWEST = f"as vLLM {NEWEST}"
-"""Of a variant without a flag that the newest release lacks too."""
+"""Note on a variant without a flag that the newest release lacks too."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def faulty(fault: type[EncoderCacheManager], *, resized: bool = False) -> Varian
 
 
 def _sentence(fault: Callable[..., Any]) -> str:
-    """What a fault's docstring says, on one line."""
+    """A fault's docstring, on one line."""
     assert fault.__doc__ is not None
     return " ".join(fault.__doc__.split())
 

@@ -32,7 +32,7 @@ def _load_own_package() -> None:
 
 
 def _claim_stdout() -> int:
-    """Keep the pipe for results; whatever else is printed goes to standard error."""
+    """Keep the pipe for results; everything else that is printed goes to standard error."""
     results = os.dup(1)
     os.dup2(2, 1)
     sys.stdout = sys.stderr
@@ -85,7 +85,7 @@ def _answer(
 
 
 def _whole_answer(release: Any, request: dict[str, Any]) -> dict[str, Any] | None:
-    """What is answered at once; None: a child of this process has answered."""
+    """An answer that is complete at once; None where a child of this process has answered."""
     answer: dict[str, Any] | None
     match request["do"]:
         case "hello":

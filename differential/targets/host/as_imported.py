@@ -20,11 +20,11 @@ _GIVEN = frozenset(
     {"__annotate_func__", "__annotations__", "__annotations_cache__", "__dict__", "__doc__"}
     | {"__firstlineno__", "__module__", "__qualname__", "__static_attributes__", "__weakref__"}
 )
-"""What Python puts into every class."""
+"""Attributes that Python gives every class."""
 
 
 def differences(module: Any, text: str, names: Sequence[str]) -> Iterator[str]:
-    """What of these classes, and of their bases, is not as the text says."""
+    """What differs in these classes, and in their bases, from the text."""
     whole = compile(text, module.__file__, "exec", dont_inherit=True)
     methods = _methods(ast.parse(text))
     to_do, done = [*names], set[str]()
@@ -48,7 +48,7 @@ def differences(module: Any, text: str, names: Sequence[str]) -> Iterator[str]:
 
 
 def replaced(module: Any, users: Sequence[Any], names: Sequence[str]) -> Iterator[str]:
-    """What has the name of one of these classes in modules that use them, and is another."""
+    """Names of these classes that stand for another class in modules that use them."""
     for user in users:
         for name in names:
             if vars(user).get(name, vars(module)[name]) is not vars(module)[name]:
@@ -87,7 +87,7 @@ def _of_class(
 
 
 def _is_method(module: Any, value: object, method: ast.FunctionDef, code: CodeType | None) -> bool:
-    """Whether a class has a method as its text says: of its code, and of its decorators."""
+    """Whether a class has a method as its text has it, in its code and its decorators."""
     function = _function_of(value, method)
     return (
         function is not None
@@ -99,7 +99,8 @@ def _is_method(module: Any, value: object, method: ast.FunctionDef, code: CodeTy
 
 
 def _function_of(value: object, method: ast.FunctionDef) -> FunctionType | None:
-    """The function of a method, where it is decorated as its text says and not otherwise."""
+    """The function of a method that is decorated as its text says; None where it is decorated
+    otherwise."""
     match [ast.unparse(one) for one in method.decorator_list]:
         case []:
             function = value
@@ -118,7 +119,7 @@ _Default = tuple[type, object]
 
 
 def _said_of(method: ast.FunctionDef, function: FunctionType) -> list[_Default]:
-    """The defaults that its text gives it; where these are no literals, those that it has."""
+    """The defaults of a method by its text; where these are no literals, those that it has now."""
     given = [*method.args.defaults, *filter(None, method.args.kw_defaults)]
     try:
         return _typed(map(ast.literal_eval, given))
@@ -134,12 +135,12 @@ def _names(code: CodeType) -> Iterator[str]:
 
 
 def _given_to(function: FunctionType) -> list[_Default]:
-    """Its defaults, each with its type."""
+    """A function's defaults, each with its type."""
     return _typed([*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()])
 
 
 def _typed(values: Iterable[object]) -> list[_Default]:
-    """True is equal to 1, and something else in a class that asks."""
+    """Values with their types: True is equal to 1, and a class may tell them apart."""
     return [(type(value), value) for value in values]
 
 
@@ -157,8 +158,8 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def otherwise(request: dict[str, Any]) -> list[str]:
-    """What of the `classes` of a `module` is not as its `text` says, or is another class in one of
-    the modules that are `imports`."""
+    """What of a `module`'s `classes` differs from its `text`, or is another class in one of the
+    modules `imports`."""
     users = [importlib.import_module(name) for name in request["imports"]]
     module, names = sys.modules[request["module"]], request["classes"]
     return [*differences(module, request["text"], names), *replaced(module, users, names)]

@@ -1,4 +1,4 @@
-"""Tables of faults: each goes by the name of its function, and says which contracts it breaks."""
+"""Tables of faults: each has the name of its function, and knows which contracts it breaks."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -7,7 +7,7 @@ Fault = TypeVar("Fault", bound=Callable[..., Any])
 
 
 def by_name(*faults: Fault) -> dict[str, Fault]:
-    """Faults by what users and jobs call them."""
+    """Faults by the names of their functions, which users and jobs use."""
     return {fault.__name__: fault for fault in faults}
 
 
@@ -26,8 +26,8 @@ def joined(*tables: Mapping[str, Fault]) -> dict[str, Fault]:
 
 
 def breaks(*contracts: str, kind: str = "") -> Callable[[Fault], Fault]:
-    """The fault is the canary of these contracts; where their judge tells kinds of break apart, of
-    a break of that kind."""
+    """Mark a fault as the canary of these contracts; of one kind of break, where their judge tells
+    kinds apart."""
 
     def mark(fault: Fault) -> Fault:
         vars(fault).setdefault("breaks", []).extend((contract, kind) for contract in contracts)

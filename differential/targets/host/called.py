@@ -5,9 +5,9 @@ from typing import Any
 
 
 class WatchedSession:
-    """A session of which each event's calls are noted in `called`: names of functions of the tree
-    at `root`, as module:qualified name. What a function defines within itself is that function's.
-    """
+    """A session that notes in `called`, for each event, the functions of the tree at `root` that it
+    calls, as module:qualified name. A function that is defined within another counts as that
+    one."""
 
     def __init__(self, session: Any, root: str, called: list[list[str]]) -> None:
         self._session = session
@@ -16,7 +16,7 @@ class WatchedSession:
         self._codes: set[Any] = set()
 
     def apply(self, event: dict[str, Any]) -> Any:
-        """As the session does it. An event that raises has called what it called until then."""
+        """Apply an event. One that raises has called what it called until then."""
         self._codes = set()
         sys.setprofile(self._note)
         try:

@@ -43,7 +43,7 @@ _CALLED_BY_IMPORTS = frozenset(_called)
 
 
 class ChangedHost(_Release):
-    """Runs traces as the release does; between `change` and `restore` as the changed text does."""
+    """Runs traces on the release; between `change` and `restore`, on the changed text."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class ChangedHost(_Release):
         self._lines: dict[str, set[int]] = {}
 
     def hello(self, plug_in: str | None) -> dict[str, Any]:
-        """As of a release, with the functions that importing it has called."""
+        """The release's answer, with the functions that were called while it was imported."""
         called = [
             f"{file.removeprefix(self._root)}:{name}"
             for file, name in sorted(_CALLED_BY_IMPORTS)
@@ -91,8 +91,8 @@ class ChangedHost(_Release):
         return {"ended": os.waitstatus_to_exitcode(status)} if status else None
 
     def trace(self, request: dict[str, Any]) -> dict[str, Any]:
-        """The result of one trace, which functions of the files `paths` it calls, and which lines
-        of them it reaches that no trace before it has reached."""
+        """The result of one trace, the functions in the files `paths` that it calls, and the lines
+        of them that no trace before it has reached."""
         files = {self._root + path for path in request["paths"]}
         called: set[str] = set()
         self._lines = {}
@@ -123,7 +123,7 @@ class ChangedHost(_Release):
         return self._note_line
 
     def _functions(self) -> dict[tuple[str, str], list[FunctionType]]:
-        """Every function that there is, by file and qualified name."""
+        """Every function in this process, by file and qualified name."""
         for one in () if self._made else gc.get_objects():
             if type(one) is FunctionType:
                 code = one.__code__
@@ -143,7 +143,7 @@ def _code_of(module: CodeType, name: str) -> CodeType:
 
 
 def _end_with_parent() -> None:
-    """Have the system end this process with its parent, which a child that hangs would outlive."""
+    """Let the system end this process with its parent: a child that hangs would outlive it."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 

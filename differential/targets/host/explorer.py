@@ -1,4 +1,4 @@
-"""Runs a session on from any state that it has been in: what each event makes of each state.
+"""Runs a session on from any state that it has been in, and tries every event in every state.
 
 A state is what a session and the objects that it drives hold; these stay the same, and are put back
 into it. Its tree says the same in lists, for whoever looks for symmetries: a mapping is its pairs
@@ -20,8 +20,8 @@ Step = tuple[tuple[Any, ...], int, Any]
 
 
 class ExplorerMoment(NamedTuple):
-    """The state that a session is in: equal ones have equal keys. `keep` makes of it what can be
-    put back, and `tree` its tree."""
+    """The state of a session at a moment: equal states have equal keys. `keep` makes what can be
+    put back, and `tree` the state's tree."""
 
     key: Hashable
     keep: Callable[[], Any]
@@ -29,20 +29,20 @@ class ExplorerMoment(NamedTuple):
 
 
 class States(Protocol):
-    """The states of one session. `classes` are those whose text decides what follows from one."""
+    """The states of one session. The text of `classes` decides what follows from a state."""
 
     @property
     def classes(self) -> Iterable[type]: ...
 
     def now(self) -> ExplorerMoment:
-        """The state that the session is in. Raises HostError where it cannot be kept."""
+        """The session's state now. Raises HostError where it cannot be kept."""
 
     def put_back(self, kept: Any) -> None:
-        """Let the session be in a state that was kept."""
+        """Put the session back into a state that was kept."""
 
 
 class Explorer:
-    """Numbers the states of one session; the state that it begins with is number 0.
+    """Numbers the states of one session; its first state has number 0.
 
     `alphabet` are the events that are tried in every state.
     """
@@ -62,13 +62,13 @@ class Explorer:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def tree(self) -> Any:
-        """The state that the session is in now."""
+        """The tree of the session's state now."""
         return self._states.now().tree()
 
     def expand(self, states: Iterable[int]) -> list[list[Step | None]]:
-        """For each state what each event of the alphabet does in it: the record, the number of the
-        state that it leads to, and that state's tree where it is new. The record has the full state
-        then. None for an event that nothing comes of, or that is refused."""
+        """For each state and each event of the alphabet the step: the record, the number of the
+        state that it leads to, and that state's tree where the state is new; the record then has
+        the full state. None for an event that is a no-op or refused."""
         return [self._expanded(state) for state in states]
 
     def _expanded(self, state: int) -> list[Step | None]:
@@ -105,7 +105,7 @@ class Explorer:
 
 
 class ManagerStates:
-    """The states of a `ManagerSession`: what its manager holds, and how far it is itself."""
+    """The states of a `ManagerSession`: its manager's attributes, and its own position."""
 
     def __init__(self, session: Any) -> None:
         self._session = session
@@ -138,7 +138,7 @@ class ManagerStates:
 
 
 def is_fixed(value: Any) -> bool:
-    """Whether an attribute stays as it is: a method that is logged, a class or a frozen record."""
+    """Whether an attribute never changes: a method that is logged, a class or a frozen record."""
     if is_dataclass(value) and not isinstance(value, type):
         return bool(value.__dataclass_params__.frozen)  # type: ignore[attr-defined]
     return inspect.isroutine(value) or isinstance(value, type)

@@ -19,14 +19,14 @@ import time
 from pathlib import Path
 
 NOT_ALONE = 0
-"""In the place of a process id: more threads than one run here, so that nothing can be forked."""
+"""Stands for a process id where more than one thread runs here, so that nothing can be forked."""
 WAIT_SECONDS = 5.0
 MESSAGE_BYTES = 1 << 13
 _THREADS = Path("/proc/self/task")
 
 
 def fork_hosts(control: socket.socket) -> int:
-    """Fork until there is nobody left to ask; returns in a fork alone.
+    """Fork hosts until nobody is left to ask for one; returns in a fork alone.
 
     Returns:
         The descriptor that takes the host's results. Its input and its log are at 0 and 2.
@@ -72,7 +72,7 @@ def _fork() -> int | None:
 
 
 def _settle(descriptors: list[int], request: dict[str, str]) -> int:
-    """Take the place of a process that was started with these descriptors and folders."""
+    """Make this fork like a process that was started with these descriptors and folders."""
     os.setpgid(0, 0)
     os.chdir(request["folder"])
     os.environ["TMPDIR"] = request["scratch"]
@@ -88,8 +88,8 @@ def _settle(descriptors: list[int], request: dict[str, str]) -> int:
 
 
 def _status(host: int, what: str) -> int | None:
-    """The exit status of a host that ends, or is made to: at once, or when it takes too long. None
-    of one that runs and was asked after alone."""
+    """The exit status of a host that is waited for (and killed where it takes too long), killed at
+    once, or only looked at: None then, where it runs."""
     until = time.monotonic() + (WAIT_SECONDS if what == "wait" else 0)
     while True:
         ended, status = os.waitpid(host, os.WNOHANG)

@@ -15,33 +15,34 @@ from .protocol import Event, Illegal
 from .scheduler.session import PLACEHOLDER_TOKEN_ID, prompt_token_ids
 
 SQUARE = 28
-"""Pixels of a side that a model of any resolution makes one row of."""
+"""Pixels of a side of the square that makes one row, in models of any resolution."""
 FRAMES_PER_SECOND = 2.0
 FRAMES_TOGETHER = 2
 SAMPLES_PER_SECOND = 16_000
 SAMPLES_OF_A_ROW = 640
-"""What a model that hears sounds of any length makes one row of."""
+"""Samples that make one row, in a model that hears sounds of any length."""
 VIDEO_TOKEN_ID = 6
 GIVEN_TOKEN_ID = 9
-"""What stands in a prompt where its embeddings are given."""
+"""The token in a prompt where embeddings are given."""
 GIVEN = "prompt_embeds"
-"""The release's word for them, as for a modality."""
+"""The release's name of given embeddings, as of a modality."""
 ZEROS = "zeros"
-"""What a row of zeros is called."""
+"""Name of a row of zeros."""
 GIVEN_SPREAD = 0.25
 """Standard deviation of embeddings, as a tiny model's own have."""
 VISION_START_TOKEN_ID, VISION_END_TOKEN_ID = 7, 8
 UNKNOWN_TOKEN_ID = 0
 TIME_TOKEN_IDS = range(1019, 1023)
 SECONDS_TOKEN_ID = 1023
-"""How a tiny model that tells times writes those of a film's frames: a number, and a unit."""
+"""The token of the unit, after that of the number, in which a tiny model writes the times of a
+film's frames."""
 _MARKED = {"qwen2_5_vl", "qwen2_audio", "qwen3_vl"}
-"""Models that want a token before each item and one behind it."""
+"""Models that want a token before each item and one after it."""
 _TIMED = {"qwen3_vl"}
-"""Models that want its time before each frame of a film, and marks around each."""
+"""Models that want the time before each frame of a film, and marks around each."""
 _TILED = {"cohere2_vision"}
-"""Models whose pictures are cut into tiles of a square, with a token behind each tile, and marks
-that are part of the item."""
+"""Models whose pictures are cut into square tiles, with a token after each tile, and marks that are
+part of the item."""
 _ROWS_OF_A_TILE = 4
 LINE_BREAK_TOKEN_ID = VIDEO_TOKEN_ID
 _MODALITIES = {
@@ -59,14 +60,15 @@ _VIDEO = re.compile(r"film .* of (\d{1,2})x(\d{1,2})x(\d{1,2})")
 
 
 class ItemMedium(NamedTuple):
-    """What an item shows: pixels of [frames, height, width, 3], bytes."""
+    """The pixels of a picture or film: bytes, [frames, height, width, 3]."""
 
     modality: str
     pixels: Any
 
     @property
     def given(self) -> Any:
-        """As a user hands it to an engine: a picture, or frames and what is to be known of them."""
+        """The medium as a user gives it to an engine: a picture, or frames and what is known of
+        them."""
         from PIL import Image
 
         if self.modality == "image":
@@ -83,19 +85,19 @@ class ItemMedium(NamedTuple):
 
 
 class ItemSound(NamedTuple):
-    """What an item sounds like: samples from -1 to 1."""
+    """The samples of a sound, from -1 to 1."""
 
     samples: Any
     modality: str = "audio"
 
     @property
     def given(self) -> Any:
-        """As a user hands it to an engine."""
+        """The sound as a user gives it to an engine: samples, and how many make a second."""
         return self.samples, SAMPLES_PER_SECOND
 
 
 def medium_of(identifier: str) -> ItemMedium | ItemSound:
-    """What an identifier stands for."""
+    """The medium for which an identifier stands."""
     import numpy
 
     noise = numpy.random.RandomState(zlib.crc32(identifier.encode()))
@@ -108,13 +110,12 @@ def medium_of(identifier: str) -> ItemMedium | ItemSound:
 
 
 def name_of(item: Event) -> str:
-    """What an item is called by whoever hands it over: its identifier, but for an adapter's name
-    before it."""
+    """An item's name as its user gives it: the identifier without an adapter's name before it."""
     return str(item["mm_hash"] or item["identifier"])
 
 
 def embeddings_of(identifier: str, hidden_size: int) -> Any:
-    """The rows that an identifier stands for, [rows, hidden size], where they are given."""
+    """The rows for which an identifier stands, [rows, hidden size], where embeddings are given."""
     import torch
 
     match = _GIVEN.fullmatch(identifier)
@@ -143,8 +144,8 @@ def prompt_embeds_of(event: Event, hidden_size: int) -> Any:
 
 
 def row_names_of(event: Event) -> list[str | None]:
-    """What each row of a prompt of embeddings is called, by which equal ones are told; None where a
-    token counts. Raises Illegal where a name stands for another number of rows."""
+    """Name of each row of a prompt of embeddings, equal for equal rows; None where a token counts.
+    Raises Illegal where a name stands for another number of rows."""
     names: list[str | None] = [None] * event["prompt"]
     for one in event["embeds"]:
         name, start, length = one["identifier"], one["offset"], one["length"]
@@ -163,15 +164,15 @@ def is_given(item: Event) -> bool:
 
 
 def _modality_of(identifier: str) -> str:
-    """Of what kind the medium is that an identifier stands for."""
+    """Modality of the medium for which an identifier stands."""
     if _GIVEN.fullmatch(identifier):
         return GIVEN
     return "audio" if identifier.startswith("sound ") else _shape_of(identifier)[0]
 
 
 def _tones(random: Any, num_samples: int | None = None) -> Any:
-    """A tenth of a second each, so that no two parts of a sound are alike; a second of them, or so
-    many samples."""
+    """Samples of tones that last a tenth of a second each, so that no two parts of a sound are
+    equal; one second, or `num_samples`."""
     import numpy
 
     count, each = num_samples or SAMPLES_PER_SECOND, SAMPLES_PER_SECOND // 10
@@ -181,9 +182,9 @@ def _tones(random: Any, num_samples: int | None = None) -> Any:
 
 
 def token_ids_of(event: Event, model: str | None, *, has_placeholders: bool = True) -> list[int]:
-    """The prompt of an added request, every placeholder in full; None: of no model's own. Raises
-    Illegal for a medium that the model cannot take, and where it marks its items, and there is no
-    room for the marks."""
+    """The tokens of an added request's prompt, every placeholder in full, as the model writes them.
+    Raises Illegal for a medium that the model cannot take, and where there is no room for the marks
+    that the model puts around items."""
     if model is not None:
         _check_modalities(event["items"], model)
     token_ids = prompt_token_ids(event, has_placeholders=has_placeholders)
@@ -212,7 +213,7 @@ def token_ids_of(event: Event, model: str | None, *, has_placeholders: bool = Tr
 
 
 def _tokens_of(item: Event, model: str) -> list[int]:
-    """What stands for an item between its marks. Raises Illegal where the trace says otherwise."""
+    """The tokens of an item between its marks. Raises Illegal where the trace has others."""
     if model not in _TIMED or _modality_of(name_of(item)) != "video":
         return [_placeholder(name_of(item))] * item["length"]
     _, frames, height, width = _shape_of(name_of(item))
@@ -227,8 +228,8 @@ def _tokens_of(item: Event, model: str) -> list[int]:
 
 
 def _tiles_of(item: Event) -> list[int]:
-    """What stands for a picture in tiles: one for each square, and one of the whole beside several.
-    Raises Illegal where the trace says otherwise."""
+    """The tokens of a picture in tiles: one tile for each square, and one of the whole beside
+    several. Raises Illegal where the trace has others."""
     _, _, height, width = _shape_of(name_of(item))
     squares = height * width
     tile = [PLACEHOLDER_TOKEN_ID] * _ROWS_OF_A_TILE + [LINE_BREAK_TOKEN_ID]
@@ -247,7 +248,7 @@ def _check_modalities(items: list[Event], model: str) -> None:
 
 
 def collapsed(token_ids: list[int], items: list[Event]) -> list[int]:
-    """The prompt as a user writes it: one placeholder for each item."""
+    """A prompt's tokens as a user writes them: one placeholder for each item."""
     for item in reversed(items):
         start, end = item["offset"], item["offset"] + item["length"]
         token_ids[start:end] = [_placeholder(name_of(item))]
@@ -260,7 +261,7 @@ def _placeholder(identifier: str) -> int:
 
 
 def _shape_of(identifier: str) -> tuple[str, int, int, int]:
-    """Modality, frames, and squares up and across."""
+    """Modality, frames, and squares down and across, of an identifier."""
     if match := _VIDEO.fullmatch(identifier):
         together, height, width = map(int, match.groups())
         return "video", FRAMES_TOGETHER * together, height, width

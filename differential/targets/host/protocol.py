@@ -4,7 +4,7 @@ import inspect
 from typing import Any, NamedTuple
 
 HASH_SEED = "0"
-"""What hosts are started with as PYTHONHASHSEED, from which vLLM derives the first parent key."""
+"""PYTHONHASHSEED of hosts, from which vLLM derives the first parent key."""
 
 
 class Protocol(NamedTuple):
@@ -78,7 +78,7 @@ class Illegal(Exception):
 
 
 REFUSED = "refused: "
-"""What the type of an exception begins with by which a release refuses what it is asked."""
+"""Beginning of the type of an exception by which a release refuses what it is asked."""
 
 
 class RefusedByRelease(Illegal):

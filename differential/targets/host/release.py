@@ -46,9 +46,9 @@ KV_CACHE = "kv_cache"
 CONNECTOR = "encoder_connector"
 TABLE = "entry_table"
 ASKED_OF_MANAGERS = ("can_allocate", "allocate", "free_encoder_input", "free")
-"""What the scheduler of every release asks of a manager of an encoder cache."""
+"""Methods of an encoder cache manager that the scheduler of every release calls."""
 IMPORT_SECONDS = 30
-"""For a plug-in's own code: vLLM is imported by then."""
+"""Limit for importing a plug-in's own code: vLLM is imported by then."""
 
 
 class ManagersHost:
@@ -80,8 +80,8 @@ class ManagersHost:
         }
 
     def run(self, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """One result per trace of the batch, one after the other. What the release raises while
-        that is made which a trace drives, it raises in the trace's first event."""
+        """One result per trace of the batch, in order. What the release raises while a trace's
+        managers or scheduler are made counts as raised in the trace's first event."""
         plug_in = request.get("manager")
         fault = request.get("fault")
         for trace in request["traces"]:
@@ -97,8 +97,8 @@ class ManagersHost:
         return {"called": called}
 
     def built(self, request: dict[str, Any]) -> dict[str, Any]:
-        """What schedulers of these traces build, or do to it, that is not of the proved classes;
-        and how many were built with a manager of each kind."""
+        """What schedulers of these traces build that is not of the proved classes, or change in it;
+        and how many were built with a manager of each class."""
         found: dict[str, None] = {}
         built: Counter[str] = Counter()
         for trace in request["traces"]:
@@ -109,7 +109,7 @@ class ManagersHost:
         return {"otherwise": list(found), "built": built}
 
     def explore(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Begin to explore a manager or a table: what it begins with, and its text's digest."""
+        """Begin to explore a manager or a table; returns its first state and its text's digest."""
         try:
             session, states = self._explored(request)
         except Illegal as reason:
@@ -118,7 +118,7 @@ class ManagersHost:
         return {"tree": self._explorer.tree(), "source": self._explorer.source}
 
     def _explored(self, request: dict[str, Any]) -> tuple[Any, States]:
-        """What is driven, and its states."""
+        """The session that is driven, and its states."""
         header = request["header"]
         if header["manager"] == TABLE:
             table = _table_session(header["config"], request["fault"])
@@ -130,7 +130,7 @@ class ManagersHost:
         return session, ManagerStates(session)
 
     def expand(self, states: list[int]) -> list[list[Step | None]]:
-        """What the explorer makes of these states."""
+        """The explorer's steps from these states."""
         return self._explorer.expand(states)
 
     def _run_trace(
@@ -148,6 +148,7 @@ class ManagersHost:
             if not is_raised_by_release(error):
                 raise
             first: tuple[Any, ...] = (None, [], raised_of(error), None)
+            # A trace without events has no record that could say it.
             return {"records": [first for _ in trace["events"][:1]]}
         try:
             with closed(begun) as session:
@@ -161,7 +162,8 @@ class ManagersHost:
 
 @dataclass(frozen=True)
 class AskedTrace:
-    """A trace, on a plug-in or none, with a fault planted or none; `protocol` is the release's."""
+    """A trace that is to be run, on a plug-in or none, with a fault planted or none; `protocol` is
+    the release's."""
 
     trace: dict[str, Any]
     plug_in: str | None
@@ -175,7 +177,7 @@ class AskedTrace:
         return header
 
     def make_manager(self, capacity: int) -> Any:
-        """A manager of the kind that is asked for, with the fault."""
+        """A manager of the trace's kind, with the fault planted."""
         return _make_manager(self.header["manager"], self.plug_in, self.fault, capacity)
 
 
@@ -189,6 +191,7 @@ def _scheduler_session(asked: AskedTrace) -> SchedulerSession:
     kit = build(
         asked.trace,
         functools.partial(_plant, asked.fault),
+        # A release's own manager is made by the scheduler itself, as it does for users.
         None if manager.__module__ == encoder_cache_manager.__name__ else manager,
         _make_kv_cache_manager(asked.plug_in),
     )
@@ -207,7 +210,7 @@ SESSIONS: dict[str, Callable[[AskedTrace], Any]] = {
     "kv_cache": lambda asked: _kv_cache(asked.header["config"], asked.fault),
     CONNECTOR: lambda asked: _connectors(asked),
 }
-"""What a trace of each depth is driven by; an engine has a host of its own."""
+"""Depth -> what makes the session of a trace; engines have a host of their own."""
 
 
 def _kv_cache(config: dict[str, Any], fault: str | None) -> KVCacheSession:
@@ -268,7 +271,7 @@ def _manager_class(kind: str, plug_in: str | None) -> Any:
 
 
 def _import_from_here() -> None:
-    """Let plug-ins be imported from the working folder, behind the release and before libraries."""
+    """Let plug-ins be imported from the working folder, after the release and before libraries."""
     searched = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     behind = [number for number, path in enumerate(sys.path, start=1) if path in searched]
     sys.path.insert(max(behind, default=0), os.getcwd())
@@ -282,7 +285,8 @@ def _plugged_in(plug_in: str) -> Any:
 
 
 def _kind(plug_in: str) -> tuple[str | None, str | None]:
-    """(kind of manager, None), or (None, why it is none)."""
+    """(kind of manager, None), or (None, why the plug-in cannot be used)."""
+    # An import that does not end would show as a host that gives no answer.
     signal.signal(signal.SIGALRM, _take_too_long)
     signal.alarm(IMPORT_SECONDS)
     try:
@@ -312,7 +316,8 @@ def _take_too_long(*_: object) -> None:
 
 
 def _told(error: BaseException) -> str:
-    """Exception and message in one line, and where the plug-in's code raised it, if it did."""
+    """Exception and message in one line, with the place in the plug-in's code, if it was raised
+    there."""
     said = f"{type(error).__name__}: {' '.join(str(error).split())}"
     if isinstance(error, SyntaxError):
         return said  # says where
@@ -325,7 +330,7 @@ def _told(error: BaseException) -> str:
 
 
 def _kind_of(found: type) -> str:
-    """The kind of manager that a plug-in is, by what it calls itself or builds on."""
+    """The kind of manager that a plug-in is, by the names of its class and its bases."""
     names = [base.__name__ for base in found.__mro__]
     if KVCacheManager.__name__ in names:
         return KV_CACHE
@@ -335,13 +340,14 @@ def _kind_of(found: type) -> str:
 
 
 def _takes_stand_ins() -> bool:
-    """Whether the release's scheduler asks for no more than a stand-in answers: common prefixes are
-    counted no longer."""
+    """Whether the release's scheduler asks a KV cache manager only for what a stand-in answers: it
+    counts common prefixes no longer."""
     return "get_num_common_prefix_blocks" not in inspect.getsource(Scheduler.schedule)
 
 
 def _make_kv_cache_manager(plug_in: str | None) -> Callable[..., Any] | None:
-    """What makes the plug-in of the arguments of a release's manager; None for other kinds."""
+    """What makes a plug-in from the arguments of a release's KV cache manager; None where it is of
+    another kind, or there is none."""
     if plug_in is None or _kind_of(found := _plugged_in(plug_in)) != KV_CACHE:
         return None
     if issubclass(found, KVCacheManager):
@@ -352,7 +358,7 @@ def _make_kv_cache_manager(plug_in: str | None) -> Callable[..., Any] | None:
 
 
 def _plant(fault: str | None, manager: Any) -> None:
-    """Plant a manager's fault by name; no name, and that of a scheduler's fault, plants nothing."""
+    """Plant a manager's fault by name; None and the name of a scheduler's fault plant nothing."""
     if fault is not None and fault not in SCHEDULER_FAULTS:
         FAULTS[fault](manager)
 

@@ -13,11 +13,11 @@ def parameters(function: Callable[..., Any]) -> frozenset[str]:
 
 
 def known_to(function: Callable[..., Any], arguments: dict[str, Any]) -> dict[str, Any]:
-    """Those of the arguments that this release's function takes."""
+    """The arguments that this release's function takes."""
     known = parameters(function)
     return {name: value for name, value in arguments.items() if name in known}
 
 
 def call_known(function: Callable[..., Any], **arguments: Any) -> Any:
-    """Call with those of the keyword arguments that this release knows."""
+    """Call a function with the keyword arguments that this release's takes."""
     return function(**known_to(function, arguments))

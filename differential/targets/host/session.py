@@ -15,21 +15,21 @@ from .protocol import Event, HostError, Illegal, RefusedByRelease
 
 _DRIVER = Path(__file__).parent
 _OF_OTHERS = frozenset({"site-packages", Path(os.__file__).parent.name})
-"""Folders of libraries that a driver calls as well as a release."""
+"""Folders of libraries that both a driver and a release call."""
 
 FULL_STATE_EVERY = 1000
 COLLECT_AFTER_OBJECTS = 200_000
 SECONDS_OF_EVENT = 5.0
-"""Of a processor, and at most twice as many. An event takes milliseconds."""
+"""Processor time after which an event is ended, and at most twice that. Most take milliseconds."""
 
 
 class DoesNotEnd(BaseException):
-    """The release goes on and on with one event; no `except Exception` of its own may take it."""
+    """The release does not end with an event. It is no Exception, which the release may catch."""
 
 
 class _Watch:
-    """The event that is under way, and the one that was at the last look; None between events.
-    `process` is the one that has the clock, 0 none yet; None where events are not limited."""
+    """The event that is under way, and the one at the last look; None between events. `process` is
+    the process that has a clock, 0 where none has yet; None where events are not limited."""
 
     now: object | None = None
     before: object | None = None
@@ -40,9 +40,9 @@ _watch = _Watch()
 
 
 def limit_events() -> None:
-    """Have each event end, in this process and its forks, with DoesNotEnd where it is under way at
-    two looks. Without that a loop that does not end would show as a host that gives no answer, and
-    name no event. One clock looks at all events: to set it for each takes longer than most do."""
+    """End each event, in this process and its forks, with DoesNotEnd where it is under way at two
+    looks. Without that an endless loop would show as a host that gives no answer, and name no
+    event. One clock looks at all events: to set it for each takes longer than most events."""
     signal.signal(signal.SIGVTALRM, _look)
     _watch.process = 0
     # Python gives signals back before it ends, and one that nobody handles ends it otherwise
@@ -62,8 +62,8 @@ def _look(*_: object) -> None:
 
 
 def calm_collector() -> None:
-    """Let the cycle collector run seldom: it walks modules while they are imported, and the records
-    of a search, again and again, and finds next to no cycles in them."""
+    """Let the cycle collector run seldom: it would walk modules that are imported, and records of a
+    search, again and again, and find next to no cycles in them."""
     gc.set_threshold(COLLECT_AFTER_OBJECTS, 20, 50)
 
 
@@ -79,7 +79,7 @@ class NoCalls:
 
 @contextmanager
 def closed(session: Any) -> Iterator[Any]:
-    """The session, closed behind it where it holds what others see."""
+    """The session, closed at the end where it has something to close."""
     try:
         yield session
     finally:
@@ -90,7 +90,8 @@ def run_events(session: Any, events: Iterable[Event]) -> list[tuple[Any, ...]]:
     """One (outcome, calls, raised, state) per event, up to the first exception of the release.
 
     Raises:
-        Refused: the release itself refuses a request of the trace; it has the records so far.
+        RefusedByRelease: the release itself refuses a request of the trace; it has the records so
+            far.
         Illegal: a request of the trace cannot be asked of the release.
         HostError: the driver is at fault.
     """
@@ -122,9 +123,10 @@ def run_event(session: Any, event: Event) -> tuple[Any, list[tuple[Any, ...]], A
     Raises as `run_events`.
     """
     raised = None
+    # In a fork the clock is still to be started.
     if _watch.process is not None and _watch.process != os.getpid():
         _start_clock()
-    _watch.now = object()
+    _watch.now = object()  # a new one, so that two looks tell events apart
     try:
         outcome = session.apply(event)
     except (Illegal, HostError):
@@ -137,16 +139,17 @@ def run_event(session: Any, event: Event) -> tuple[Any, list[tuple[Any, ...]], A
 
 
 def raised_of(error: BaseException) -> tuple[str, str]:
-    """What a record says of an exception: its type and the first line of its text."""
+    """An exception as a record has it: its type and the first line of its text."""
     return type(error).__name__, (str(error).splitlines() or [""])[0]
 
 
 def is_raised_by_release(error: Exception) -> bool:
-    """Whether what was raised while something was made was raised by what is driven, or by what
-    that called, and for no want of what the driver's stand-ins have not."""
+    """Whether an error while something was made was raised by the release, or by what it called;
+    not where an attribute is missing in the driver's stand-ins."""
     if isinstance(error, AttributeError) and isinstance(error.obj, SimpleNamespace):
         return False
     frames = [Path(one.filename) for one in traceback.extract_tb(error.__traceback__)]
+    # Libraries may be called by either: the innermost frame that is none of theirs decides.
     ours_or_theirs = (one for one in reversed(frames) if not _is_of_others(one))
     return next(ours_or_theirs, frames[-1]).parent != _DRIVER
 

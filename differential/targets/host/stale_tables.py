@@ -4,11 +4,11 @@ from collections.abc import Callable
 from typing import Any
 
 Tables = tuple[list[int], ...]
-"""The blocks of a request, group by group."""
+"""The blocks of a request, by group."""
 
 
 def change_resumed(runner: Any, change: Callable[[Tables, Tables], Tables]) -> None:
-    """Let a request that comes back have what `change` makes of its tables of before and of now."""
+    """Let a request that comes back have what `change` makes of its tables before and now."""
     apply = runner.batch.apply
 
     def stale(step: Any) -> None:

@@ -1,4 +1,4 @@
-"""What releases ask of torch that today's torch has under another name.
+"""Names that releases ask of torch, and that today's torch has elsewhere.
 
 One torch serves all releases. A release that was written for another one may ask, while it is
 imported, for a function that has moved since; it is answered here, by name, with today's function.
@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from typing import Any
 
 ASKED = "torch lacks"
-"""Begins a line of `tell`."""
+"""Beginning of a line of `tell`."""
 
 _OWNER = "torch._C._cpu"
 _MOVED = (
@@ -19,13 +19,13 @@ _MOVED = (
     "_is_avx512_supported",
     "_is_vnni_supported",
 )
-"""Asked of `torch._C._cpu` by 0.17.0 and 0.17.1; of `torch.cpu` today."""
+"""Names that 0.17.0 and 0.17.1 ask of `torch._C._cpu`; today they are in `torch.cpu`."""
 
 _asked: dict[str, None] = {}
 
 
 def answer() -> None:
-    """Let torch, where there is one, have what it lacks. What it has stays as it is."""
+    """Give torch, if there is one, the names that it lacks. What it has stays as it is."""
     if find_spec("torch") is None:
         return
     import torch.cpu

@@ -11,13 +11,13 @@ from .encoder_connector import ConnectorSession, MakeKit
 
 
 class ConnectorAlone:
-    """Runs traces for connectors with the kits of `make_kit`, whose `version` it says."""
+    """Runs traces for connectors with the kits of `make_kit`, and reports its `version`."""
 
     def __init__(self, make_kit: MakeKit, version: str) -> None:
         self._make_kit, self._version = make_kit, version
 
     def hello(self, plug_in: str | None) -> dict[str, Any]:
-        """Versions."""
+        """Versions of Python and of the connector."""
         return {
             "python": sys.version.split()[0],
             "vllm": self._version,
@@ -25,7 +25,7 @@ class ConnectorAlone:
         }
 
     def run(self, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """One result per trace of the batch, one after the other."""
+        """One result per trace of the batch, in order."""
         for trace in request["traces"]:
             yield self._run_trace(trace, request.get("fault"))
 

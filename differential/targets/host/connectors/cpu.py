@@ -23,8 +23,8 @@ from .release import config_of, read
 
 
 def kit(config: Event, model: Event, root: Path) -> Kit:
-    """Both sides in an engine of that model. Raises Illegal of a store without a capacity, or with
-    one that no row fits into."""
+    """Both sides of the connector in an engine of that model. Raises Illegal for a store without a
+    capacity, or with one that holds no row."""
     width = row_width(model)
     row = width * getattr(torch, model["dtype"]).itemsize
     if config["capacity"] is None or config["capacity"] < row:
@@ -56,12 +56,12 @@ def kit(config: Event, model: Event, root: Path) -> Kit:
 
 
 def _held(table: Any, holds: Callable[[Any], bool]) -> set[str]:
-    """Identifiers of the table's entries of which that holds."""
+    """Identifiers of the table's entries for which `holds` is true."""
     return {name for name, entry in table._entries.items() if holds(entry)}
 
 
 class Saving(NamedTuple):
-    """Rows on their way to their blocks, as bytes, and the step with which they are there."""
+    """Rows on their way to their blocks, as bytes, and the step with which they arrive."""
 
     due: int
     name: str
@@ -70,7 +70,7 @@ class Saving(NamedTuple):
 
 
 class Loading(NamedTuple):
-    """A load, by what the step's metadata says of it; the steps that begin and end it."""
+    """A load, as the step's metadata describes it; the steps that begin and end it."""
 
     began: int
     due: int
@@ -80,7 +80,7 @@ class Loading(NamedTuple):
 
 
 class PlayedWorkers:
-    """Copy between the region and the workers' store what each step's metadata says."""
+    """Workers that copy between the region and their store what each step's metadata says."""
 
     def __init__(self, delegate: Any, dtype: torch.dtype, width: int, ranks: int) -> None:
         self._blocks, self._dtype, self._width = delegate._region.blocks, dtype, width
@@ -92,33 +92,33 @@ class PlayedWorkers:
 
     @property
     def are_under_way(self) -> bool:
-        """Whether a copy has not been reported."""
+        """Whether a copy is not reported yet."""
         return bool(self._saves) or any(self._loads)
 
     def delay(self, late: int) -> None:
-        """A step begins. Its copies end so many steps later, and after those before."""
+        """Begin a step, whose copies end `late` steps later, and after those of earlier steps."""
         self._step += 1
         self._late = late
 
     def ended(self) -> list[tuple[str, Any]]:
-        """Each load that all ranks have reported with this step, and what the last has read where
-        that is later than its step."""
+        """The loads that all ranks have reported with this step, each with what the last rank has
+        read where that is later than the load's step."""
         ended, self._ended = self._ended, []
         return ended
 
     def bind_connector_metadata(self, metadata: Any) -> None:
-        """What the step is to do."""
+        """Take the step's metadata, which says what to copy."""
         self._metadata = metadata
 
     def clear_connector_metadata(self) -> None:
-        """The step is over."""
+        """End the step."""
         self._metadata = None
 
     def start_save_caches(self, **_: Any) -> None:
-        """Nothing is prepared."""
+        """Do nothing: nothing is to be prepared."""
 
     def start_load_caches(self, encoder_cache: dict[str, Any], **_: Any) -> None:
-        """Begin every load, for which this step waits."""
+        """Begin every load; this step waits for them."""
         for name, (transfer, *rest) in self._metadata.loads.items():
             encoder_cache[name] = self._read(*rest)
             for rank, loads in enumerate(self._loads):
@@ -126,13 +126,13 @@ class PlayedWorkers:
                 loads.append(Loading(self._step, self._step + late, name, transfer, rest))
 
     def _read(self, blocks: list[int], shape: tuple[int, int] | None = None) -> torch.Tensor:
-        """Rows from their blocks; releases that say no shape have a row a block."""
+        """Rows from their blocks; in releases that do not say a shape, a row is a block."""
         data = self._blocks[torch.tensor(blocks)].reshape(-1).view(self._dtype)
         rows, width = shape or (len(blocks), self._width)
         return data[: rows * width].reshape(rows, width).clone()
 
     def save_caches(self, encoder_cache: dict[str, Any], mm_hash: str, **_: Any) -> None:
-        """Begin to copy what was encoded to its blocks."""
+        """Begin to copy the item's rows to its blocks."""
         blocks = self._metadata.saves.get(mm_hash)
         if blocks is None:
             return
@@ -147,12 +147,11 @@ class PlayedWorkers:
         self._blocks[torch.tensor(saving.blocks)] = held.reshape(len(saving.blocks), -1)
 
     def get_finished(self, _: set[str]) -> tuple[None, None]:
-        """Nothing is told of requests."""
+        """Nothing: no request is reported."""
         return None, None
 
     def build_connector_worker_meta(self) -> Any:
-        """What the copies are of which the end is reported with this step, of all ranks; None where
-        there is none."""
+        """The report of all ranks' copies that end with this step; None where there is none."""
         told = None
         for loads in self._loads:
             ended = []
@@ -173,11 +172,11 @@ class PlayedWorkers:
         return told
 
     def _note(self, loading: Loading) -> None:
-        """A rank has loaded; was it the last?"""
+        """Note that a rank has loaded: with the last rank the load has ended."""
         if any(one.transfer == loading.transfer for loads in self._loads for one in loads):
             return
         rows = self._read(*loading.rest) if loading.began < self._step else None
         self._ended.append((loading.name, rows))
 
     def shutdown(self) -> None:
-        """The region is the scheduler's."""
+        """Do nothing: the region is the scheduler's."""

@@ -1,4 +1,4 @@
-"""Plays a trace for connectors: engines, each a process, on one store."""
+"""Plays a trace for connectors: engines, each a process, that share one store."""
 
 import os
 import re
@@ -19,16 +19,16 @@ from .store import LMCACHE_SERVER, SERVER, FolderStore, ServerStore, Store
 
 SHARED_MEMORY = Path("/dev/shm")
 MakeKit = Callable[[Event, Event, int, Path, str | None], Kit]
-"""Configuration, model, version of the weights, the store's folder, and a fault to plant."""
+"""(configuration, model, version of the weights, the store's folder, a fault to plant) -> a kit."""
 
 
 class ConnectorRaised(Exception):
-    """A connector raised into its engine; the type's name is the original's."""
+    """A connector raised into its engine; the type has the name of the original."""
 
 
 @dataclass(frozen=True)
 class Member:
-    """An engine of the trace, with what each step that is planned encodes."""
+    """An engine of the trace, with the items that each of its planned steps encodes."""
 
     process: EngineProcess
     model: int
@@ -37,7 +37,7 @@ class Member:
 
 
 class ConnectorSession:
-    """Runs the events of one trace."""
+    """Runs the events of one trace for connectors."""
 
     def __init__(self, config: Event, make_kit: MakeKit, fault: str | None) -> None:
         self.recorder = NoCalls()
@@ -67,7 +67,8 @@ class ConnectorSession:
             region.unlink()  # of an engine that was killed
 
     def apply(self, event: Event) -> Any:
-        """What comes of an event. Raises Raised, as the connector did."""
+        """The outcome of an event, None for a no-op. Raises ConnectorRaised where the connector
+        raised."""
         outcome = getattr(self, f"_{event['event']}")(event)
         if outcome is None:
             return None
@@ -91,8 +92,8 @@ class ConnectorSession:
         return {"unfinished": self._left_behind(engine)}
 
     def _left_behind(self, engine: Member) -> list[str]:
-        """What a killed engine began, where the item is promised to nobody: how large it is, since
-        the names of drafts are drawn at random."""
+        """Sizes of what killed engines began to store of items that nobody is promised; sizes,
+        since the names of drafts are drawn at random."""
         left: list[str] = []
         for item, names, dead in self._unfinished:
             data = (self._store.read(name) for name in sorted(names))
@@ -175,7 +176,7 @@ class ConnectorSession:
         return {}
 
     def _read(self, item: str | None) -> list[tuple[str, bytes]]:
-        """What was stored when an item was last saved, as far as it is still there."""
+        """What was stored when an item was last saved, as far as it is still stored."""
         found = [(name, self._store.read(name)) for name in self._saved.get(item or "", ())]
         return [(name, data) for name, data in found if data is not None]
 
@@ -194,7 +195,7 @@ class ConnectorSession:
         return _by_field({name: self._tell(name, "ask") for name in list(self._engines)})
 
     def _order(self, event: Event, order: str, *arguments: Any) -> dict[str, Any] | None:
-        """What the engine of an event says; None where it does not run."""
+        """The answer of an event's engine; None where it does not run."""
         return self._tell(event["engine"], order, *arguments)
 
     def _tell(
@@ -226,11 +227,11 @@ class ConnectorSession:
                 raise Illegal(f"item {name!r} is not among the configuration's")
 
     def _bytes(self) -> int | None:
-        """Of what is in the store."""
+        """Bytes of all that is in the store; None where that cannot be seen."""
         return self._store.num_bytes()
 
     def _outside(self) -> list[str]:
-        """What has come to lie beside the store."""
+        """Files that have come to lie beside the store."""
         return sorted(set(self._beside()) - self._around)
 
     def _beside(self) -> list[str]:
@@ -243,14 +244,14 @@ class ConnectorSession:
 
 
 def _server_of(store: str) -> ServerStore | LMCacheServerStore | None:
-    """The server of a trace; None: its store is a folder, or memory."""
+    """The server of a trace; None where its store is a folder, or memory."""
     if store == LMCACHE_SERVER:
         return LMCacheServerStore()
     return ServerStore() if store == SERVER else None
 
 
 def _by_field(said: dict[str, dict[str, Any] | None]) -> dict[str, Any]:
-    """What engines have said, by field and then by engine."""
+    """Answers of engines, by field and then by engine."""
     answers = {name: one for name, one in said.items() if one}
     fields = dict.fromkeys(field for one in answers.values() for field in one)
     return {field: {name: one[field] for name, one in answers.items()} for field in fields}
@@ -264,7 +265,7 @@ def requests_of(event: Event) -> list[list[str]]:
 
 
 def _check(identifier: str) -> None:
-    """Raises Illegal of an identifier that names a file outside the trace's own folder."""
+    """Raises Illegal for an identifier that names a file outside the trace's own folder."""
     parts = Path(identifier).parts
     if identifier.startswith("/") or parts.count("..") > DEPTH_OF_STORE:
         raise Illegal(

@@ -21,11 +21,11 @@ from ..protocol import Event, HostError, Illegal
 from .store import Store
 
 DEPTH_OF_STORE = 4
-"""Folders between the trace's own and its store's: an identifier may climb so many."""
+"""Folders between the trace's own and its store's, and the most that an identifier may climb."""
 ANSWER_SECONDS = 30.0
-"""A call that takes longer is one that does not end."""
+"""Limit of a call: one that takes longer counts as one that does not end."""
 STOP_SECONDS = 10.0
-"""The same of a shutdown, which has less to do."""
+"""Limit of a shutdown, which has less to do than a call."""
 PLACES = 64
 """Rows say their place modulo this, which every dtype can."""
 LINE_BYTES_MAX = 1 << 22
@@ -40,10 +40,10 @@ class Copies(Protocol):
 
     @property
     def are_under_way(self) -> bool:
-        """Whether one has not ended."""
+        """Whether a copy has not ended."""
 
     def delay(self, late: int) -> None:
-        """A step begins. Its copies end so many steps later, and after those before."""
+        """Begin a step, whose copies end `late` steps later, and after those of earlier steps."""
 
     def ended(self) -> list[tuple[str, Any]]:
         """The identifier of each load that was reported as ended with this step, and the rows that
@@ -79,7 +79,7 @@ class Kit(NamedTuple):
 
 
 class ConnectorEngine:
-    """What runs in the process: one method an order, each with plain values."""
+    """The engine in the process: one method for each order, with plain values."""
 
     def __init__(self, config: Event, model: int, weights: int, store: Store, kit: Kit) -> None:
         self._rows = {item["identifier"]: item["rows"] for item in config["items"]}
@@ -100,7 +100,8 @@ class ConnectorEngine:
     def plan(
         self, requests: list[list[str]], refused: list[str], preempted: list[str]
     ) -> dict[str, Any]:
-        """A step of the scheduler: what it was promised of the items that the engine lacks."""
+        """Plan a step of the scheduler; returns what it was promised of the items that the engine
+        lacks."""
         promised: dict[str, bool] = {}
         loads: list[str] = []
         encodes: list[str] = []
@@ -128,9 +129,9 @@ class ConnectorEngine:
     def _schedule(
         self, request_id: str, items: list[str], refused: list[str], gone: set[str]
     ) -> tuple[Any, dict[str, bool]]:
-        """One request of a step, and what is promised of the items that the engine lacks. The
-        connector is told of those that are given room, of those that are gone by the end of the
-        step in a request of their own."""
+        """Schedule one request of a step; returns it, and what is promised of the items that the
+        engine lacks. The connector is told of the items that get room; of those that are gone by
+        the end of the step, in a request of their own."""
         scheduler = self._kit.scheduler
         asked = [name for name in dict.fromkeys(items) if name not in self._held]
         promised = {name: bool(scheduler.has_cache_item(name)) for name in asked}
@@ -154,7 +155,8 @@ class ConnectorEngine:
         return [sorted(set(self._in_flight)), sorted(self._kit.pinned())]
 
     def execute(self, dies_at: int | None, late: int) -> dict[str, Any]:
-        """The worker's part of the oldest step: whose the rows are that it loaded."""
+        """Execute the worker's part of the oldest step; returns whose the rows are that it
+        loaded."""
         metadata, freed, loads, encodes, reads = self._planned.popleft()
         cache = self._encoder_cache
         for name in freed:
@@ -185,15 +187,15 @@ class ConnectorEngine:
         }
 
     def abort(self) -> dict[str, Any]:
-        """The requests of all steps that are planned end before the worker executes these."""
+        """End the requests of all planned steps before the worker executes these."""
         aborted = sum(map(len, self._requests))
         for requests in self._requests:
             self._finish(requests)
         return {"aborted": aborted}
 
     def _finish(self, requests: list[Any]) -> None:
-        """The connector is told that the places of requests are free, and that they have ended;
-        once of each."""
+        """Tell the connector that the places of requests are free, and that they have ended; each
+        once."""
         scheduler = self._kit.scheduler
         for request in requests:
             for index in range(len(request.mm_features)):
@@ -204,7 +206,7 @@ class ConnectorEngine:
         requests.clear()
 
     def _begin(self, metadata: Any, late: int = 0) -> None:
-        """The begin of a step of the worker: it loads."""
+        """Begin a step of the worker: it loads."""
         if self._kit.copies is not None:
             self._kit.copies.delay(late)
         for worker, cache in self._ranks:
@@ -213,7 +215,7 @@ class ConnectorEngine:
             worker.start_load_caches(cache)
 
     def _report(self, loads: list[str]) -> list[tuple[str, dict[str, Any]]]:
-        """The end of a step that has begun these loads: the worker reports what has ended. What a
+        """End a step that has begun these loads: the worker reports what has ended. Returns what a
         load has brought by then, where that is later than its step."""
         copies, received, told = self._kit.copies, None, None
         for worker, _ in self._ranks:
@@ -240,7 +242,7 @@ class ConnectorEngine:
         return self._kit.copies is not None and self._kit.copies.are_under_way
 
     def _idle(self) -> list[tuple[str, dict[str, Any]]]:
-        """Steps without a request, as many as copies still want."""
+        """Run steps without a request until no copy is under way."""
         landed = []
         while self._is_copying():
             self._begin(self._kit.scheduler.build_connector_meta(SimpleNamespace()))
@@ -248,7 +250,7 @@ class ConnectorEngine:
         return landed
 
     def _save(self, name: str) -> list[str]:
-        """Encode an item: what appears in the store as it is saved."""
+        """Encode and save an item; returns what appears in the store."""
         before = self._store.names()
         for worker, cache in self._ranks:
             cache[name] = self._kit.made(self._own(name))
@@ -257,15 +259,15 @@ class ConnectorEngine:
         return sorted(self._store.names() - before)
 
     def _rest(self) -> list[list[str]] | None:
-        """What is still pinned and being saved, where no step is planned and no copy under way."""
+        """What is still pinned or being saved; None where a step is planned or a copy under way."""
         if self._kit.saving is None or self._planned or self._is_copying():
             return None
         pinned = set() if self._kit.pinned is None else self._kit.pinned()
         return [sorted(pinned), sorted(self._kit.saving(list(self._rows)))]
 
     def forget(self, items: list[str]) -> dict[str, Any]:
-        """The engine's own cache evicts items; the worker hears of it with the next step. What a
-        planned step reads stays, as the manager keeps it."""
+        """Evict items from the engine's own cache; the worker hears of it with the next step. Items
+        that a planned step reads stay, as the manager keeps them."""
         needed = {name for *_, reads in self._planned for name in reads}
         gone = [name for name in items or sorted(self._held) if name in self._held - needed]
         self._held.difference_update(gone)
@@ -273,8 +275,8 @@ class ConnectorEngine:
         return {"forgot": gone}
 
     def new_weights(self, weights: int) -> dict[str, Any]:
-        """What the engine has encoded is dropped, when all copies have ended; a connector that can
-        be told is."""
+        """Drop what the engine has encoded, once all copies have ended; the connector is told if it
+        can be."""
         landed = self._idle()
         self._held.clear()
         for _, cache in self._ranks:
@@ -287,7 +289,7 @@ class ConnectorEngine:
         return {"told": told is not None, "landed": landed}
 
     def ask(self) -> dict[str, Any]:
-        """What is promised of each item, when all copies have ended; nothing comes of it."""
+        """What is promised of each item, once all copies have ended; nothing follows from it."""
         scheduler = self._kit.scheduler
         landed, rest = self._idle(), self._rest()
         promised = {name: bool(scheduler.has_cache_item(name)) for name in self._rows}
@@ -295,19 +297,20 @@ class ConnectorEngine:
         return {"promised": promised, "landed": landed, "rest": rest}
 
     def stop(self) -> dict[str, Any]:
-        """Both sides shut down."""
+        """Shut both sides down."""
         for side in (*[worker for worker, _ in self._ranks], self._kit.scheduler):
             side.shutdown()
         return {}
 
     def _own(self, name: str) -> list[list[int]]:
-        """What this engine encodes an item to."""
+        """The rows that this engine encodes an item to."""
         head = [1 + self._numbers[name], 1 + self._model, self._weights]
         filler = [0] * (self._width - 4)
         return [[*head, place % PLACES, *filler] for place in range(self._rows[name])]
 
     def _described(self, rows: Any) -> dict[str, Any]:
-        """Whose rows are, by what they say; `whole` where all say the same, each at its place."""
+        """Whose rows are, by what they say; `whole` where all say the same, each at its own
+        place."""
         numbers, width, dtype = self._kit.read(rows)
         first = numbers[0] if numbers and width >= 4 else [0.0] * 4
         whole = width >= 4 and all(
@@ -332,7 +335,7 @@ def row_width(model: Event) -> int:
 
 
 def _feature(identifier: str, rows: int, gaps: int) -> SimpleNamespace:
-    """An item of a request, as connectors look at it."""
+    """An item of a request, with what connectors read of it."""
     place = SimpleNamespace(offset=0, length=rows + gaps, get_num_embeds=lambda: rows)
     return SimpleNamespace(
         identifier=identifier, mm_hash=identifier, modality="image", mm_position=place, data=None
@@ -340,26 +343,26 @@ def _feature(identifier: str, rows: int, gaps: int) -> SimpleNamespace:
 
 
 def _whole(number: float) -> int:
-    """What rows say, where they say anything."""
+    """A number of a row as an integer; 0 where it is none."""
     return int(number) if 0 <= number < 1 << 24 and number == int(number) else 0
 
 
 def _said(error: BaseException) -> str:
-    """One line; no path, which no two runs share."""
+    """An error in one line, without paths, which differ in each run."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return (str(error).splitlines() or [""])[0]
 
 
 def _die_at(count: int) -> None:
-    """Have the system kill this process as it writes beyond that byte of a file."""
+    """Let the system kill this process when it writes beyond that byte of a file."""
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (count, resource.RLIM_INFINITY))
 
 
 class EngineProcess:
-    """An engine in a fork of this process: it is told what to do, one order after the other."""
+    """An engine in a fork of this process, which gets one order after the other."""
 
     def __init__(self, make: Callable[[], ConnectorEngine]) -> None:
         ours, theirs = socket.socketpair()
@@ -373,8 +376,7 @@ class EngineProcess:
         self.has_died = False
 
     def ask(self, order: str, *arguments: Any) -> dict[str, Any]:
-        """The answer of an order: what it gives, or {"raises": [type, text]}; empty where the
-        engine has died.
+        """The answer to an order, or {"raises": [type, text]}; empty where the engine has died.
 
         Raises:
             DoesNotAnswer: it goes on and on.
@@ -395,7 +397,7 @@ class EngineProcess:
         return answer
 
     def kill(self) -> None:
-        """End it, whatever it does."""
+        """End the engine, whatever it does."""
         if not self.has_died:
             os.kill(self.pid, signal.SIGKILL)
             self._bury()
@@ -408,7 +410,7 @@ class EngineProcess:
 
 
 def _serve(orders: socket.socket, make: Callable[[], ConnectorEngine]) -> None:
-    """Runs in the fork: never returns."""
+    """Serve orders in the fork; never returns."""
     try:
         leave_the_host()
         engine: ConnectorEngine | None = None

@@ -25,9 +25,9 @@ from .release import of_class
 from .store import LMCACHE_SERVER, SERVER
 
 PLACES = ("lmcache", "lmcache.inprocess")
-"""Where its in-process modules have been."""
+"""Packages in which LMCache's in-process modules have been."""
 POOL_GIB = 0.01
-"""Of memory, for each side; LMCache's disk has as much."""
+"""GiB of memory for each side; LMCache's disk has as much."""
 SETTLE_SECONDS = 5.0
 """A save of a few rows that takes longer does not end."""
 
@@ -49,14 +49,14 @@ IMPLEMENTATION = module("integration.vllm.vllm_ec_adapter").LMCacheECConnectorIm
 
 
 class LMCacheHost(ConnectorAlone):
-    """LMCache's connector."""
+    """Runs traces for connectors on LMCache's connector."""
 
     def __init__(self) -> None:
         super().__init__(kit, metadata.version("lmcache"))
 
 
 class Forwarding(base.ECConnectorBase):  # type: ignore[misc]
-    """LMCache's implementation behind vLLM's calls."""
+    """A connector that forwards vLLM's calls to LMCache's implementation."""
 
     def __init__(self, vllm_config: Any, role: Any) -> None:
         super().__init__(vllm_config, role)
@@ -154,7 +154,7 @@ def _jobs(engine: Any) -> int:
 
 
 def _connectors(engine: Any) -> Iterator[tuple[Any, Any]]:
-    """Its remote backends, each with what speaks to the server."""
+    """An engine's remote backends, each with what speaks to the server."""
     for backend in engine._storage_manager.storage_backends.values():
         connection = getattr(backend, "connection", None)
         if connection is not None:

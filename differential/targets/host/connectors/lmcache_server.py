@@ -51,7 +51,7 @@ class LMCacheServerStore(Store):
         raise HostError(f"LMCache's server does not start within {START_SECONDS:.0f} s")
 
     def _serve(self, host: int) -> None:
-        """Runs in the fork: never returns."""
+        """Serve in the fork; never returns."""
         try:
             end_with(host)
             leave_the_host()
@@ -94,7 +94,7 @@ class LMCacheServerStore(Store):
 
 
 class _Reusing(socket.socket):
-    """One that may have the port of a server that has just ended."""
+    """A server that may take the port of one that has just ended."""
 
     def bind(self, address: Any) -> None:
         self.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,4 +1,4 @@
-"""A Redis server of one's own, which ends with who has started it."""
+"""A Redis server of one's own, which ends with the process that has started it."""
 
 import os
 import shutil
@@ -49,11 +49,11 @@ class RedisServer:
 
     @property
     def url(self) -> str:
-        """As a client names it."""
+        """The server's address, as a client writes it."""
         return f"unix://{self.socket}"
 
     def start(self) -> None:
-        """Start it; what it had when it was stopped is there again."""
+        """Start the server; what it had when it was stopped is there again."""
         options = {
             "dir": str(self._folder),
             "port": "0",
@@ -81,22 +81,23 @@ class RedisServer:
             time.sleep(0.002)
 
     def stop(self) -> None:
-        """Shut it down; it writes down what it has."""
+        """Shut the server down; it writes down what it has."""
         if self._process is not None:
             self._say(b"SHUTDOWN SAVE")
             self._process.wait()
             self._process = None
 
     def hang(self) -> None:
-        """It answers nobody any more."""
+        """Let the server answer nobody any more."""
         self._signal(signal.SIGSTOP)
 
     def go_on(self) -> None:
-        """And answers again, also what it was asked meanwhile."""
+        """Let the server answer again, also what it was asked meanwhile."""
         self._signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        """End it at once; what it had is lost, also what it wrote when it was last stopped."""
+        """End the server at once; what it had is lost, also what it wrote when it was last
+        stopped."""
         self._signal(signal.SIGKILL)
         if self._process is not None:
             self._process.wait()
@@ -105,7 +106,7 @@ class RedisServer:
             (self._folder / left).unlink(missing_ok=True)
 
     def close(self) -> None:
-        """End it."""
+        """End the server."""
         self.kill()
         os.close(self._opened)
 

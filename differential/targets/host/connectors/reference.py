@@ -21,7 +21,7 @@ from .settings import settings_of
 
 
 class ReferenceConnectorHost(ConnectorAlone):
-    """The reference's connector."""
+    """Runs traces for connectors on the reference's connector."""
 
     def __init__(self) -> None:
         for name in ("connector", "redis_tier"):  # a fork has them
@@ -67,10 +67,10 @@ def kit(config: Event, model: Event, weights: int, root: Path, fault: str | None
 
 @functools.cache
 def _played(base: type) -> type:
-    """The connector under the calls that vLLM's base class adds."""
+    """The connector, with the calls that vLLM's base class adds."""
 
     class Played(base):  # type: ignore[misc, valid-type]
-        """Hands the step's metadata from one side to the other."""
+        """Passes the step's metadata from one side to the other."""
 
         step: Any = None
 

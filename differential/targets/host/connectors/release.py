@@ -18,8 +18,8 @@ Make = Callable[[Any, Any], Any]
 
 
 def example(config: Event, model: Event, root: Path) -> Kit:
-    """The connector over a folder that is in the release itself. Raises Illegal of another store.
-    It does not evict, so that a capacity says nothing to it."""
+    """The release's own connector over a folder. Raises Illegal for another store. It does not
+    evict, so that a capacity means nothing to it."""
     if config["store"] != "disk":
         raise Illegal(f"ECExampleConnector has a folder on a disk alone, and no {config['store']}")
     settings = {"shared_storage_path": str(root)}
@@ -33,7 +33,7 @@ def of_store(config: Event, model: Event, weights: int, root: Path, make: Make) 
 
 def of_class(make: Make, settings: dict[str, Any], model: Event, ranks: int) -> Kit:
     """Both sides of a connector in an engine of that model. Raises Illegal where the release asks
-    connectors for less."""
+    less of connectors."""
     if not hasattr(base.ECConnectorBase, "start_save_caches"):
         raise Illegal("connectors are asked as vLLM 0.30.0 and later do")
     vllm_config = config_of(make, settings, model)
@@ -55,7 +55,7 @@ def of_class(make: Make, settings: dict[str, Any], model: Event, ranks: int) -> 
 
 
 def config_of(make: Make, settings: dict[str, Any], model: Event) -> Any:
-    """As much of an engine's configuration as connectors look at."""
+    """The part of an engine's configuration that connectors read."""
     dtype = getattr(torch, model["dtype"])
     further = list(range(1, model["layers"]))
     transfer = ec_transfer.ECTransferConfig(

@@ -8,7 +8,7 @@ from .store import ANSWER_SECONDS, LMCACHE_SERVER, PAUSE_SECONDS, SERVER
 
 
 def settings_of(config: Event, weights: int, root: Path) -> dict[str, Any]:
-    """Raises Illegal of a store that the connector has not."""
+    """The connector's settings. Raises Illegal for a store that the connector does not know."""
     if config["store"] in ("remote", LMCACHE_SERVER):
         raise Illegal("the connector has no remote folder, and is no client of LMCache's server")
     settings: dict[str, Any] = {"weights": str(weights)}

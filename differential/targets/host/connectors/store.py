@@ -11,7 +11,7 @@ from ..protocol import HostError, Illegal
 from .redis_server import NoServer, RedisServer
 
 SERVER, LMCACHE_SERVER = "server", "lmcache server"
-"""The kinds of stores that are one: Redis, and LMCache's own."""
+"""Kinds of stores that are a server: Redis, and LMCache's own."""
 ANSWER_SECONDS = PAUSE_SECONDS = 2.0
 """How long engines wait for a server, and leave one alone that did not answer. Long enough for a
 machine that is busy with other things: a server that is only slow must not look like one that
@@ -19,44 +19,44 @@ hangs."""
 
 
 class Store(ABC):
-    """What is stored, by name, as somebody sees it who is no engine, in any process."""
+    """Everything stored, by name, as seen from outside the engines, in any process."""
 
     @property
     @abstractmethod
     def is_there(self) -> bool:
-        """Whether it can be reached."""
+        """Whether the store can be reached."""
 
     @abstractmethod
     def names(self) -> set[str]:
-        """Of all that is stored."""
+        """Names of all that is stored."""
 
     @abstractmethod
     def read(self, name: str) -> bytes | None:
-        """Its bytes; None: there is nothing of that name."""
+        """The bytes stored under a name; None where there are none."""
 
     @abstractmethod
     def replace(self, name: str, data: bytes | None) -> None:
-        """Other bytes under that name, or none."""
+        """Put other bytes under that name, or remove it."""
 
     @abstractmethod
     def num_bytes(self) -> int | None:
-        """Of all that is stored, each counted once; None: it is not to be seen."""
+        """Bytes of all that is stored, each counted once; None where that cannot be seen."""
 
     @abstractmethod
     def leave(self, *, hangs: bool) -> None:
-        """It cannot be reached any more; or, where it `hangs`, can, and does not answer."""
+        """Make the store unreachable; or, where it `hangs`, reachable without answering."""
 
     @abstractmethod
     def come_back(self) -> None:
-        """It can be reached again, with what it had."""
+        """Make the store reachable again, with what it had."""
 
     @abstractmethod
     def close(self) -> None:
-        """End what the store needs."""
+        """End what the store needs to run."""
 
 
 class FolderStore(Store):
-    """A folder."""
+    """A store in a folder."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -86,7 +86,7 @@ class FolderStore(Store):
         return sum({one.st_ino: one.st_size for one in files}.values())
 
     def leave(self, *, hangs: bool) -> None:
-        """It is moved away, and does not hang."""
+        """Move the folder away; it does not hang."""
         self._root.rename(self._away)
 
     def come_back(self) -> None:

@@ -31,7 +31,8 @@ def leave_rows_without_adapter_alone() -> None:
 
 
 def adapters_of(config: Event) -> str | None:
-    """What adapters have weights for. Raises Illegal where no engine runs so many."""
+    """What adapters have weights for; None without adapters. Raises Illegal where no engine runs so
+    many."""
     if config["max_loras"] > MAX_ADAPTERS:
         raise Illegal(f"the engine was made for {MAX_ADAPTERS} adapters")
     if config["max_loras"] == 0:

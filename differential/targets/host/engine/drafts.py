@@ -1,4 +1,4 @@
-"""Drafts in a real engine: who proposes them, and in the place of what."""
+"""Drafts in a real engine: who proposes them, and which they replace."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -10,7 +10,7 @@ from .recalled_drafts import RecalledDrafts
 
 
 def speculative_config(drafter: Path | None) -> dict[str, Any]:
-    """What an engine is asked for: the drafter in that directory, or prompt lookup."""
+    """An engine's speculative configuration: the drafter in that directory, or prompt lookup."""
     if drafter is not None:
         return {
             "method": "eagle",
@@ -26,8 +26,7 @@ def speculative_config(drafter: Path | None) -> dict[str, Any]:
 
 
 class ReplacedDrafts:
-    """Stands behind an engine's drafter: that runs as it is, and other drafts take the place of
-    those that it proposes."""
+    """Replaces the drafts of an engine's drafter, which runs as it is."""
 
     def __init__(self, vocab_size: int) -> None:
         self._vocab_size = vocab_size
@@ -37,12 +36,12 @@ class ReplacedDrafts:
         """A trace begins."""
         self._recalled = RecalledDrafts(NUM_DRAFTS, self._vocab_size)
         self._prompts: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {}
-        """Of each request its prompt, and the names of its items."""
+        """Request -> its prompt's tokens, and the identifiers of its items."""
         self._decoded: dict[str, list[int]] = {}
 
     def tell(self, output: Any) -> None:
-        """A step is to be executed: of what was sampled before a preemption, or in the turn of a
-        session that goes on, the scheduler may have dropped the last."""
+        """Take from a step that is to be executed what its requests have decoded: the scheduler may
+        have dropped the last token sampled before a preemption, or in a session's turn."""
         for new in output.scheduled_new_reqs:
             given = new.prompt_embeds
             prompt = new.prompt_token_ids or (0,) * (0 if given is None else len(given))
@@ -70,7 +69,7 @@ class ReplacedDrafts:
 
 
 class DraftsOfFirstRunner(ReplacedDrafts):
-    """In the first model runner."""
+    """Drafts in the first model runner."""
 
     def __init__(self, runner: Any) -> None:
         super().__init__(runner.input_batch.vocab_size)
@@ -93,7 +92,7 @@ class DraftsOfFirstRunner(ReplacedDrafts):
 
 
 class DraftsOfSecondRunner(ReplacedDrafts):
-    """In the second model runner."""
+    """Drafts in the second model runner."""
 
     def __init__(self, runner: Any) -> None:
         super().__init__(runner.vocab_size)

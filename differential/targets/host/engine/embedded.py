@@ -1,5 +1,5 @@
-"""What a release does wrong with prompts of embeddings while steps run ahead, put right, so that
-the rest can be compared: docs/explain/runner-requests.md."""
+"""Mends what a release does wrong with prompts of embeddings while steps run ahead, so that the
+rest can be compared: docs/explain/runner-requests.md."""
 
 import functools
 from typing import Any
@@ -34,7 +34,7 @@ def know_tokens_of_embeddings() -> None:
 
 
 def mark_sampled_tokens(runner: Any) -> None:
-    """Let what a step has sampled count as a token in the next one, where drafts are between."""
+    """Let what a step has sampled count as a token in the next one, where drafts stand between."""
     own = runner._prepare_input_ids
 
     def prepare(output: Any, *others: Any) -> None:

@@ -80,7 +80,7 @@ class EngineHost:
         )
 
     def hello(self, plug_in: str | None) -> dict[str, Any]:
-        """Versions and protocol flags."""
+        """Versions, and flags of the call protocol."""
         return {
             "python": sys.version.split()[0],
             "vllm": vllm.__version__,
@@ -88,7 +88,7 @@ class EngineHost:
         }
 
     def run(self, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """One result per trace of the batch, one after the other."""
+        """One result per trace of the batch, in order."""
         for trace in request["traces"]:
             yield _run_trace(trace, request.get("fault"))
 
@@ -120,13 +120,13 @@ def _run_trace(trace: Event, fault: str | None) -> dict[str, Any]:
         records = run_events(session, trace["events"])
     except Illegal as reason:
         return {"records": [], "illegal": str(reason)}
-    finally:
+    finally:  # the core is that of later traces too
         core.clear()
     return {"records": records, "capacity": session.recorder.manager.cache_size}
 
 
 class _Core:
-    """An engine with a model, and the worker's side of a session."""
+    """An engine with a model, made once for all traces; the worker's side of a session."""
 
     @classmethod
     @functools.cache
@@ -170,6 +170,7 @@ class _Core:
             beside["speculative_config"] = speculative_config(drafter)
         if model == "whisper" and has_compiled_parts():
             attend_to_rows_alone()
+        # Both wait for copies by streams of CUDA, which a CPU does not have.
         if is_asynchronous or drafts is not None:
             stand_in_for_streams()
         with keeping_async_scheduling():
@@ -215,7 +216,7 @@ class _Core:
         self._drafts = replaced(self._runner) if drafts == "drafter" else None
 
     def check(self, manager: str) -> None:
-        """Raises Illegal where the engine's model wants another manager."""
+        """Raises Illegal where the engine's model needs another manager."""
         own = "encoder_decoder" if self._is_decoder else "encoder_cache"
         if manager != own:
             raise Illegal(f"the engine's model wants the manager {own}")
@@ -223,8 +224,8 @@ class _Core:
             raise Illegal("the second model runner keeps no store for an encoder-decoder")
 
     def kit(self, config: Event, largest_item: int) -> SchedulerKit:
-        """A scheduler of that configuration in the engine, as if no item of its model had more than
-        `largest_item` embeddings. Raises Illegal where it is refused."""
+        """Give the engine a scheduler of that configuration, as if no item of its model had more
+        than `largest_item` embeddings. Raises Illegal where it is refused."""
         for name, most in LIMITS.items():
             if config[name] > most:
                 raise Illegal(f"the engine was made for {name} up to {most}")
@@ -263,7 +264,7 @@ class _Core:
         )
 
     def _make_scheduler(self, config: Event, largest_item: int) -> Any:
-        """What the engine core would decide with, had it been made with that configuration."""
+        """The scheduler that the engine core would have if made with that configuration."""
         base = self._core.vllm_config
         scheduler_config = SchedulerConfig(
             **settings_of(config),
@@ -281,6 +282,7 @@ class _Core:
             base, scheduler_config=scheduler_config, cache_config=cache_config
         )
         scheduler_config.async_scheduling = self._is_asynchronous
+        # Copies: the core's own are shared with the worker, and are those of later traces.
         # Slots for what is read ahead end where the model does.
         vllm_config.model_config = copy.copy(base.model_config)
         vllm_config.model_config.max_model_len = config["max_model_len"]
@@ -310,8 +312,8 @@ class _Core:
             max_tokens=event["max_tokens"],
             ignore_eos=True,
             stop_token_ids=[STOP_TOKEN_ID],
-            temperature=0,
-            logprobs=2,
+            temperature=0,  # outputs are compared: nothing may be drawn
+            logprobs=2,  # by how much the best token leads over the second
             detokenize=False,
         )
         made = self._engine.input_processor.process_inputs(
@@ -337,7 +339,7 @@ class _Core:
         return LoRARequest(**{**asked, "lora_path": str(found)})
 
     def _prompt(self, event: Event) -> dict[str, Any]:
-        """The prompt as a user hands it over: an encoder's input stands beside a decoder's."""
+        """The prompt as a user gives it: an encoder's input stands beside a decoder's."""
         data: dict[str, list[Any]] = {}
         uuids: dict[str, list[str]] = {}
         given: list[Any] = []
@@ -393,7 +395,7 @@ class _Core:
         return Executed(tokens, outputs, said, self._proposed(output))
 
     def _output_of(self, output: Any) -> Any:
-        """What the worker makes of a step: waited for, as the core does where steps are
+        """The worker's output of a step, waited for as the core does where steps are
         asynchronous."""
         executor = self._core.model_executor
         try:
@@ -404,8 +406,8 @@ class _Core:
             raise
 
     def _proposed(self, output: Any) -> dict[str, list[int]] | None:
-        """What is proposed after the step; where steps are asynchronous, it stays with the
-        worker."""
+        """The drafts that are proposed after the step; None where there are none, or where steps
+        are asynchronous, and drafts stay with the worker."""
         if self._is_asynchronous or self._core.vllm_config.speculative_config is None:
             return None
         if not output.total_num_scheduled_tokens:
@@ -421,6 +423,7 @@ class _Core:
     def _update(
         self, output: Any, sampled: dict[str, list[int]], report: Any
     ) -> list[tuple[str, int, bool]]:
+        # Outputs are handed in in the order in which their steps were executed.
         answers = self._core.scheduler.update_from_output(output, self._executed.pop(0))
         return [
             (answer.request_id, len(answer.new_token_ids), answer.finish_reason is not None)
@@ -451,7 +454,7 @@ class _Core:
         self._runner.reset_encoder_cache()
 
     def reload(self, version: int) -> None:
-        """Have the worker load the weights of a version, as a user does."""
+        """Let the worker load the weights of a version, as a user does."""
         directory = ours("gpu_runner.tiny_weights").ensure(
             self._directory, version, self._directory.parent
         )
@@ -459,9 +462,10 @@ class _Core:
         self._is_reloaded = True
 
     def clear(self) -> None:
-        """End all of the worker's requests, and empty the store: a trace begins with nothing. Its
-        scheduler is its own; that of the trace before may have been left in the middle."""
+        """End all of the worker's requests, and empty the store: a trace begins with nothing. Each
+        trace has a scheduler of its own; the one before may have been left in the middle."""
         self._executed.clear()
+        # An empty step: the worker drops its requests as it does for a scheduler.
         output = SchedulerOutput.make_empty()
         output.finished_req_ids = set(self._worker.requests)
         self._output_of(output)
@@ -477,8 +481,8 @@ class _Core:
 
 
 def _with_logprobs(logprobs: Any, place: int, tokens: list[int]) -> list[list[float]]:
-    """The tokens of a request that stands at that place, each with its log probability and the lead
-    of the best over the second."""
+    """The tokens of the request at that place, each with its log probability and the lead of the
+    best token over the second."""
     starts = logprobs.cu_num_generated_tokens
     first = place if starts is None else starts[place]
     rows = (map(float, row[:3]) for row in logprobs.logprobs[first : first + len(tokens)])
@@ -488,7 +492,7 @@ def _with_logprobs(logprobs: Any, place: int, tokens: list[int]) -> list[list[fl
 
 
 def _largest_item(trace: Event) -> int:
-    """Rows of the trace's largest item."""
+    """Number of rows of the trace's largest item."""
     items = [item for event in trace["events"] for item in event.get("items", ())]
     return max((sum(item["is_embed"] or [item["length"]]) for item in items), default=0)
 

@@ -15,7 +15,7 @@ from vllm.v1.worker import cpu_model_runner, cpu_worker  # noqa: F401 (it brings
 
 
 class _Stream:
-    """One on which everything has already happened."""
+    """A stream on which everything has already happened."""
 
     device = torch.device("cpu")
 
@@ -33,7 +33,7 @@ class _Stream:
 
 
 class _Event:
-    """One that has happened."""
+    """An event that has already happened."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         pass
@@ -57,7 +57,7 @@ _WITHOUT_STREAMS = {
     "_get_draft_token_ids_cpu",
     "_get_valid_sampled_token_count",
 }
-"""What a CPU's runner does in another way, for want of streams, before 0.25.0."""
+"""Methods that a CPU's runner has of its own, for want of streams, before 0.25.0."""
 
 
 def stand_in_for_streams() -> None:
@@ -76,7 +76,8 @@ def stand_in_for_streams() -> None:
 
 @contextlib.contextmanager
 def keeping_async_scheduling() -> Iterator[None]:
-    """While an engine is made, the platform leaves what was asked for."""
+    """Let the platform keep the asynchronous scheduling that was asked for, while an engine is
+    made."""
     platform = type(current_platform)
     own = platform.__dict__["check_and_update_config"]
 

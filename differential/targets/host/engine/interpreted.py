@@ -20,7 +20,7 @@ INTERPRET_SETTING = "TRITON_INTERPRET"
 
 
 class _Idle:
-    """A driver of no device."""
+    """A driver without a device."""
 
     @staticmethod
     def is_active() -> bool:
@@ -28,14 +28,14 @@ class _Idle:
 
 
 class _Backend:
-    """What vLLM looks for; the interpreter needs none."""
+    """The backend that vLLM looks for; the interpreter needs none."""
 
     driver = _Idle
     compiler = None
 
 
 def interpret() -> None:
-    """Make Triton's interpreter what a CPU's worker launches."""
+    """Let a CPU's worker launch Triton's interpreter."""
     from triton.backends import backends
 
     if os.environ.get(INTERPRET_SETTING) != "1":
@@ -48,7 +48,7 @@ def interpret() -> None:
 
 
 def hasten() -> None:
-    """Let a launch take less time, and compute the same."""
+    """Make launches faster, with the same results."""
     from triton import language
     from triton.language import core
     from triton.runtime import interpreter
@@ -67,7 +67,7 @@ def hasten() -> None:
 
 
 def _launch(self: Any, *given: Any, **named: Any) -> None:
-    """A launch over tensors of the host, which are not copied."""
+    """Launch a kernel over tensors of the host, which are not copied."""
     from triton.runtime import interpreter
 
     names, defaults = _parameters(self.fn)
@@ -92,7 +92,7 @@ def _launch(self: Any, *given: Any, **named: Any) -> None:
 
 @functools.cache
 def _parameters(kernel: Callable[..., None]) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """The names of a kernel's parameters, and the values of those that may be left out."""
+    """The names of a kernel's parameters, and the defaults of those that have one."""
     parameters = inspect.signature(kernel).parameters
     optional = {
         name: one.default for name, one in parameters.items() if one.default is not one.empty
@@ -101,7 +101,8 @@ def _parameters(kernel: Callable[..., None]) -> tuple[tuple[str, ...], dict[str,
 
 
 def _without_a_look(self: Any, data: Any, dtype: Any, attr: dict[str, Any] | None = None) -> None:
-    """A number is not seen to have the size of its type: the interpreter has just made it so."""
+    """Skip the check that a number has the size of its type, which the interpreter has just given
+    it."""
     self.data, self.dtype, self.attr = data, dtype, {} if attr is None else attr
 
 
@@ -119,14 +120,14 @@ def _interpret_member(owner: Any, name: str, member: Any, builder: Any, scope: A
 
 
 class _Kept:
-    """What a launch has changed, which is not changed back."""
+    """Changes of a launch that are not undone."""
 
     def restore(self) -> None:
         pass
 
 
 def _changed_once(change: Callable[[Any], Any]) -> Callable[[Any], _Kept]:
-    """`triton.language` is changed for each module of kernels once, and stays so."""
+    """Change `triton.language` for each module of kernels once, for good."""
     changed = set[int]()
 
     def once(kernel: Any) -> _Kept:
@@ -140,7 +141,7 @@ def _changed_once(change: Callable[[Any], Any]) -> Callable[[Any], _Kept]:
 
 
 def _kept_with_type(find: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """What is found of a type, kept with it."""
+    """Look something up for a type once, and keep it with the type."""
 
     def kept(kind: Any) -> Any:
         facts = vars(kind)
@@ -152,7 +153,7 @@ def _kept_with_type(find: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _of_each_text(find: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """What is found of a text is looked for once; a tuple of texts has names besides."""
+    """Look something up for a text once; a tuple of texts has names besides."""
     found = dict[str, Any]()
 
     def kept(name: Any, context: Any) -> Any:
@@ -166,7 +167,7 @@ def _of_each_text(find: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
 
 
 def _make_types_once(block_type: Any) -> None:
-    """Of a block's type there is one for each shape and type of elements."""
+    """Make one type of a block for each shape and type of elements, and use it again."""
     make, made = block_type.__init__, dict[tuple[Any, ...], Any]()
 
     def new(kind: Any, element_ty: Any, shape: Any) -> Any:
@@ -185,7 +186,7 @@ def _make_types_once(block_type: Any) -> None:
 
 
 def _keep_shapes_with_type(tensor: Any) -> None:
-    """What a tensor's type says of its shape is worked out once."""
+    """Work out what a tensor's type says of its shape once."""
     make = tensor.__init__
 
     def init(self: Any, handle: Any, kind: Any) -> None:

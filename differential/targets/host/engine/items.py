@@ -1,4 +1,4 @@
-"""The items that an engine's processor makes of a prompt, beside those that a trace says."""
+"""The items that an engine's processor makes of a prompt, compared with those of a trace."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,13 +21,13 @@ class Names:
         self.clear()
 
     def clear(self) -> None:
-        """A trace begins."""
+        """Forget all names: a trace begins."""
         self._theirs: dict[str, str] = {}
         self._ours: dict[str, str] = {}
 
     def put(self, features: list[Any] | None, event: Event) -> None:
-        """Have a request's items called as its trace does. Raises Illegal where the front end takes
-        two items of the trace's for one, or one for two."""
+        """Name a request's items as its trace does. Raises Illegal where the front end takes two
+        items of the trace for one, or one for two."""
         for feature, item in zip(features or (), event["items"], strict=False):
             ours, theirs = item["identifier"], feature.identifier
             if not self._are_drawn:
@@ -49,7 +49,7 @@ def check_counts(data: Mapping[str, Sequence[Any]], model: str) -> None:
 
 
 def check_items(request: Any, event: Event) -> None:
-    """The engine's processor must have made of the prompt what the trace says."""
+    """Require that the engine's processor made the trace's items of the prompt."""
     made = [
         (one.identifier, where.offset, where.length, _mask_of(where.is_embed))
         for one in request.mm_features
@@ -64,6 +64,6 @@ def check_items(request: Any, event: Event) -> None:
 
 
 def _mask_of(is_embed: Any) -> list[bool] | None:
-    """Which tokens of an item get rows; None: all of them."""
+    """Which tokens of an item get rows; None where all do."""
     mask = None if is_embed is None else list(map(bool, is_embed))
     return None if mask is None or all(mask) else mask

@@ -1,4 +1,4 @@
-"""Kernels that a CPU's worker runs in the place of a GPU's: what some releases forget of them."""
+"""Kernels of a CPU's worker in the place of a GPU's: what some releases forget about them."""
 
 import functools
 import importlib
@@ -44,13 +44,14 @@ def mend_kernels_of_drafts() -> None:
 
 
 def _own(launcher: Any) -> FunctionType | None:
-    """The kernel for GPUs that something launches, if it does."""
+    """The kernel for GPUs behind a launcher; None where there is none."""
     kernel = vars(launcher).get("kernel") if hasattr(launcher, "__dict__") else None
     return kernel if isinstance(kernel, FunctionType) else None
 
 
 class _Mended:
-    """A kernel for CPUs, called as the release's own is. A flag that it does not know is off."""
+    """A kernel for CPUs that is called as the release's own is. A flag that it does not know is
+    off."""
 
     def __init__(self, kernel: Callable[..., None], own: FunctionType) -> None:
         self.arg_names = tuple(inspect.signature(own).parameters)
@@ -59,7 +60,7 @@ class _Mended:
 
     @property
     def lacks_arguments(self) -> bool:
-        """Whether the release's own kernel is told more."""
+        """Whether the release's own kernel takes more arguments."""
         return len(self._known) < len(self.arg_names)
 
     def __getitem__(self, grid: Any) -> Callable[..., None]:

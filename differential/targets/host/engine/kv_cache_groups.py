@@ -1,4 +1,4 @@
-"""The groups of a KV cache, in the words of traces."""
+"""The groups of a KV cache, as traces have them."""
 
 import dataclasses
 from typing import Any
@@ -14,7 +14,7 @@ _KINDS = {
 
 
 def groups_of(kv_cache_config: Any) -> list[Event] | None:
-    """The groups as traces have them; None where there is a kind that no trace knows."""
+    """An engine's groups as traces have them; None where a group is of a kind that no trace has."""
     groups = []
     for group in getattr(kv_cache_config, "kv_cache_groups", ()):
         spec = group.kv_cache_spec
@@ -27,8 +27,8 @@ def groups_of(kv_cache_config: Any) -> list[Event] | None:
 
 
 def check_groups(own: list[Event] | None, config: Event) -> None:
-    """Raises Illegal where the configuration of a trace has other groups than an engine; one that
-    names none has one of full attention."""
+    """Raises Illegal where a trace's configuration has other groups than the engine; without groups
+    it has one of full attention."""
     full = {"kind": "full", "block_size": config["block_size"], "window": 0}
     if own != list(config["groups"] or [full]):
         raise Illegal(f"the groups of the engine's KV cache are {own}")

@@ -1,4 +1,4 @@
-"""What an engine is made for once, whatever the configurations of the traces that it runs."""
+"""Limits for which an engine is made once, for all configurations of the traces that it runs."""
 
 MODELS_SETTING = "CACHEPROOF_MODELS"
 BLOCK_SIZE = 32  # the CPU's attention wants a multiple of it
@@ -10,7 +10,7 @@ ITEMS_MAX = {
     "qwen3_vl": {"image": 8, "video": 4},
     "whisper": {"audio": 1},
 }
-"""Of a prompt, by model and modality."""
+"""Most items of a prompt, by model and modality."""
 LIMITS = {
     "max_model_len": 512,
     "max_num_seqs": 16,
@@ -19,7 +19,7 @@ LIMITS = {
 }
 NUM_DRAFTS = 3
 MAX_ADAPTERS = 2
-"""Of a step, and in a worker's memory."""
+"""Most adapters of a step, and in a worker's memory."""
 ADAPTER_RANK_MAX = 8
 LOOKUP_LONGEST = 3
-"""Tokens that prompt lookup compares, at most."""
+"""Most tokens that prompt lookup compares."""

@@ -1,4 +1,5 @@
-"""What memory the entries of an encoder store keep alive, and what a trace finds in that of KV."""
+"""The memory that the entries of an encoder store keep alive, and the content of KV memory at a
+trace's begin."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -16,8 +17,8 @@ def memory_of(entries: Iterable[Any]) -> dict[str, int]:
 
 
 def blank(kv_caches: Iterable[Any]) -> None:
-    """Leave zeros in the KV caches of all layers, as an engine begins: what a trace reads there
-    that nobody wrote is not another trace's."""
+    """Fill the KV caches of all layers with zeros, as an engine begins: what a trace reads there
+    without having written it is not another trace's."""
     import torch  # read where it is not
 
     with torch.inference_mode():

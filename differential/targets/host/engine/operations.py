@@ -1,9 +1,9 @@
-"""What a CPU's worker asks of vLLM's compiled parts, as operations of torch.
+"""Operations of torch in the place of vLLM's compiled parts, as a CPU's worker calls them.
 
 A release from its official source archive has no compiled parts. Its own CPU platform, attention
-backend, worker and runners call a few operations of the library `_C` by name; these stand there in
-their place. They compute in float32 what tests of ours hold against torch's own attention and
-against the compiled operations of wheels, and refuse by name what they do not know.
+backend, worker and runners call a few operations of the library `_C` by name; these here replace
+them. They compute in float32; our tests compare them with torch's own attention and with the
+compiled operations of wheels. They refuse by name what they do not know.
 """
 
 import importlib
@@ -22,22 +22,22 @@ LIBRARY = "_C"
 _LACKING = re.compile(r"'_OpNamespace' '_C' object has no attribute '(\w+)'")
 _Operation = Callable[..., Tensor | None]
 _OPERATIONS: dict[str, tuple[str, _Operation]] = {}
-"""Name -> its schema, and what does it."""
+"""Name -> schema and function of an operation."""
 _library: torch.library.Library | None = None
 _SLOTS = "_compute_slot_mapping_kernel_impl"
 _SIZE_OF_BLOCK = 6
-"""Its place among what the kernel of slots takes."""
+"""Index of the size of a block among the arguments of the kernel of slots."""
 
 
 def has_compiled_parts() -> bool:
-    """Whether the vLLM of this interpreter loads some for CPUs: those of a checkout may be for
+    """Whether this interpreter's vLLM loads compiled parts for CPUs: those of a checkout may be for
     GPUs, and do not load where there is none."""
     importlib.import_module("vllm._custom_ops")  # which loads them, the release's own way
     return _library is None and hasattr(torch.ops._C, "cpu_attention_with_kv_cache")
 
 
 def register_missing() -> None:
-    """Put the operations where the release calls them, if it has none; does nothing a second
+    """Register the operations where the release calls them, if it lacks them; does nothing a second
     time."""
     global _library
     if _library is None and not has_compiled_parts():
@@ -52,8 +52,8 @@ def register_missing() -> None:
 
 
 def _hand_over_size_of_block() -> None:
-    """Hand the kernel of slots the size of a block, which a launch of 0.32.0 leaves out: all that
-    comes behind it moves up, and the first step ends the engine."""
+    """Pass the size of a block to the kernel of slots. A launch of 0.32.0 leaves it out: the
+    arguments after it move up, and the first step ends the engine."""
     kernels: Any = importlib.import_module("vllm.utils.cpu_triton_utils")
     own = getattr(kernels, _SLOTS, None)
     if own is None or "block_size" not in inspect.signature(own).parameters:
@@ -70,14 +70,14 @@ def _hand_over_size_of_block() -> None:
 
 
 def _says_both_sides() -> bool:
-    """Whether the release says of a window how many tokens it has before and behind a query's own,
-    as those before 0.24.0 do."""
+    """Whether the release says how many tokens a window has before and after a query's own, as
+    releases before 0.24.0 do."""
     caller = importlib.import_module("vllm._custom_ops").cpu_attention_with_kv_cache
     return "tuple" in str(inspect.signature(caller).parameters["sliding_window"].annotation)
 
 
 def require(error: AttributeError) -> None:
-    """Raises Illegal where that is the want of an operation."""
+    """Raises Illegal where the error is that an operation is missing."""
     lacking = _LACKING.search(str(error))
     if lacking is not None:
         raise Illegal(
@@ -97,7 +97,7 @@ def _operation(schema: str) -> Callable[[_Operation], _Operation]:
 
 
 def _refuse(operation: str, **asked: object) -> None:
-    """Raises Illegal where one of these is asked for."""
+    """Raises Illegal where one of the values is true."""
     for name, value in asked.items():
         if value:
             raise Illegal(
@@ -108,7 +108,7 @@ def _refuse(operation: str, **asked: object) -> None:
 
 @_operation("(int[] nodes) -> ()")
 def init_cpu_memory_env(nodes: Iterable[int]) -> None:
-    """Memory is bound to no node."""
+    """Does nothing: memory is bound to no node."""
 
 
 @_operation(
@@ -117,7 +117,7 @@ def init_cpu_memory_env(nodes: Iterable[int]) -> None:
     " Tensor? dynamic_causal=None, str kv_cache_dtype='auto') -> Tensor"
 )
 def get_scheduler_metadata(*asked: object, **more: object) -> Tensor:
-    """No plan is needed of how the work is shared among threads."""
+    """An empty tensor: no plan is needed of how threads share the work."""
     return torch.empty(0, dtype=torch.int8)
 
 
@@ -175,10 +175,9 @@ def cpu_attention_with_kv_cache(
     v_scale: float = 1.0,
     kv_cache_dtype: str = "auto",
 ) -> None:
-    """Attention over a paged KV cache: of each request its last queries (tokens, heads, size) over
-    all its keys and values. A query sees what is no later than itself where it is `causal`, and of
-    that the last `window` tokens where there is one; 0 and less are none. A window to both sides is
-    not known."""
+    """Attention over a paged KV cache: the last queries (tokens, heads, size) of each request over
+    all its keys and values. Where it is `causal`, a query sees nothing later than itself, and of
+    that the last `window` tokens; 0 or less is no window. A window to both sides is refused."""
     _refuse(
         "cpu_attention_with_kv_cache",
         alibi_slopes=alibi_slopes is not None,
@@ -232,7 +231,8 @@ def attention_between_sides(
     v_scale: float = 1.0,
     kv_cache_dtype: str = "auto",
 ) -> None:
-    """The same where a window has so many tokens `before` a query's own, and `behind`; -1: all."""
+    """`cpu_attention_with_kv_cache` for windows with `before` tokens before a query's own, and
+    `behind` after it; -1: all."""
     _refuse("cpu_attention_with_kv_cache", behind=max(behind, 0))
     cpu_attention_with_kv_cache(
         query,
@@ -263,7 +263,7 @@ _BETWEEN_SIDES = (
 
 
 def _rows(cache: Tensor, blocks: Tensor, length: int) -> Tensor:
-    """The first rows of a request in a cache, by head."""
+    """The first `length` rows of a request in a cache, [heads, length, size]."""
     heads, block_size, size = cache.shape[1:]
     used = blocks[: -(-length // block_size)].long()
     return cache[used].transpose(0, 1).reshape(heads, -1, size)[:, :length].float()
@@ -283,8 +283,8 @@ def rotary_embedding(
     rope_dim_offset: int = 0,
     inverse: bool = False,
 ) -> None:
-    """Turns the first dimensions of each head by the angles of its position: halves against each
-    other, or neighbours."""
+    """Turn the first dimensions of each head by the angles of its position: halves against each
+    other if `is_neox`, else neighbours."""
     _refuse("rotary_embedding", rope_dim_offset=rope_dim_offset, inverse=inverse)
     cosines, sines = cos_sin_cache[positions.flatten()][:, None].chunk(2, dim=-1)
     turned = 2 * cosines.shape[-1]
@@ -302,20 +302,20 @@ def rotary_embedding(
 
 @_operation("(Tensor(a!) out, Tensor input) -> ()")
 def gelu_quick(out: Tensor, given: Tensor) -> None:
-    """Its activation is a sigmoid."""
+    """x * sigmoid(1.702 * x), by element."""
     out.copy_(given * torch.sigmoid(1.702 * given))
 
 
 @_operation("(Tensor(a!) out, Tensor input) -> ()")
 def silu_and_mul(out: Tensor, given: Tensor) -> None:
-    """A gate: one half of each row, through its activation, times the other."""
+    """A gate: the first half of each row, through silu, times the second."""
     gate, rest = given.chunk(2, dim=-1)
     out.copy_(torch.nn.functional.silu(gate) * rest)
 
 
 @_operation("(Tensor(a!) out, Tensor input, Tensor? weight, float epsilon) -> ()")
 def rms_norm(out: Tensor, given: Tensor, weight: Tensor | None, epsilon: float) -> None:
-    """Rows by the root of their mean square."""
+    """Rows divided by the root of their mean square, times the weight."""
     rows = torch.nn.functional.rms_norm(given.float(), given.shape[-1:], eps=epsilon)
     out.copy_(rows if weight is None else rows.to(given.dtype) * weight)
 
@@ -324,7 +324,7 @@ def rms_norm(out: Tensor, given: Tensor, weight: Tensor | None, epsilon: float) 
 def fused_add_rms_norm(
     given: Tensor, residual: Tensor, weight: Tensor | None, epsilon: float
 ) -> None:
-    """Both are added, which is the new residual, and normed."""
+    """Add the input to the residual, and put the normed sum into the input."""
     residual.add_(given)
     rms_norm(given, residual, weight, epsilon)
 
@@ -340,7 +340,7 @@ def compute_slot_mapping_kernel_impl(
     slots: Tensor,
     block_size: int,
 ) -> None:
-    """The KV slot of each token of a step, by the blocks of its request; -1 behind the last."""
+    """The KV slot of each token of a step, by its request's blocks; -1 after the last token."""
     starts = query_start_loc.tolist()
     for blocks, (start, end) in zip(block_table, pairwise(starts), strict=False):
         at = positions[start:end]
@@ -358,7 +358,7 @@ def greedy_argmax(logits: Tensor) -> Tensor:
 def expand_kernel_impl(
     output: Tensor, given: Tensor, cu_num_tokens: Tensor, replaced: int, by: int
 ) -> None:
-    """The value of each request for each of its tokens, with another in the place of one."""
+    """Repeat each request's value for each of its tokens, with `by` in the place of `replaced`."""
     counts = cu_num_tokens.diff(prepend=cu_num_tokens.new_zeros(1))
     values = given.masked_fill(given == replaced, by)
     output[: int(counts.sum())] = values.repeat_interleave(counts)
@@ -377,8 +377,8 @@ def rejection_greedy_sample_kernel_impl(
     is_greedy: Tensor | None,
     max_spec_len: int,
 ) -> None:
-    """Of each request the model's likeliest tokens, up to the first that its drafts do not have,
-    and a further one where they have them all."""
+    """For each greedy request the model's likeliest tokens, up to and with the first that differs
+    from its draft; the bonus token as well where none differs."""
     start = 0
     for number, end in enumerate(cu_num_drafts.tolist()):
         wanted = likeliest[start:end]
@@ -405,8 +405,8 @@ def sample_recovered_tokens_kernel_impl(
     vocab_size: int,
     no_draft_probs: bool,
 ) -> None:
-    """For each draft the token that takes its place if it is rejected: drawn, by what the noise of
-    its request makes of the probabilities that the draft leaves over."""
+    """For each draft the token that replaces it if it is rejected: drawn from the probabilities
+    that the draft leaves over, by the noise of its request."""
     counts = cu_num_drafts.diff(prepend=cu_num_drafts.new_zeros(1))
     left = target_probs.clone()
     if no_draft_probs:
@@ -437,8 +437,8 @@ def rejection_random_sample_kernel_impl(
     vocab_size: int,
     no_draft_probs: bool,
 ) -> None:
-    """Of each request that is not greedy its drafts, up to the first that is rejected, in whose
-    place another stands; and a further token where none is."""
+    """For each request that is not greedy its drafts, up to the first that is rejected, which its
+    recovered token replaces; the bonus token as well where none is rejected."""
     start = 0
     for number, end in enumerate(cu_num_drafts.tolist()):
         if not is_greedy[number]:
@@ -471,8 +471,8 @@ def eagle_prepare_next_token_padded_kernel_impl(
     num_sampled: int,
     num_requests: int,
 ) -> None:
-    """How many tokens of each request's row count, and the last of them; a request that is
-    discarded, or has none, goes on from its `backup`."""
+    """How many tokens of each request's row are valid, and the last of them; its `backup` for a
+    request that is discarded or has none."""
     for number in range(num_requests):
         row = sampled[number, :num_sampled]
         valid = row[(row != -1) & (row < vocab_size)]
@@ -494,8 +494,8 @@ def eagle_prepare_inputs_padded_kernel_impl(
     num_rejected: Tensor,
     num_requests: int,
 ) -> None:
-    """How many drafts of each request were rejected, and the place of the last token that counts;
-    a request without drafts has none that is rejected."""
+    """How many drafts of each request were rejected, none where it has none; and the place of the
+    last token that is not."""
     num_drafts = cu_num_drafts[:num_requests].diff(prepend=cu_num_drafts.new_zeros(1))
     rejected = (num_drafts + 1 - num_valid[:num_requests]).where(num_drafts > 0, 0)
     num_rejected[:num_requests] = rejected
@@ -516,9 +516,9 @@ def eagle_step_slot_mapping_metadata_kernel_impl(
     max_model_len: int,
     pad: int,
 ) -> None:
-    """The next position of each request, its slot, and its length with it. A request at the model's
-    length goes to position 0, with one token and no slot; nor have places behind the last request
-    one."""
+    """The next position of each request, its slot, and the request's length with it. At the model's
+    length it is position 0, with length 1 and no slot; places after the last request have no slot
+    either."""
     count = len(positions)
     ends = positions + 1 >= max_model_len
     following = (positions + 1).where(~ends, 0)

@@ -22,8 +22,8 @@ class RecalledDrafts:
     def propose(
         self, decoded: Mapping[str, tuple[Hashable, Sequence[int]]]
     ) -> dict[str, list[int]]:
-        """Drafts for requests, of which prompt and decoded tokens are given: as many as there are
-        to be, some of them wrong. The order of the requests does not matter."""
+        """Drafts for requests, given by prompt and decoded tokens: the wanted number for each, some
+        of them wrong. The order of the requests does not matter."""
         for prompt, tokens in decoded.values():
             if len(tokens) > len(self._answers.get(prompt, ())):
                 self._answers[prompt] = list(tokens)

@@ -70,7 +70,8 @@ _FAULTS_OF_KEYS = joined(SALT_FAULTS, ADAPTER_KEY_FAULTS, EMBEDDED_KEY_FAULTS)
 
 
 class RunnerHost:
-    """Runs engine-depth traces on the reference and the runner, its models on a device of torch."""
+    """Runs engine-depth traces on the reference and the torch runner, with models on a device of
+    torch."""
 
     def __init__(self, *, tagged: bool = True, device: str = "cpu") -> None:
         self._tagged = tagged
@@ -80,7 +81,7 @@ class RunnerHost:
         self._protocol = ours("differential.targets.reference").protocol_of(self._semantics)
 
     def hello(self, plug_in: str | None) -> dict[str, Any]:
-        """Versions."""
+        """Versions of what runs here."""
         return {
             "python": sys.version.split()[0],
             "vllm": "none",
@@ -88,7 +89,8 @@ class RunnerHost:
         }
 
     def run(self, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """One result per trace of the batch, one after the other; some flags may be otherwise."""
+        """One result per trace of the batch, in order; under changed flags, where the request has
+        some."""
         semantics = self._semantics.changed(request.get("flags") or {})
         for trace in request["traces"]:
             yield self._run_trace(trace, semantics, request.get("fault"))
@@ -161,7 +163,7 @@ def _groups_of(model: Any, block_size: int) -> list[Event]:
 
 
 class _Worker:
-    """The runner as a session's worker."""
+    """The torch runner as a session's worker."""
 
     def __init__(
         self,
@@ -172,7 +174,7 @@ class _Worker:
         tagged: bool,
         needs_rows: bool,
     ) -> None:
-        """A model that drafts reads ahead, and there `needs_rows` or does without."""
+        """A drafter that is a model reads ahead; there it `needs_rows`, or does without."""
         self._drafts: RecalledDrafts | None = None
         self._takes_drafts = bool(config["num_speculative_tokens"])
         self._is_asynchronous = config["async_scheduling"]
@@ -194,7 +196,7 @@ class _Worker:
         self._version = 0
 
     def told(self, kit: Any) -> Any:
-        """The kit with this worker, which hears of every request that is made."""
+        """The kit with this worker, which takes in every request that is made."""
 
         def make_request(event: Event, arrival_time: float) -> Any:
             request = kit.make_request(event, arrival_time)
@@ -221,13 +223,13 @@ class _Worker:
         )
 
     def _prompt_embeds(self, event: Event) -> Any:
-        """The embeddings of a prompt of such."""
+        """The embeddings of a prompt of embeddings."""
         model = self.runner.model
         rows = prompt_embeds_of(event, model.embedding_size).to(model.device, model.dtype)
         return ours("gpu_runner.requests").PromptEmbeds(rows, tuple(row_names_of(event)))
 
     def _inputs(self, item: Event) -> tuple[str, dict[str, Any]]:
-        """An item's modality, and what the runner gets of it."""
+        """An item's modality, and the runner's inputs for it."""
         if not is_given(item):
             return _inputs(self._config["model"], name_of(item))
         rows = embeddings_of(item["identifier"], self.runner.model.hidden_size)
@@ -252,7 +254,7 @@ class _Worker:
         )
 
     def _draft(self, requests: Mapping[str, Any]) -> Mapping[str, list[int]]:
-        """What is proposed to follow the tokens of requests."""
+        """Drafts for requests, by prompt lookup or by a drafter."""
         if self._drafts is None:
             lookup = ours("gpu_runner.prompt_lookup")
             is_second = self._config["v2_model_runner"]
@@ -292,14 +294,14 @@ class _Worker:
         store.free(list(store.sizes))
 
     def reload(self, version: int) -> None:
-        """Take other weights."""
+        """Load the weights of a version."""
         directory = _directory(self._config["model"])
         weights = ours("gpu_runner.tiny_weights")
         self.runner.reload(weights.ensure(directory, version, directory.parent))
         self._version = version
 
     def end(self) -> None:
-        """Leave the model, which the next trace has too, with the weights that it began with."""
+        """Leave the model with the weights that it began with: the next trace has the model too."""
         if self._version:
             self.reload(0)
 
@@ -336,7 +338,7 @@ def _processor(name: str) -> Any:
 
 @functools.lru_cache(maxsize=1024)
 def _inputs(model: str, identifier: str) -> tuple[str, dict[str, Any]]:
-    """Modality, and what the model's processor makes of the medium."""
+    """A medium's modality, and what the model's processor makes of it."""
     import torch
 
     medium, processor = medium_of(identifier), _processor(model)
@@ -361,7 +363,7 @@ def _inputs(model: str, identifier: str) -> tuple[str, dict[str, Any]]:
 
 
 def _seconds_of_grid(video: Any, processor: Any) -> float:
-    """Seconds from one row of a video's time axis to the next, as the release has them."""
+    """Seconds from one row of a video's time axis to the next, as in the release."""
     if _is_told_frame_rates():
         return FRAMES_TOGETHER / FRAMES_PER_SECOND
     made = processor(text=[processor.video_token], videos=[video.pixels], do_sample_frames=False)

@@ -8,27 +8,28 @@ SECOND_SETTING = "VLLM_USE_V2_MODEL_RUNNER"
 
 
 def is_second() -> bool:
-    """Whether this process was started with the second one."""
+    """Whether this process was started with the second model runner."""
     return os.environ.get(SECOND_SETTING) == "1"
 
 
 class ModelRunner(Protocol):
-    """One of them, and what is asked of it."""
+    """A model runner, and what is asked of it."""
 
     store: dict[str, Any]
     """Encoder outputs by identifier, each of [rows, hidden]."""
 
     @property
     def requests(self) -> Collection[str]:
-        """Those that it has a state of."""
+        """Requests of which the runner has a state."""
         ...
 
     def rows_of(self, request_id: str, numbers: Iterable[int]) -> list[Any]:
-        """What the store has of items of a request, by their numbers in its prompt."""
+        """The store's rows of a request's items, given by their numbers in its prompt."""
         ...
 
     def forget(self) -> None:
-        """What the next step of a request of some name would be given, had it been in the last."""
+        """Forget what a request of the next step would be given, had one of its name been in the
+        last."""
         ...
 
 

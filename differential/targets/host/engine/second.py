@@ -16,7 +16,8 @@ _batch = encoder_runner.group_and_batch_mm_kwargs
 
 
 def _batch_unpinned(*given: Any, **named: Any) -> Any:
-    """0.26.0 pins what it encodes as a batch, which nothing can where there is no GPU."""
+    """Batch without pinning memory: 0.26.0 pins what it encodes as a batch, which fails without a
+    GPU."""
     return _batch(*given, **{**named, "pin_memory": False})
 
 

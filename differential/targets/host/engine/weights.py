@@ -1,4 +1,4 @@
-"""New weights for an engine's workers, as a user has them loaded."""
+"""New weights for an engine's workers, loaded as a user loads them."""
 
 from pathlib import Path
 from typing import Any

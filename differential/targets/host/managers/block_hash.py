@@ -77,8 +77,8 @@ class BlockHashSession:
 
 
 class _Text:
-    """What a request consists of: the prompt that it arrived with, what that was continued with,
-    and what it has decoded since.
+    """The content of a request: its prompt, the prompts that continued it, and what it has decoded
+    since.
 
     Each time it is asked for, it comes with string objects of its own: pickles tell shared objects
     from equal ones, so which are shared must not depend on where an event comes from. `one_object`
@@ -93,11 +93,12 @@ class _Text:
 
     @property
     def can_go_on(self) -> bool:
-        """Whether an engine would: the request has decoded, and vLLM refuses embeddings here."""
+        """Whether an engine would continue it: it has decoded, and vLLM refuses embeddings here."""
         return bool(self.decoded) and self._event["embeds"] is None
 
     def go_on(self, event: Event) -> None:
-        """All but the last decoded token, and what the event brings, become prompt."""
+        """Continue the request: all but the last decoded token becomes prompt, and then the event's
+        tokens."""
         self._tokens += self.decoded[:-1]
         self._shown.append((len(self._tokens), event["items"]))
         self._tokens += event["tokens"]
@@ -113,7 +114,7 @@ class _Text:
         return self._own(self._tokens, items)
 
     def chunk(self, event: Event) -> Event:
-        """What the event brings, as a prompt of its own."""
+        """The event's tokens and items, as a prompt of its own."""
         return self._own(event["tokens"], self._own_items(event["items"]))
 
     def _own(self, tokens: list[int], items: list[Event]) -> Event:

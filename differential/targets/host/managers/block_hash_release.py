@@ -46,7 +46,7 @@ def block_hash_session(header: Event, fault: str | None) -> BlockHashSession:
 
 
 def block_hasher(config: Event) -> Callable[[Any], Any]:
-    """The hasher of a trace's configuration. Raises Illegal where the release has no such one."""
+    """The block hasher of a trace's configuration. Raises Illegal where the release has none."""
     if config["lookahead"] and not _LOOKS_AHEAD:
         raise Illegal("block hashes of this release do not look ahead")
     if config["algorithm"] not in _ALGORITHMS:
@@ -61,8 +61,8 @@ def block_hasher(config: Event) -> Callable[[Any], Any]:
 
 
 def _seeded(hasher: Callable[[Any], Any], function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """The hasher with the first parent of its own function: that is a global of the release, and
-    the other depths hash with another function."""
+    """The hasher, seeded with the first parent key of its own hash function: that is a global of
+    the release, and other depths use another function."""
     kv_cache_utils.init_none_hash(function)
     own = kv_cache_utils.NONE_HASH
     kv_cache_utils.init_none_hash(sha256)
@@ -79,7 +79,8 @@ def _seeded(hasher: Callable[[Any], Any], function: Callable[[Any], Any]) -> Cal
 
 
 def _go_on(block_size: int, request: Any, chunk: Any) -> None:
-    """The release's scheduler continues a request that stopped after its last token was sampled."""
+    """Continue a stopped request as the release's scheduler does, once its last token was
+    sampled."""
     if not _CONTINUES:
         raise Illegal("this release does not continue requests")
     chunk.resumable = True
@@ -93,7 +94,8 @@ def _go_on(block_size: int, request: Any, chunk: Any) -> None:
 
 
 def make_request(event: Event, hasher: Callable[[Any], Any] | None) -> Any:
-    """The release's request of a `prompt` event. Raises Illegal where it has no such request."""
+    """The release's request of a `prompt` event. Raises Illegal where the release has no such
+    request."""
     adapter = event["lora"]
     return call_known(
         Request,
@@ -111,7 +113,7 @@ def make_request(event: Event, hasher: Callable[[Any], Any] | None) -> Any:
 
 
 def _prompt(event: Event) -> dict[str, Any]:
-    """Token ids, or embeddings, or both with a mask of what is which."""
+    """Token ids, or embeddings, or both with a mask that tells them apart."""
     rows = event["embeds"]
     if rows is None:
         return {"prompt_token_ids": list(event["tokens"])}

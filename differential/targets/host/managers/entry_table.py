@@ -15,11 +15,12 @@ from ..protocol import Event, HostError, Illegal
 
 _LOCK = type(threading.Lock())
 OPTIONAL = frozenset({"pin_if_ready", "discard", "remove", "clear"})
-"""Calls that not every table has."""
+"""Calls that some tables lack."""
 
 
 class Region:
-    """vLLM's table, whose room is blocks. Releases before 0.30.0 do not have all of its calls."""
+    """vLLM's table, whose room is counted in blocks. Releases before 0.30.0 lack some of its
+    calls."""
 
     def __init__(self, table: Any) -> None:
         self.table = table
@@ -70,7 +71,7 @@ class Region:
 
 
 class Bytes:
-    """The reference's table, whose room is bytes."""
+    """The reference's table, whose room is counted in bytes."""
 
     offers = OPTIONAL - {"pin_if_ready"}
 
@@ -83,7 +84,8 @@ class Bytes:
         self.is_found = table.contains
 
     def has(self, key: str) -> bool:
-        """A name is given once: one that was removed and is pinned is nobody's else."""
+        """Whether an entry of that name is there. A name is given once: while one that was removed
+        is pinned, no other entry has it."""
         return key in self.table.sizes
 
     def clear(self, _: None) -> None:
@@ -102,7 +104,7 @@ class Bytes:
 
 
 class TableSession:
-    """A table and its callers, who write entries and have some pinned."""
+    """A table and its callers, which write entries and pin some."""
 
     def __init__(self, config: Event, table: Any) -> None:
         self.table = table
@@ -114,7 +116,7 @@ class TableSession:
     # as recorders answer; what a table does is an outcome
 
     def begin(self) -> None:
-        """Nothing is recorded."""
+        """Do nothing: nothing is recorded."""
 
     def take(self) -> list[tuple[Any, ...]]:
         return []
@@ -123,7 +125,7 @@ class TableSession:
         return None
 
     def apply(self, event: Event) -> dict[str, Any]:
-        """Make a call. Raises Illegal of one that no caller makes in this state."""
+        """Make a call. Raises Illegal for one that no caller makes in this state."""
         name, entry = event["event"], event.get("entry")
         if name in OPTIONAL and name not in self.table.offers:
             raise Illegal(f"this table has no {name}")
@@ -172,8 +174,8 @@ class TableSession:
 
 
 class TableStates:
-    """The states of a `TableSession`: all that its table holds, but the lock that it takes for each
-    call, and what its callers do."""
+    """The states of a `TableSession`: all that its table holds but the lock, and what its callers
+    do."""
 
     def __init__(self, session: TableSession) -> None:
         self._session = session

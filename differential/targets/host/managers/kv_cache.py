@@ -65,7 +65,7 @@ def token_ids(runs: list[list[int]]) -> list[int]:
 
 
 class KVCacheSession:
-    """One trace's manager and requests."""
+    """One trace's KV cache manager and requests."""
 
     def __init__(self, config: Event, kit: KVCacheKit) -> None:
         self.recorder = KVCacheRecorder(kit.manager, kit.takes)
@@ -99,7 +99,8 @@ class KVCacheSession:
         }
 
     def apply(self, event: Event) -> Event | None:
-        """What the event did: its answer, the calls it took, what they changed. None: nothing."""
+        """The outcome of an event: its answer, the calls that it took, and what they changed. None
+        for a no-op."""
         self._clock.now_ns += NANOSECONDS_PER_EVENT
         answer = self._handlers[event["event"]](event)
         calls, changed = self.recorder.drain()
@@ -206,7 +207,7 @@ class KVCacheSession:
         return blocks
 
     def _dispatch(self, life: _Life, count: int) -> None:
-        """The step runs: its tokens count as computed, its output is outstanding."""
+        """Begin a step: its tokens count as computed, and its output is outstanding."""
         request = life.request
         request.num_computed_tokens += count
         drafts = request.num_computed_tokens - request.num_tokens - life.outstanding
@@ -216,7 +217,7 @@ class KVCacheSession:
         request.num_in_flight_tokens = sum(tokens for tokens, _ in life.in_flight)
 
     def _loaded(self, event: Event) -> Any:
-        """An asynchronous load of external tokens ends, whole or with a failed tail.
+        """End an asynchronous load of external tokens, whole or with a failed tail.
 
         Schedulers are told of a failed block where there is one group of blocks, else of a failed
         request. Behind a window what is before the failed block is gone as well.
@@ -242,7 +243,8 @@ class KVCacheSession:
         return valid
 
     def _output(self, event: Event) -> Any:
-        """The oldest step in flight ends: new tokens, of its drafts the accepted ones.
+        """End the oldest step in flight: the request gets new tokens, and its drafts that were
+        accepted.
 
         The request ends with it when it is as long as the model takes.
         """
@@ -286,7 +288,7 @@ class KVCacheSession:
         return True
 
     def _end(self, event: Event) -> Any:
-        """The request ends, at whatever point; its blocks may stay read until `settle`."""
+        """End the request, at any time; its blocks may be read until `settle`."""
         life = self._lives.pop(event["request"], None)
         if life is None:
             return None
@@ -298,7 +300,7 @@ class KVCacheSession:
         return True
 
     def _settle(self, event: Event) -> Any:
-        """The oldest deferred free is carried out."""
+        """Carry out the oldest deferred free."""
         if not self._deferred:
             return None
         _, blocks = self._deferred.pop(0)

@@ -99,21 +99,21 @@ class _InOrder(dict[Any, None]):
 
 
 class _SetsInOrder(dict[Any, _InOrder]):
-    """Block id -> the hashes of the block beside its first one."""
+    """Block id -> the hashes of the block besides its first one."""
 
     def setdefault(self, key: Any, default: Any = None) -> Any:
         return super().setdefault(key, _InOrder())
 
 
 def _order_further_hashes(pool: Any) -> None:
-    """A block's further hashes are a set of strings, and so is the order in which their removal is
-    told; the order in which they were added is as good as any."""
+    """Keep a block's further hashes in the order in which they were added: the release has a set of
+    strings, in whose order their removal is told."""
     if hasattr(pool, "cached_block_hashes_by_block"):
         pool.cached_block_hashes_by_block = _SetsInOrder()
 
 
 def _takes(manager: Any) -> frozenset[str]:
-    """Which of the optional things this release has."""
+    """The optional arguments, methods and fields that this release has."""
     takes = set(inspect.signature(manager.allocate_slots).parameters).intersection(_OPTIONAL)
     takes |= set(FURTHER_STORED_FIELDS).intersection(BlockStored.__struct_fields__)
     if hasattr(manager, "pop_blocks_for_free"):
@@ -152,7 +152,8 @@ def _request(hasher: Any, event: Event, token_ids: list[int]) -> Any:
 
 @functools.cache
 def _sampling(skip_reading: bool) -> Any:
-    """Prompt log probabilities are what makes a request skip reading the prefix cache."""
+    """Sampling parameters; a request that wants prompt log probabilities skips reading the prefix
+    cache."""
     parameters = SamplingParams(max_tokens=1 << 20, ignore_eos=True, temperature=0)
     if hasattr(parameters, "skip_reading_prefix_cache"):
         parameters.skip_reading_prefix_cache = skip_reading

@@ -30,7 +30,7 @@ STATS = (
     "preempted_queries",
     "preempted_hits",
 )
-"""Numbers of the statistics of prefix caching, in the order of records."""
+"""Names of the statistics of prefix caching, in the order of records."""
 
 STORED_FIELDS = ("block_size", "lora_id", "medium")
 FURTHER_STORED_FIELDS = (
@@ -81,7 +81,7 @@ class KVCacheRecorder:
         self.calls.append([operation, request, arguments, answer])
 
     def drain(self) -> tuple[list[Call], State]:
-        """The calls since the last time, and what they changed: new values, in maps None for the
+        """The calls since the last time, and what they changed: new values, and in maps None for
         keys that are gone."""
         calls, self.calls = self.calls, []
         now = self.read()
@@ -90,11 +90,11 @@ class KVCacheRecorder:
         return calls, delta
 
     def take(self) -> list[Call]:
-        """Nothing: the calls of an event travel in its outcome."""
+        """Nothing: an event's calls are part of its outcome."""
         return []
 
     def full_state(self) -> None:
-        """Nothing: every change travels in an outcome."""
+        """Nothing: every change is part of an outcome."""
 
     def read(self) -> State:
         """The whole state, as plain data."""

@@ -16,11 +16,12 @@ from ..scheduler.recorder import Recorder
 Shape = tuple[str, int, tuple[tuple[Any, ...], ...]]
 """A request's id, the tokens of its prompt, and its items."""
 Position = tuple[int, frozenset[tuple[Shape, int]], tuple[str, ...], frozenset[str]]
-"""Compute budget that is left, requests and how far each is, who is in flight, who was met."""
+"""Compute budget left; requests and how far each is; requests in flight; requests met in this
+step."""
 
 
 class ManagerFeature:
-    """One item of a request, as far as a manager looks at it."""
+    """One item of a request, with what managers read of it."""
 
     __slots__ = ("identifier",)
 
@@ -29,7 +30,7 @@ class ManagerFeature:
 
 
 class ManagerRequest:
-    """A request as far as a manager looks at it: its id, its items and their sizes."""
+    """A request with what managers read of it: its id, its items and their sizes."""
 
     __slots__ = ("_sizes", "mm_features", "mm_hashes", "request_id")
 
@@ -46,8 +47,8 @@ class ManagerRequest:
 
 
 class _Window(NamedTuple):
-    """Tokens [start, end) that a walk would schedule, the inputs that it is to encode for them, and
-    later occurrences of these."""
+    """Tokens [start, end) that a walk would schedule, the inputs to encode for them, and later
+    occurrences of these inputs."""
 
     start: int
     end: int
@@ -56,7 +57,7 @@ class _Window(NamedTuple):
 
 
 class _Running:
-    """A request and how far it is: tokens scheduled (`computed`) of its prompt."""
+    """A request, and how many tokens of its prompt are scheduled (`computed`)."""
 
     __slots__ = ("computed", "embeds", "ends", "offsets", "prompt", "request", "shape", "sizes")
 
@@ -87,7 +88,8 @@ def _shape(item: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def item_size(item: dict[str, Any], counts_embeds: bool) -> int:
-    """Slots that an item takes: its embeddings, or before 0.13 the length of its placeholder."""
+    """Encoder cache slots of an item: its embeddings, or before 0.13 the length of its
+    placeholder."""
     mask = item["is_embed"]
     return item["length"] if mask is None or not counts_embeds else sum(mask)
 
@@ -126,14 +128,14 @@ class ManagerSession:
         return self._handlers[event["event"]](event)
 
     def position(self) -> Position:
-        """How far the engine is: all that the session holds beside its manager."""
+        """All that the session holds beside its manager."""
         for running in self._requests.values():
             self._made.setdefault(running.shape, running)
         requests = frozenset((one.shape, one.computed) for one in self._requests.values())
         return self._budget, requests, tuple(self._in_flight), frozenset(self._met_in_step)
 
     def go_to(self, position: Position) -> None:
-        """Go on from where this session has been; the manager is put back by who calls this."""
+        """Put the session back into a position; the caller puts back the manager."""
         self._budget, requests, in_flight, met = position
         self._in_flight, self._met_in_step = dict.fromkeys(in_flight), set(met)
         self._requests = {}
@@ -170,7 +172,7 @@ class ManagerSession:
         return [end - start, duplicates]
 
     def _stall(self, event: Event) -> bool | None:
-        """A waiting request is walked, finds no KV blocks, and gives back what it claimed."""
+        """Walk a waiting request, which finds no KV blocks and gives back what it claimed."""
         running = self._requests.get(event["request"])
         if (
             running is None
@@ -286,7 +288,7 @@ class ManagerSession:
         return True
 
     def _release(self, event: Event) -> bool | None:
-        """A consumed item is released once more, as a second update or an abort would."""
+        """Release a consumed item once more, as a second update or an abort would."""
         running = self._requests.get(event["request"])
         if (
             running is None

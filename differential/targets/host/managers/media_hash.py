@@ -63,7 +63,7 @@ class MediaHashSession:
 
 
 def of_release(algorithm: str, fault: str | None = None) -> MediaHashSession:
-    """The session on this interpreter's vLLM, with a fault of `faults.media_hash` or none.
+    """A session on this interpreter's vLLM, with a fault of `faults.media_hash` or none.
 
     Raises:
         Illegal: the release offers no such algorithm.
@@ -79,7 +79,8 @@ def _parts_of_release(algorithm: str) -> tuple[HashArguments, Wrapper | None]:
 
 @functools.cache
 def hasher_module() -> Any:
-    """The release's module; where its packages import what newer libraries lack, it alone."""
+    """The release's hasher module; loaded alone where its packages import what newer libraries
+    lack."""
     if metadata.version("vllm").startswith(WITHOUT_PACKAGES):
         for name in ("vllm", "vllm.multimodal"):
             found = importlib.util.find_spec(name)
@@ -105,14 +106,14 @@ def _hash_of_release(hasher: Any, algorithm: str) -> HashArguments:
 def _hash_with_setting(
     hash_kwargs: Callable[..., str], algorithm: str, arguments: dict[str, Any]
 ) -> str:
-    """Where the algorithm is a setting of the process, it is set for each call."""
+    """Hash with an algorithm that is a setting of the process, set for each call."""
     os.environ[ALGORITHM_SETTING] = algorithm
     return hash_kwargs(**arguments)
 
 
 def _wrapper_of_release(hasher: Any) -> Wrapper | None:
-    """Makes media with their original bytes, of the kinds that the hasher looks for: of all where
-    it asks for none."""
+    """A maker of media with their original bytes, of the kinds that the hasher looks for; of all
+    where it looks for none."""
     wrapper = getattr(hasher, "MediaWithBytes", None)
     if wrapper is None:
         return None

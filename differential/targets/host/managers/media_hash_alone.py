@@ -31,7 +31,7 @@ class HasherHost:
         self._flags: dict[str, bool] | None = None if flags is None else json.loads(flags)
 
     def hello(self, plug_in: str | None) -> dict[str, Any]:
-        """Versions."""
+        """Versions of what runs here."""
         is_reference = self._flags is not None
         return {
             "python": sys.version.split()[0],
@@ -40,7 +40,8 @@ class HasherHost:
         }
 
     def run(self, request: dict[str, Any]) -> list[dict[str, Any]]:
-        """One result per trace of the batch; of the reference some flags may be otherwise."""
+        """One result per trace of the batch, in order; on the reference under changed flags, where
+        the request has some."""
         fault = request.get("fault")
         flags = self._flags and self._flags | (request.get("flags") or {})
         semantics = None if flags is None else _semantics(flags)
@@ -66,7 +67,7 @@ class HasherHost:
 def of_reference(
     semantics: Any, algorithm: str, fault: str | None = None
 ) -> media_hash.MediaHashSession:
-    """A session on the reference, of the libraries that this interpreter has.
+    """A session on the reference, with the libraries of this interpreter.
 
     Raises:
         Illegal: under those semantics there is no such algorithm.

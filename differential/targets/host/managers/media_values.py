@@ -17,11 +17,11 @@ EXIF_IMAGE_ID = 0x800D
 
 
 class Unbuildable(Exception):
-    """The target has no such object; the message says which."""
+    """The target has no such object; the message names it."""
 
 
 class Builder:
-    """Makes objects anew at each call. `wrapper` makes media with their original bytes."""
+    """Makes objects anew for each call. `wrapper` makes media with their original bytes."""
 
     def __init__(self, wrapper: Wrapper | None) -> None:
         self._wrapper = wrapper
@@ -63,9 +63,8 @@ class Builder:
 
 
 def limited(wrapper: Callable[..., Any], kinds: Set[str], takes_settings: bool) -> Wrapper:
-    """Makes `wrapper` objects, of these kinds of media, with decode settings where it takes them.
-
-    What it makes raises Unbuildable for others.
+    """A `wrapper` for these kinds of media, with decode settings where it takes them. It raises
+    Unbuildable for other kinds.
     """
 
     def wrap(kind: str, media: Any, original: bytes, settings: dict[str, Any] | None) -> Any:

@@ -8,9 +8,9 @@ encoder compute budget and cache size      the scheduler's own constructor
 KV blocks hold one longest request         get_kv_cache_configs (0.11+), before it
                                            get_kv_cache_config
 
-The model is a config.json of our own, text-only and never loaded. While a scheduler is built it is
-told of items all the same (`scheduler_media`): it works out its encoder budgets and makes the
-manager of its encoder cache itself, as it does for users.
+The model is a config.json of our own, text-only and never loaded. A scheduler that is built for it
+is told of items all the same (`media.py`): it works out its encoder budgets and makes the manager
+of its encoder cache itself, as it does for users.
 """
 
 import functools
@@ -26,6 +26,7 @@ from ..protocol import Event, HostError, Illegal, RefusedByRelease
 from ..release_calls import call_known, known_to, parameters
 from .settings import LATER, PLAIN, settings_of
 
+# Before anything of vLLM is imported, which reads them.
 for _name, _value in {
     "HF_HUB_OFFLINE": "1",
     "VLLM_CPU_KVCACHE_SPACE": "1",
@@ -91,7 +92,7 @@ _SPECS = {
 
 
 class SchedulerParts(NamedTuple):
-    """What one configuration is built from; a scheduler is made afresh for each trace."""
+    """The parts of one configuration from which a scheduler is made afresh for each trace."""
 
     vllm_config: Any
     kv_cache_config: Any
@@ -100,7 +101,7 @@ class SchedulerParts(NamedTuple):
 
 
 def refusal(error: BaseException) -> str:
-    """A refusal in one line; pydantic hides the release's own sentence under a heading."""
+    """A refusal in one line: the release's own sentence, which pydantic puts under a heading."""
     errors = getattr(error, "errors", None)
     text = errors()[0]["msg"] if callable(errors) else str(error)
     return (text.strip() or type(error).__name__).splitlines()[0]
@@ -110,18 +111,19 @@ def seed_block_hashes() -> None:
     """Have the release derive its first parent key from PYTHONHASHSEED, as it does when asked."""
     kv_cache_utils.init_none_hash(sha256)
     seeded = kv_cache_utils.NONE_HASH
-    kv_cache_utils.init_none_hash(sha256)
+    kv_cache_utils.init_none_hash(sha256)  # once more: a random value would be another
     if seeded != kv_cache_utils.NONE_HASH:
         raise HostError("block hashes start from a random value in this release")
 
 
 @functools.cache
 def _prepare_process() -> None:
-    """What is done once: silence, a fixed hash seed asserted, block hashes seeded."""
+    """Done once: silence the release, require a fixed hash seed, seed block hashes."""
     if os.environ.get("PYTHONHASHSEED") != "0" or sys.flags.hash_randomization:
         raise HostError("the host must be started with PYTHONHASHSEED=0")
     logging.disable(logging.CRITICAL)
     seed_block_hashes()
+    # A driver that does not know the release would have it refuse every trace as illegal.
     plain = _engine(json.dumps(PLAIN))
     if isinstance(plain, Illegal):
         raise HostError(f"the release refuses the plainest configuration: {plain}")
@@ -129,6 +131,7 @@ def _prepare_process() -> None:
 
 def _configure(config: Event) -> Any:
     """The release's VllmConfig, refused where it silently changes what was asked for."""
+    # Asked for only where they are not plain, so that releases that lack them take plain traces.
     later = {name: config[name] for name, nothing in LATER.items() if config[name] != nothing}
     for name in later:
         if name not in parameters(SchedulerConfig):
@@ -209,8 +212,9 @@ def _lora_config(max_loras: int) -> Any:
 
 
 def _speculative_config(config: Event, vllm_config: Any) -> Any:
-    """Drafts by prompt lookup, which needs no model. A drafter is one that says it is a model: what
-    is asked of its weights is nobody's business at scheduler depth."""
+    """The configuration of drafts by prompt lookup, which needs no model; None without drafts. A
+    drafter is prompt lookup that calls itself a model: its weights do not matter at scheduler
+    depth."""
     count = config["num_speculative_tokens"]
     if count == 0:
         return None
@@ -247,8 +251,8 @@ def attention_spec(group: Event) -> Any:
 
 
 def _plan_kv_cache(vllm_config: Any, groups: list[Event], num_blocks: int) -> Any:
-    """The scheduler's KV cache configuration for memory that holds exactly `num_blocks` blocks, of
-    a model with one layer in each group."""
+    """The scheduler's KV cache configuration for memory of exactly `num_blocks` blocks, and a model
+    with one layer in each group."""
     if register_all_kvcache_specs is not None:
         register_all_kvcache_specs(vllm_config)
     block_size = vllm_config.cache_config.block_size
@@ -278,7 +282,7 @@ def _plan_kv_cache(vllm_config: Any, groups: list[Event], num_blocks: int) -> An
 
 @functools.lru_cache(maxsize=256)
 def _engine(key: str) -> SchedulerParts | Illegal:
-    """The parts, or why there are none."""
+    """The parts of a configuration in JSON, or why there are none."""
     config = json.loads(key)
     try:
         vllm_config = _configure(config)
@@ -299,17 +303,18 @@ def _engine(key: str) -> SchedulerParts | Illegal:
 
 
 def _block_hasher(vllm_config: Any, block_size: int) -> Any:
-    """What makes the requests' block keys, made as the engine core makes it."""
+    """The function that makes requests' block keys, made as the engine core makes it."""
     lookahead = getattr(vllm_config, "num_hash_lookahead_tokens", 0)
     further = {"num_hash_lookahead_tokens": lookahead} if lookahead else {}
     return kv_cache_utils.get_request_block_hasher(block_size, sha256, **further)
 
 
 def engine_for(config: Event, *, encoder_decoder: bool) -> SchedulerParts:
-    """The parts for this configuration, cached. Raises Illegal where the release has no such thing,
-    and Refused where it raises."""
+    """The parts for a configuration, cached. Raises Illegal where the release lacks what is asked
+    for, and RefusedByRelease where it raises."""
     _prepare_process()
     os.environ["VLLM_USE_V2_MODEL_RUNNER"] = "0"
+    # These are set for each scheduler: configurations that differ in them alone share their parts.
     fixed = {
         "capacity": 0,
         "compute_budget": 0,
@@ -317,7 +322,7 @@ def engine_for(config: Event, *, encoder_decoder: bool) -> SchedulerParts:
         "encoder_decoder": encoder_decoder,
     }
     engine = _engine(json.dumps({**config, **fixed}, sort_keys=True))
-    if isinstance(engine, Illegal):
+    if isinstance(engine, Illegal):  # it is cached, and would gather the frames of each raise
         raise engine.with_traceback(None)
     return engine
 
@@ -333,12 +338,12 @@ def make_scheduler(
 ) -> Any:
     """A fresh real scheduler, the asynchronous one where so configured, with managers of its own.
 
-    `make_manager` is called with a cache size in the place of the class of its encoder cache
-    manager, `make_kv_cache_manager` in that of its KV cache manager.
+    `make_manager` is called with a cache size instead of the class of its encoder cache manager,
+    `make_kv_cache_manager` instead of that of its KV cache manager.
 
-    It is told only now for which model runner it works: the second one wants a GPU's libraries, and
-    the configuration is refused where they are missing. Nor is it told before of items, or that its
-    model is an encoder-decoder.
+    Only now is the model runner set: the second one wants a GPU's libraries, and the configuration
+    is refused where they are missing. Only now, too, does the model have items, or is it an
+    encoder-decoder.
     """
     v2: bool = config["v2_model_runner"]
     os.environ["VLLM_USE_V2_MODEL_RUNNER"] = str(int(v2))
@@ -377,7 +382,7 @@ def make_scheduler(
 
 
 def _one_by_one(finish: Callable[..., Any]) -> Callable[..., Any]:
-    """Ends several requests in the order of their names, where releases take that of a set."""
+    """`finish`, but several requests end in order of their names: releases take that of a set."""
 
     def finish_requests(request_ids: Any, finished_status: Any) -> Any:
         if request_ids is None or isinstance(request_ids, str):

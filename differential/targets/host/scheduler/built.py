@@ -15,8 +15,9 @@ from .session import SchedulerSession
 
 
 def built_otherwise(trace: Event, expected: type) -> Iterator[str]:
-    """What is not as it is proved of the class that is `expected`: in words, of the scheduler of
-    one trace, once it is built and while it runs. Raises Illegal where the release refuses it."""
+    """How one trace's scheduler differs from one that builds the `expected` class and leaves it as
+    it is, in words; while it is built and while it runs. Raises Illegal where the release refuses
+    it."""
     config = trace["header"]["config"]
     given = vars(expected(cache_size=config["capacity"])).keys()
     found: list[str] = []

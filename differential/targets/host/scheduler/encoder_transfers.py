@@ -1,4 +1,4 @@
-"""What a connector to encoder outputs elsewhere answers: the trace says, never chance.
+"""The answers of a connector to encoder outputs elsewhere: the trace says them, not chance.
 
 It knows nothing of the local cache. It tells what is to be loaded as vLLM's own connectors do, from
 what is allocated and can be had elsewhere at that moment.
@@ -23,8 +23,8 @@ class EncoderTransfers:
         self._awaiting: set[str] = set()
 
     def transfer(self, identifier: str, state: str) -> list[str]:
-        """From now on the output is `pending`, `ready` or `gone`; or it has `failed` to come.
-        Returns the requests that have waited in vain."""
+        """Make an output `pending`, `ready` or `gone` from now on, or `failed`. Returns the
+        requests that have waited in vain."""
         self._states[identifier] = state
         waiters = self._waiters.pop(identifier, set())
         disappointed = sorted(waiters - set(self._unavailable)) if state == "failed" else []
@@ -66,7 +66,7 @@ class EncoderTransfers:
         return False, None
 
     def build_connector_meta(self, scheduler_output: Any) -> Any:
-        """What the worker is told to load in this step, by request, and who was made to wait."""
+        """What the worker is to load in this step, by request, and which requests had to wait."""
         told = {"loads": self._loads, "awaiting": sorted(self._awaiting)}
         self._loads, self._awaiting = {}, set()
         return told

@@ -1,10 +1,10 @@
-"""Steps that a worker executes, with a model: what each came to."""
+"""Results of steps that a worker executes, with a model."""
 
 from typing import Any, NamedTuple, Protocol
 
 
 class Executed(NamedTuple):
-    """What a step's execution came to.
+    """The result of a step's execution.
 
     tokens: those that it sampled for each of its requests.
     outputs: of each request with tokens, each one's id, log probability and lead.
@@ -28,12 +28,12 @@ class Worker(Protocol):
         """Forget every encoder output."""
 
     def reload(self, version: int) -> None:
-        """Take other weights."""
+        """Load the weights of a version."""
 
 
 def said_of(steps: list[tuple[Executed, dict[str, int]]]) -> dict[str, Any]:
-    """What the outcome of an update says of steps that a worker has executed, each with how many of
-    its tokens the scheduler took; nothing where none did."""
+    """The part of an update's outcome about steps that a worker has executed, each with the number
+    of its tokens that the scheduler took; empty where there are none."""
     if not steps:
         return {}
     outputs: dict[str, list[list[float]]] = {}

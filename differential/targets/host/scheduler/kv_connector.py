@@ -16,7 +16,7 @@ try:
 except ImportError:  # before 0.12 every connector has one group of blocks
 
     class SupportsHMA:  # type: ignore[no-redef]
-        """Knows of groups."""
+        """Marks connectors that know groups, in releases without the mark."""
 
 
 class ScriptedKVConnector(KVTransfers, KVConnectorBase_V1, SupportsHMA):

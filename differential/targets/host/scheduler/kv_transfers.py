@@ -13,7 +13,7 @@ _ENDS_AFTER_WHICH_IS_SENT = ("FINISHED_STOPPED", "FINISHED_LENGTH_CAPPED")
 
 
 class KVTransfers:
-    """The scheduler's side. Methods are those that any release asks for.
+    """The scheduler's side of the connector.
 
     Loads are counted in tokens of the request. The last known one is left to compute where the step
     waits for the load, as vLLM's own connectors leave it, and where there is no other: behind a
@@ -26,12 +26,12 @@ class KVTransfers:
         self._told = _nothing()
 
     def elsewhere(self, request_id: str, tokens: int | None, later: bool) -> None:
-        """From now on so many of the request's first tokens can be had elsewhere; None: nobody
-        knows yet. `later`: between two steps, not within one."""
+        """Let that many of the request's first tokens be elsewhere from now on; None where nobody
+        knows yet. `later`: they come between two steps, not within one."""
         self._elsewhere[request_id] = (tokens, later)
 
     def send(self, request_id: str) -> None:
-        """The request's KV is wanted elsewhere when it has come to its end."""
+        """Send the request's KV elsewhere once it has ended."""
         self._sent.add(request_id)
 
     def get_num_new_matched_tokens(
@@ -62,8 +62,8 @@ class KVTransfers:
         return sends and bool(block_ids), None
 
     def build_connector_meta(self, scheduler_output: Any) -> Any:
-        """What the workers are told: who was asked for behind how many tokens, what is loaded
-        (tokens, whether later, the request's blocks), and whose blocks are sent."""
+        """What the workers are told: after how many tokens which requests were asked for, what is
+        loaded (tokens, whether later, the request's blocks), and whose blocks are sent."""
         told, self._told = self._told, _nothing()
         return told
 
@@ -73,8 +73,8 @@ def _nothing() -> dict[str, Any]:
 
 
 class TransferReport(NamedTuple):
-    """What the workers report beside the output of a step: the request whose load has ended, the
-    one whose sending has, and blocks into which nothing right was loaded."""
+    """The workers' report with a step's output: the request whose load has ended, the one whose
+    sending has, and blocks whose load failed."""
 
     received: str | None
     sent: str | None
@@ -82,7 +82,7 @@ class TransferReport(NamedTuple):
 
 
 class _Load(NamedTuple):
-    """A load under way: the step that tells of it, and its blocks."""
+    """A load under way: the step that begins it, and its blocks."""
 
     step: int
     block_ids: list[int]
@@ -102,7 +102,7 @@ class KVWorker:
         self._failed: dict[tuple[str, int], int] = {}
 
     def begin(self, step: int, told: dict[str, Any]) -> None:
-        """A step tells of transfers."""
+        """Begin the transfers of a step."""
         for name, (tokens, later, block_ids) in told["kv_loads"].items():
             hit = next(local for asked, local in reversed(told["kv_asked"]) if asked == name)
             first, end = hit // self._block_size, -(-(hit + tokens) // self._block_size)
@@ -111,8 +111,8 @@ class KVWorker:
             self._sends[name] = step
 
     def end_load(self, request_id: str, failed: int | None) -> bool:
-        """The load ends; from its block number `failed` on nothing of it is right. False where
-        that says nothing: none is under way, its end is known, or it ends with its step."""
+        """End the load; its blocks from number `failed` on are wrong. False where that means
+        nothing: no load is under way, its end is known, or it ends with its step."""
         late = self._late.get(request_id)
         if late is not None and not any(name == request_id for name, _ in self._ended):
             self._ended.append((request_id, failed))
@@ -123,14 +123,14 @@ class KVWorker:
         return self._failed.setdefault((request_id, at_once.step), failed) is failed
 
     def end_sending(self, request_id: str) -> bool:
-        """The sending ends. False where none is under way, or its end is known already."""
+        """End the sending. False where none is under way, or its end is known already."""
         if request_id not in self._sends or request_id in self._sent:
             return False
         self._sent.append(request_id)
         return True
 
     def report(self, step: int) -> TransferReport:
-        """What comes with the output of a step."""
+        """The report with the output of a step."""
         received, sent = None, None
         wrong: list[int] = []
         for name, load in list(self._at_once.items()):

@@ -1,6 +1,6 @@
-"""What a real scheduler is told of its model's media while it is built: that there are some, and
-how large the largest item is. At scheduler depth the model is of text, and has no processor that
-could be asked; an engine's has one, whose largest item is not the trace's.
+"""The media that a real scheduler's model is said to have while it is built: that there are some,
+and how large the largest item is. At scheduler depth the model is of text, and has no processor
+that could be asked; an engine's has one, whose largest item is not the trace's.
 
 A scheduler works out its encoder budgets of that, and makes the manager of its encoder cache: by
 `compute_encoder_budget` up to 0.15, by `MultiModalBudget` since.
@@ -14,35 +14,35 @@ from unittest.mock import patch
 
 MODALITY = "image"
 ITEMS_MAX = 999
-"""Of a prompt, as a release does where no limit is asked for."""
+"""Most items of a prompt; a release has this limit where none is asked for."""
 
 
 class Registry:
-    """In the place of the release's, which would make a processor of the model's."""
+    """Stands in for the release's registry, which would make the model's processor."""
 
     def __init__(self, largest_item: int) -> None:
         self._sizes = {MODALITY: largest_item}
         self._largest = largest_item
 
     def supports_multimodal_inputs(self, model_config: Any) -> bool:
-        """The model has items."""
+        """True: the model takes items."""
         return True
 
     def get_max_tokens_per_item_by_nonzero_modality(self, model_config: Any) -> Mapping[str, int]:
-        """The largest item."""
+        """Size of the largest item, by modality."""
         return self._sizes
 
     get_max_tokens_per_item_by_modality = get_max_tokens_per_item_by_nonzero_modality
 
     def get_encdec_max_encoder_len(self, model_config: Any) -> int:
-        """The longest input of an encoder beside a decoder."""
+        """Length of the longest encoder input of an encoder-decoder."""
         return self._largest
 
     def processor_only_cache_from_config(self, vllm_config: Any) -> None:
-        """Nothing is processed."""
+        """None: nothing is processed."""
 
     def create_processor(self, model_config: Any, **named: Any) -> Any:
-        """What would process items; it is asked for limits and sizes alone."""
+        """A stand-in for a processor, which is asked for limits and sizes alone."""
         info = SimpleNamespace(
             supported_mm_limits={MODALITY: None},
             allowed_mm_limits={MODALITY: ITEMS_MAX},
@@ -53,7 +53,7 @@ class Registry:
 
 
 class _InPlaceOf:
-    """A class of managers whose instances `make(cache_size)` makes."""
+    """Stands in for a class of managers: `make(cache_size)` makes its instances."""
 
     def __init__(self, make: Callable[[int], Any]) -> None:
         self._make = make
@@ -62,7 +62,7 @@ class _InPlaceOf:
         return self._make(cache_size)
 
     def create_manager(self, cache_size: int, vllm_config: Any) -> Any:
-        """As schedulers make them since 0.28.0."""
+        """A manager, as schedulers make it since 0.28.0."""
         return self._make(cache_size)
 
 
@@ -76,8 +76,7 @@ def with_media(
     make_manager: Callable[[int], Any] | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Let schedulers of that module be built for a model with items, the largest of this size, and
-    with a manager that `make_manager` makes, if it is given. Gives what they are to be called with
-    besides."""
+    with a manager that `make_manager` makes, if it is given. Yields further arguments for them."""
     registry = Registry(largest_item)
     kind = type(model_config)
     told = {

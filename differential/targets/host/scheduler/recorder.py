@@ -22,7 +22,7 @@ OPERATIONS = {
     "get_freed_ids": "notices",
     "reset": "reset",
 }
-"""What a public method of a manager is called in records."""
+"""Public method of a manager -> its name in records."""
 
 Snapshot = tuple[int, int, dict[str, Any], dict[str, int], list[Any], list[str]]
 """Free slots, freeable slots, {identifier: holders}, {identifier: size}, queue and notices."""
@@ -42,7 +42,7 @@ class Recorder:
                 setattr(manager, name, self._wrap(operation, getattr(manager, name)))
 
     def begin(self) -> None:
-        """What changes from now on, changes the state that the manager is in now."""
+        """Take the manager's state as the one from which changes count from now on."""
         free, freeable, cached, sizes, queue, notices = self._ledger.read()
         known = {h: set(refs) for h, refs in cached.items()}
         self._last = (free, freeable, known, dict(sizes), queue, notices)
@@ -116,8 +116,8 @@ class Recorder:
 
 
 def in_order(method: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    """What is given, in the order of the method's parameters; as it comes, where they do not take
-    it."""
+    """Arguments in the order of the method's parameters; as they come, where the method does not
+    take them."""
     try:
         bound = signature(method).bind(*args, **kwargs)
     except TypeError:
@@ -131,7 +131,7 @@ def _changed_entries(
     known: dict[str, Any],
     known_sizes: dict[str, int],
 ) -> dict[str, tuple[list[str], int | None] | None]:
-    """What changed in `cached` and in `sizes`; brings `known` up to `cached`."""
+    """The changes of `cached` and of `sizes`; brings `known` up to date."""
     entries: dict[str, tuple[list[str], int | None] | None] = {}
     same_sizes = sizes == known_sizes
     for h, refs in cached.items():
@@ -165,7 +165,7 @@ class _SharedLedger:
 
 
 class _PerInputLedger:
-    """A manager of 0.10.1.1 and before: each (request, input) is an entry of its own."""
+    """A manager of 0.10.1.1 and before, in which each (request, input) is an entry of its own."""
 
     def __init__(self, manager: Any) -> None:
         self._manager = manager
@@ -196,7 +196,7 @@ class _DecoderLedger:
 
 
 def ledger_of(manager: Any, shows_sizes: bool) -> Any:
-    """What reads the state of a manager, as a Snapshot."""
+    """A reader of a manager's state, as a Snapshot."""
     if hasattr(manager, "has_cache"):
         return _PerInputLedger(manager)
     if hasattr(manager, "cached"):
@@ -209,7 +209,7 @@ def _identifiers(notices: Any) -> list[str]:
 
 
 def _plain(answer: Any) -> Any:
-    """An answer as the record carries it: sets sorted, pairs of older releases as identifiers."""
+    """An answer as records have it: sets sorted, pairs of older releases as identifiers."""
     if isinstance(answer, set):
         return sorted(answer)
     return _identifiers(answer) if isinstance(answer, list) else answer

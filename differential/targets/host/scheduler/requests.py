@@ -106,7 +106,7 @@ _LENGTH_IS_CHECKED = SimpleNamespace(
 
 
 class _PromptValidator(InputProcessor):
-    """The release's check of a processed prompt, without the tokenizer and processors around it."""
+    """The release's check of a processed prompt, without its tokenizer and processors."""
 
     tokenizer = None  # on the class, since they are properties of some releases
     renderer = SimpleNamespace(validate_token_ids=_check_vocabulary)
@@ -120,7 +120,7 @@ class _PromptValidator(InputProcessor):
         self.skip_prompt_length_check = False
 
     def check(self, token_ids: list[int], placeholders: list[Any]) -> None:
-        """Ask the release; it raises what it raises."""
+        """Let the release check a prompt; what it raises comes out unchanged."""
         prompt = {
             "type": "multimodal",
             "prompt_token_ids": token_ids,
@@ -134,7 +134,7 @@ _VALIDATES_LORA = "lora_request" in parameters(InputProcessor._validate_model_in
 
 
 class _MultiModal:
-    """The model configuration as that of a multimodal model."""
+    """The model configuration, posing as that of a multimodal model."""
 
     is_multimodal_model = True
 
@@ -146,7 +146,7 @@ class _MultiModal:
 
 
 def _check_items(event: Event, *, is_prompt: bool) -> None:
-    """Refuse what no processor makes; the items are part of the prompt, or input of an encoder."""
+    """Refuse items that no processor makes; they are part of the prompt, or input of an encoder."""
     end = 0
     for index, item in enumerate(event["items"]):
         name = f"item {index} of {event['request']}"
@@ -174,7 +174,8 @@ def _media() -> Any:
 
 
 def carried(items: list[Event]) -> dict[str, Any]:
-    """How a request carries its items: lists side by side up to 0.10.1.1, features since."""
+    """The arguments by which a request gets its items: lists side by side up to 0.10.1.1, features
+    since."""
     placeholders = [_placeholder(item) for item in items]
     if MultiModalFeatureSpec is None:
         return {

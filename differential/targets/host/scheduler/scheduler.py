@@ -1,4 +1,4 @@
-"""A release's real Scheduler as what a `SchedulerSession` drives."""
+"""A release's real Scheduler, made for a `SchedulerSession` to drive."""
 
 import functools
 from collections.abc import Callable
@@ -89,7 +89,7 @@ def _pause(scheduler: Any, mode: str) -> None:
 
 
 def _executed(sampled: dict[str, list[int]], report: TransferReport | None) -> Any:
-    """What the model runner would return: every scheduled request, aborted ones too."""
+    """The output that a model runner would return: of every scheduled request, aborted ones too."""
     return call_known(
         ModelRunnerOutput,
         kv_connector_output=None if report is None else _reported(report),
@@ -104,7 +104,8 @@ def _executed(sampled: dict[str, list[int]], report: TransferReport | None) -> A
 
 
 _TAKES_ARRAYS = "ndarray" in str(ModelRunnerOutput.__annotations__["sampled_token_ids"])
-"""0.11.1 and 0.11.2 are handed an array of token ids for each request, all others a list."""
+"""Whether the release takes an array of token ids for each request, as 0.11.1 and 0.11.2 do; all
+others take a list."""
 
 
 def _in_its_form(tokens: list[int]) -> Any:

@@ -32,8 +32,8 @@ class SchedulerKit(NamedTuple):
 
     scheduler: a release's, or one with its attributes and methods.
     recorder: logs the calls of its encoder cache manager.
-    make_request: from an `add`, a `chunk` or a `close` and the arrival time; raises Illegal for
-        what is refused.
+    make_request: makes a request from an `add`, a `chunk` or a `close` and the arrival time;
+        raises Illegal where it is refused.
     update: hands in a scheduler output with the tokens sampled for each of its requests, and what
         the workers report of KV transfers, if anything; returns (request, number of new tokens,
         whether it ended) for each that the engine is told of.
@@ -60,8 +60,8 @@ class SchedulerKit(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """A scheduler output in flight: its number, the drafts of each of its requests that reaches the
-    end of what is known of it, None for the others, and what a worker has made of it."""
+    """A scheduler output in flight: its number; each request's number of drafts, None where the
+    step does not reach the end of what is known of it; and what a worker made of it, if any."""
 
     number: int
     output: Any
@@ -70,7 +70,7 @@ class _Step(NamedTuple):
 
 
 class _Session(NamedTuple):
-    """A resumable request: what it arrived with, and the chunks that are not part of it yet."""
+    """A resumable request: the `add` of its arrival, and the chunks that are no part of it yet."""
 
     first: Event
     chunks: deque[Event]
@@ -138,8 +138,8 @@ class SchedulerSession:
         return self._scheduler
 
     def position(self) -> dict[str, Any]:
-        """What this session holds beside the scheduler, of requests that are there or in flight;
-        the name of any other may come again."""
+        """The session's own state, of requests that the scheduler has or that are in flight; other
+        names may come again."""
         in_flight = [name for step in self._in_flight for name in step.drafts]
         there = {*self._scheduler.requests, *in_flight}
         return {
@@ -151,12 +151,12 @@ class SchedulerSession:
         }
 
     def go_to(self, position: dict[str, Any]) -> None:
-        """Go on from where this session has been, without resumable requests; the scheduler is put
-        back by who calls this."""
+        """Put the session back into a `position`, without resumable requests; the caller puts back
+        the scheduler."""
         vars(self).update(position)
 
     def _ask(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call the scheduler; what it raises is its own and not this driver's."""
+        """Call the scheduler; what it raises is noted as its own, not this driver's."""
         try:
             return function(*arguments)
         except Exception as error:
@@ -164,7 +164,7 @@ class SchedulerSession:
             raise
 
     def _standing(self) -> dict[str, Any]:
-        """Who runs and who waits, in order, and how many KV blocks nobody holds."""
+        """The requests that run and that wait, in order, and the number of free KV blocks."""
         scheduler = self._scheduler
         return {
             "running": [request.request_id for request in scheduler.running],
@@ -195,6 +195,7 @@ class SchedulerSession:
         except (Illegal, HostError):
             raise
         except Exception as error:
+            # Both sides take part in making a request: only the traceback tells whose error it is.
             if is_raised_by_release(error):
                 self._release_error = error
             raise
@@ -222,8 +223,8 @@ class SchedulerSession:
         return request_id in self._open and request is not None and not _has_ended(request)
 
     def _continued(self) -> list[list[Any]]:
-        """Sessions whose next chunk has become part of their prompt, and at which token it
-        begins; but for those that the next update ends with an error."""
+        """Sessions whose next chunk has become part of their prompt, each with the token at which
+        it begins; without those that the next update ends with an error."""
         begun = []
         ending = getattr(self._scheduler, "encoder_cache_mismatch_reqs", ())
         for request_id, session in self._sessions.items():
@@ -242,15 +243,17 @@ class SchedulerSession:
             return None
         requests = self._scheduler.requests
         preempted = self._kit.preempted
-        was_running = list(self._scheduler.running)
+        was_running = list(self._scheduler.running)  # a copy: schedule() changes the list
         was_preempted = {
             request_id for request_id, request in requests.items() if request.status is preempted
         }
         if self._kv_connector is not None:
+            # Whoever loads KV after a preemption has another status, and is resumed all the same.
             self._preempted |= was_preempted
             was_preempted |= {
                 name for name in self._preempted & requests.keys() if _loads(requests[name])
             }
+        # Before schedule(), which adds the placeholders of its own step.
         unsampled = {
             request_id: getattr(request, "num_output_placeholders", None)
             for request_id, request in (requests.items() if self._asynchronous else ())
@@ -331,6 +334,7 @@ class SchedulerSession:
                 if ended:
                     finished.append(request_id)
             continued += self._continued()
+            # Where steps are asynchronous, drafts stay with the worker.
             rests = getattr(step.output, "skip_drafts", False)
             if self._max_drafts and not self._asynchronous and not rests:
                 proposals = self._proposals(step)
@@ -346,8 +350,8 @@ class SchedulerSession:
         }
 
     def _execute(self, output: Any) -> Executed | Exception | None:
-        """What a worker makes of a step; None: there is none. What it raises comes with the step's
-        output, and whoever has failed executes nothing more."""
+        """What a worker makes of a step; None without a worker. What it raises comes with the
+        step's output, and a worker that has failed executes nothing more."""
         if self._kit.worker is None:
             return None
         for step in self._in_flight:
@@ -361,7 +365,7 @@ class SchedulerSession:
             return error
 
     def _report(self, step: _Step) -> TransferReport | None:
-        """What the workers report of KV transfers with the step's output; None: nothing."""
+        """The workers' report of KV transfers with the step's output; None where there is none."""
         report = self._kv_worker.report(step.number)
         return report if any(report) else None
 
@@ -375,7 +379,7 @@ class SchedulerSession:
         return sampled
 
     def _sample(self, request_id: str, number: int) -> int:
-        """The token at a position: the same whenever it is sampled."""
+        """The token at a position: identical whenever it is sampled."""
         request = self._scheduler.requests.get(request_id)
         if request is None:
             return FIRST_TEXT_TOKEN_ID  # it ended since, and nobody looks
@@ -388,8 +392,8 @@ class SchedulerSession:
         return FIRST_TEXT_TOKEN_ID + digest % (VOCABULARY_SIZE - FIRST_TEXT_TOKEN_ID)
 
     def _proposals(self, step: _Step) -> dict[str, list[int]] | None:
-        """Drafts for the step's requests that go on decoding: the worker's, or as many as a drafter
-        makes, or fewer without one."""
+        """Drafts for the step's requests that go on decoding: the worker's; or else as many as a
+        drafter makes, and up to as many without one."""
         if isinstance(step.executed, Executed):
             return step.executed.drafts
         proposals = {}
@@ -452,7 +456,7 @@ class SchedulerSession:
 
 
 def _has_ended(request: Any) -> bool:
-    """Whether the request is there only for the sake of its blocks."""
+    """Whether the request has ended, and is kept only for its blocks."""
     return bool(request.status.name.startswith("FINISHED"))
 
 
@@ -462,8 +466,8 @@ def _loads(request: Any) -> bool:
 
 
 def prompt_token_ids(event: Event, *, has_placeholders: bool = True) -> list[int]:
-    """One text for everybody: prompts share KV blocks wherever their items allow it. A decoder's
-    prompt has no placeholders for its encoder's input."""
+    """The tokens of a prompt. All prompts are of one text, so that they share KV blocks wherever
+    their items allow it. A decoder's prompt has no placeholders for its encoder's input."""
     token_ids = _TEXT[: event["prompt"]]
     token_ids += map(_text, range(len(token_ids), event["prompt"]))
     for item in event["items"] if has_placeholders else ():
@@ -473,14 +477,14 @@ def prompt_token_ids(event: Event, *, has_placeholders: bool = True) -> list[int
 
 
 def _text(position: int) -> int:
-    """The token of everybody's text at a position."""
+    """The token at a position of the text of all requests."""
     return FIRST_TEXT_TOKEN_ID + position % 1000
 
 
 _TEXT = list(map(_text, range(1000)))
-"""Its beginning: few prompts are longer."""
+"""The beginning of the text of all requests: few prompts are longer."""
 
 
 def _of_sessions(continued: list[list[Any]]) -> dict[str, list[list[Any]]]:
-    """What an outcome says of sessions that went on; nothing where none did."""
+    """The part of an outcome about sessions that went on; empty where none did."""
     return {"continued": continued} if continued else {}

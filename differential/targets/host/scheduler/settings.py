@@ -1,4 +1,4 @@
-"""What a trace's configuration says of a scheduler, under vLLM's names."""
+"""A trace's configuration of a scheduler, in vLLM's names."""
 
 from typing import Any
 

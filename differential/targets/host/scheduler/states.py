@@ -121,7 +121,7 @@ class SchedulerStates:
 
 
 class _Dumper(pickle.Pickler):
-    """Pickles all but what stays as it is, to which it adds the functions that it meets."""
+    """Pickles all but what stays as it is, and keeps the functions that it meets beside it."""
 
     def __init__(self, target: io.BytesIO, stays: dict[int, Any]) -> None:
         super().__init__(target, pickle.HIGHEST_PROTOCOL)
@@ -138,7 +138,7 @@ class _Dumper(pickle.Pickler):
 
 
 class _Collector(pickle.Pickler):
-    """Finds the frozen records and functions of a graph."""
+    """Collects the frozen records and functions of a graph of objects."""
 
     def __init__(self) -> None:
         super().__init__(io.BytesIO(), pickle.HIGHEST_PROTOCOL)
@@ -161,14 +161,14 @@ class _Loader(pickle.Unpickler):
 
 
 def _frozen(data: Any) -> dict[int, Any]:
-    """The frozen records and functions that there are from the beginning."""
+    """The frozen records and functions that are there from the beginning."""
     collector = _Collector()
     collector.dump(data)
     return collector.found
 
 
 class _Teller:
-    """Tells of one state in lists."""
+    """Makes a state into lists."""
 
     def __init__(self, scheduler: Any, stays: Mapping[int, Any]) -> None:
         self._stays = stays

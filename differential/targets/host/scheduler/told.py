@@ -1,7 +1,7 @@
-"""What a step says to the workers, in words that all releases and the reference share.
+"""What a step tells the workers, in words that all releases and the reference share.
 
-A field that a release has not says nothing, and nothing is kept of one that says nothing. So those
-that only a refused feature fills show as soon as one does say something.
+A field that a release lacks, or that is empty, is left out. So a field that only a refused feature
+fills shows as soon as it is filled.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -31,12 +31,12 @@ UNASKED: Mapping[str, tuple[str, ...]] = {
         "structured_output_request_ids",
     ),
 }
-"""Class -> fields that only features fill which no trace can ask for."""
+"""Class -> fields that are filled only by features for which no trace can ask."""
 
 
 def told(output: Any, requests: Mapping[str, Any], num_drafts: int) -> dict[str, Any]:
-    """All that a step says beside tokens, progress and connectors; `requests` are the scheduler's,
-    `num_drafts` those that the drafter is to propose."""
+    """All that a step tells the workers but tokens, progress and what connectors say; `requests`
+    are the scheduler's, `num_drafts` is how many drafts the drafter is to propose."""
     new, cached = output.scheduled_new_reqs, output.scheduled_cached_reqs
     updates = getattr(output, "encoder_input_updates", {})
     return {
@@ -76,7 +76,7 @@ def told(output: Any, requests: Mapping[str, Any], num_drafts: int) -> dict[str,
 
 
 def resumed(cached: Any) -> Iterable[str]:
-    """Who of the requests that the workers know has lost its blocks."""
+    """The requests known to the workers that come back after they lost their blocks."""
     if hasattr(cached, "resumed_req_ids"):
         return cached.resumed_req_ids
     pairs = zip(cached.req_ids, cached.resumed_from_preemption, strict=True)
@@ -84,7 +84,7 @@ def resumed(cached: Any) -> Iterable[str]:
 
 
 def carrier_of(new: Any) -> str:
-    """The attribute in which a release's workers are given a request's items."""
+    """Name of the attribute in which a release gives its workers a request's items."""
     return next(name for name in ("mm_features", "mm_kwargs", "mm_inputs") if hasattr(new, name))
 
 
@@ -93,7 +93,7 @@ def _said(**fields: Any) -> dict[str, Any]:
 
 
 def _embedded(new: Any) -> list[int]:
-    """The places in a prompt where embeddings are given."""
+    """The places in a prompt that are embeddings."""
     embeds = getattr(new, "prompt_embeds", None)
     if embeds is None:
         return []
@@ -104,19 +104,19 @@ def _embedded(new: Any) -> list[int]:
 
 
 def _prompt_of(new: Any) -> list[int]:
-    """The tokens of a prompt, and 0 for each where all are embeddings."""
+    """The tokens of a prompt; 0 for each where all are embeddings."""
     return list(new.prompt_token_ids or [0] * len(_embedded(new)))
 
 
 def _decoded(cached: Any) -> dict[str, int]:
-    """How many tokens the workers are told that a request has decoded, those on their way too."""
+    """How many tokens each request has decoded by what workers are told, those in flight too."""
     if not getattr(cached, "num_output_tokens", ()):
         return {}
     return dict(zip(cached.req_ids, cached.num_output_tokens, strict=True))
 
 
 def blocks_of(output: Any) -> dict[str, list[list[int]]]:
-    """The KV blocks that the workers are told of, for each request that gets some."""
+    """The KV blocks of which the workers are told, for each request that gets some."""
     cached = output.scheduled_cached_reqs
     new = ((one.req_id, one.block_ids) for one in output.scheduled_new_reqs)
     return {
@@ -127,7 +127,7 @@ def blocks_of(output: Any) -> dict[str, list[list[int]]]:
 
 
 def withheld_of(output: Any, requests: Mapping[str, Any]) -> dict[str, list[int]]:
-    """Items of whose data some stays behind, by request that the workers are told of."""
+    """Items whose data is not sent, or not all of it, for each request that the workers get."""
     return {
         new.req_id: numbers
         for new in output.scheduled_new_reqs
@@ -162,7 +162,7 @@ def notices_of(output: Any) -> list[str]:
 
 
 def unasked(output: Any, num_drafts: int) -> list[str]:
-    """Fields that say something though no trace has asked for it."""
+    """Fields that are filled though no trace can ask for them."""
     found = [name for new in output.scheduled_new_reqs for name in _unasked(new, "NewRequestData")]
     found += _unasked(output.scheduled_cached_reqs, "CachedRequestData")
     found += _unasked(output, "SchedulerOutput")
@@ -176,6 +176,7 @@ def _unasked(one: Any, owner: str) -> list[str]:
     names, read = _fields_of(kind, owner)
     return [
         name
+        # What is read has one value more, the class.
         for name, value in zip(names, read(one), strict=False)
         if value is not None and value is not False and _says_something(value)
     ]
@@ -183,8 +184,8 @@ def _unasked(one: Any, owner: str) -> list[str]:
 
 @cache
 def _fields_of(kind: type, owner: str) -> tuple[tuple[str, ...], Any]:
-    """Those of the fields that a release's class has, and what reads them all; all of them, where a
-    class does not say which it has."""
+    """The UNASKED fields that a release's class has, and a function that reads them all; every
+    field where the class does not say which it has."""
     if not is_dataclass(kind):
         every = UNASKED[owner]
         return every, lambda one: [getattr(one, name, None) for name in every]
@@ -196,5 +197,6 @@ def _fields_of(kind: type, owner: str) -> tuple[tuple[str, ...], Any]:
 def _says_something(value: Any) -> bool:
     if hasattr(value, "shape"):  # of an array, elements have no say
         return 0 not in value.shape
+    # A field may have an entry for each request: all of them empty say nothing.
     is_collection = type(value) in (list, dict, set, tuple) or isinstance(value, Collection)
     return any(value) if is_collection else bool(value)

@@ -35,7 +35,7 @@ CHANGES: dict[str, Callable[[Any], Change]] = joined(
 
 
 def of_the_release(config: Event) -> list[str]:
-    """Which of them are an engine's own, and put right by the host."""
+    """Faults that are the release's own under a configuration, and mended by the host."""
     own: list[str] = []
     is_ahead = config["prompt_embeds"] and config["num_speculative_tokens"]
     if is_ahead and not config["v2_model_runner"]:

@@ -1,5 +1,5 @@
-"""Faults of an engine's worker in prompts of embeddings; the last three are the release's own,
-which the host puts right where steps run ahead with drafts (`engine_embedded.py`), and change
+"""Faults of an engine's worker in prompts of embeddings. The last three are the release's own: the
+host mends them where steps run ahead with drafts (`../../engine/embedded.py`), and they change
 nothing elsewhere."""
 
 import inspect
@@ -28,12 +28,12 @@ def _change_arrivals(runner: Any, change: Callable[[Any, Any], tuple[Any, Any]])
 
 
 def takes_prompts_in_reverse(runner: Any) -> Change:
-    """Of a prompt of embeddings the last comes first."""
+    """The embeddings of a prompt come in reverse."""
     return _change_arrivals(runner, lambda rows, are_tokens: (rows.flip(0), are_tokens))
 
 
 def takes_half_of_prompts(runner: Any) -> Change:
-    """The embeddings of a prompt are scaled."""
+    """The embeddings of a prompt are scaled by half."""
     return _change_arrivals(runner, lambda rows, are_tokens: (rows / 2, are_tokens))
 
 
@@ -48,7 +48,7 @@ def takes_the_first_row_for_all(runner: Any) -> Change:
 
 
 def takes_tokens_for_rows(runner: Any) -> Change:
-    """In a prompt that mixes both, tokens are taken for rows of zeros."""
+    """Tokens of a prompt that mixes both are taken for rows of zeros."""
     return _change_arrivals(
         runner, lambda rows, are_tokens: (rows, are_tokens and [False] * len(are_tokens))
     )

@@ -1,5 +1,5 @@
-"""Faults of a worker, planted in an engine: of its encoder store, which are what canaries are, and
-of how it runs ahead of what is known."""
+"""Faults of a worker, planted in an engine: in its encoder store, which canaries plant, and in how
+it runs ahead of what is known."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,18 +8,18 @@ from ...by_name import by_name
 
 Store = dict[str, Any]
 Change = tuple[Any, str, Any]
-"""Whose attribute, mostly a method, which, and what takes its place."""
+"""An object, the name of an attribute, mostly a method, and what replaces it."""
 
 
 class NeverFrees(Store):
-    """Keeps what it is told to drop."""
+    """A store that keeps what it is told to drop."""
 
     def pop(self, *arguments: Any) -> Any:
         return None
 
 
 class MisreadsNowAndThen(Store):
-    """Every third read gets other rows."""
+    """A store of which every third read gets other rows."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -31,33 +31,33 @@ class MisreadsNowAndThen(Store):
         return rows if rows is None or self._reads % 3 else self.misread(rows)
 
     def misread(self, rows: Any) -> Any:
-        """What is read in the place of these rows."""
+        """The rows that are read in the place of these."""
         raise NotImplementedError
 
 
 class ReadsTheRowBefore(MisreadsNowAndThen):
-    """Now and then a read gets every row from the place before it."""
+    """A store of which every third read gets each row from the place before it."""
 
     def misread(self, rows: Any) -> Any:
         return rows.roll(1, dims=0)
 
 
 class ReadsOneRow(MisreadsNowAndThen):
-    """Now and then a read gets the first row in the place of every other: where a decoder attends
-    to all of them, their order does not matter, and what they are does."""
+    """A store of which every third read gets the first row in the place of all: a decoder that
+    attends to all rows would not see another order."""
 
     def misread(self, rows: Any) -> Any:
         return rows[:1].expand_as(rows)
 
 
 class KeepsWhatItCutOff(Store):
-    """Entries are small parts of large tensors."""
+    """A store whose entries are small parts of large tensors."""
 
     def __setitem__(self, identifier: str, rows: Any) -> None:
         super().__setitem__(identifier, rows.repeat(8, 1)[: len(rows)])
 
     def update(self, *arguments: Any, **entries: Any) -> None:
-        """The second model runner's way, which goes past `__setitem__` in a plain dict."""
+        """The second model runner's way to add entries, which in a dict goes past `__setitem__`."""
         for identifier, rows in dict(*arguments, **entries).items():
             self[identifier] = rows
 
@@ -71,7 +71,7 @@ ENGINE_FAULTS: dict[str, Callable[[Store], Store]] = {
 
 
 def accepts_one_too_many(runner: Any) -> Change:
-    """Behind what was right of the drafts the last token is answered once more."""
+    """The last token that is right is answered once more."""
     sample = runner._sample
 
     def generous(*arguments: Any) -> Any:
@@ -86,7 +86,7 @@ def accepts_one_too_many(runner: Any) -> Change:
 
 
 def does_not_roll_back(runner: Any) -> Change:
-    """A step goes on behind drafts that were wrong."""
+    """A step goes on after drafts that were wrong."""
     copy = runner._copy_valid_sampled_token_count
 
     def deaf(next_token_ids: Any, counts: Any) -> None:
@@ -96,7 +96,7 @@ def does_not_roll_back(runner: Any) -> Change:
 
 
 def feeds_anothers_token(runner: Any) -> Change:
-    """What a request has decoded last is read as what another has."""
+    """The last token of a request is read as that of another."""
     copy = runner._copy_valid_sampled_token_count
 
     def rolled(next_token_ids: Any, counts: Any) -> None:
@@ -106,12 +106,12 @@ def feeds_anothers_token(runner: Any) -> Change:
 
 
 def forgets_new_blocks(runner: Any) -> Change:
-    """A request that goes on, and gets blocks, does not take them."""
+    """A running request does not take the blocks that it gets."""
     return runner.input_batch.block_table, "append_row", lambda block_ids, row: None
 
 
 def loses_a_token(runner: Any) -> Change:
-    """Of several tokens the last but one is lost."""
+    """The last but one of several sampled tokens is lost."""
     sample = runner._sample
 
     def mean(*arguments: Any) -> Any:
@@ -127,8 +127,8 @@ def loses_a_token(runner: Any) -> Change:
 
 
 def attends_up_to_a_tiles_end(runner: Any) -> Change:
-    """A decoder attends to what lies behind an encoder's rows: the CPU worker of a release before
-    0.24.0 as the release has it."""
+    """A decoder attends to what lies after an encoder's rows: the CPU worker of releases before
+    0.24.0, as they have it."""
     from vllm.v1.attention.backends.cpu_attn import CPUAttentionMetadataBuilder
 
     return CPUAttentionMetadataBuilder, "build", CPUAttentionMetadataBuilder.build.__wrapped__

@@ -1,4 +1,4 @@
-"""Faults of an engine's block keys: what keeps requests of one text apart is left out of them."""
+"""Faults of an engine's block keys, which leave out what keeps requests of one text apart."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from .engine import Change
 
 
 def _without(kind: str, *, everywhere: bool) -> Change:
-    """Keys that leave out what is of a kind, or do so in a request's first block alone."""
+    """Let keys leave out a kind of extra key: everywhere, or only in a request's first block."""
     from vllm.v1.core import kv_cache_utils  # the faults' names are read where it is not
 
     made = kv_cache_utils.generate_block_hash_extra_keys

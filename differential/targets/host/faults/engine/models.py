@@ -10,7 +10,7 @@ from .engine import Change
 
 def _change_heard(runner: Any, change: Callable[[Any, Any], tuple[Any, Any]]) -> Change:
     """Let the tower get what `change` makes of the features of sounds, [sounds, pitches, frames],
-    and of what is added to hide places, [sounds, 1, places, places]."""
+    and of the mask that is added to hide places, [sounds, 1, places, places]."""
     tower = runner.get_model().audio_tower
     forward = tower.forward
 
@@ -27,22 +27,22 @@ def hears_what_is_behind(runner: Any) -> Change:
 
 
 def hears_one_length_for_all(runner: Any) -> Change:
-    """Sounds of one call are attended to as far as the first of them."""
+    """All sounds of one call are taken to be as long as the first."""
     return _change_heard(runner, lambda features, mask: (features, mask[:1].expand_as(mask)))
 
 
 def hears_another_to_its_own_length(runner: Any) -> Change:
-    """Sounds of one call come in reverse, and their lengths do not."""
+    """The sounds of one call come in reverse, their lengths do not."""
     return _change_heard(runner, lambda features, mask: (features.flip(0), mask))
 
 
 def hears_pitches_in_reverse(runner: Any) -> Change:
-    """What is high is taken for what is low."""
+    """The pitches of sounds come in reverse."""
     return _change_heard(runner, lambda features, mask: (features.flip(1), mask))
 
 
 def keeps_the_next_rows(runner: Any) -> Change:
-    """What is kept of a sound begins a row too late, and ends one behind it."""
+    """The rows that are kept of a sound begin one too late, and end one after it."""
     projector = runner.get_model().multi_modal_projector
     forward = projector.forward
     return projector, "forward", lambda rows: forward(rows.roll(-1, 1))
@@ -65,12 +65,12 @@ def _change_levels(runner: Any, change: Callable[[Any], Any]) -> Change:
 
 
 def swaps_levels(runner: Any) -> Change:
-    """Each layer gets the rows that are another's; the embedding stays."""
+    """The layers get each other's rows; the embedding stays."""
     return _change_levels(runner, lambda levels: levels.flip(0))
 
 
 def adds_levels_a_token_late(runner: Any) -> Change:
-    """What a layer adds stands a token behind its place, the last one in the first's."""
+    """The rows that a layer adds stand a token late, the last one at the first token."""
     return _change_levels(runner, lambda levels: levels.roll(1, 1))
 
 
@@ -99,12 +99,12 @@ def _change_kept_levels(runner: Any, change: Callable[[str, Any], Any]) -> Chang
 
 
 def keeps_levels_in_reverse(runner: Any) -> Change:
-    """The levels of an item's last row stand beside its first."""
+    """The levels of an item are kept in reverse order of its rows."""
     return _change_kept_levels(runner, lambda name, levels: levels.flip(0))
 
 
 def forgets_levels_of_films(runner: Any) -> Change:
-    """Pictures alone have levels."""
+    """Only pictures have levels."""
     return _change_kept_levels(runner, lambda name, levels: levels * name.startswith("picture"))
 
 
@@ -118,7 +118,7 @@ DEEPSTACK_FAULTS = by_name(
 
 
 def _change_window(runner: Any, change: Callable[[int], int]) -> Change:
-    """Let the kernel see what `change` makes of a layer's sliding window, where it has one."""
+    """Let the kernel get what `change` makes of a layer's sliding window, where it has one."""
     from vllm.v1.attention.backends.cpu_attn import ops  # the names are read where it is not
 
     attend = ops.cpu_attention_with_kv_cache
@@ -158,7 +158,7 @@ def writes_by_the_first_table(runner: Any) -> Change:
 
 
 def forgets_null_blocks(runner: Any) -> Change:
-    """Where a hit leaves out blocks, the others stand in the table as if it began with them."""
+    """Where a hit leaves out blocks, the others stand at the beginning of the table."""
     tables = runner.input_batch.block_table
     add = tables.add_row
 
@@ -169,7 +169,7 @@ def forgets_null_blocks(runner: Any) -> Change:
 
 
 def gives_new_blocks_to_one_group(runner: Any) -> Change:
-    """Of a request that goes on, and gets blocks, the first group alone takes them."""
+    """Only the first group takes the blocks that a running request gets."""
     tables = runner.input_batch.block_table
     append = tables.append_row
 

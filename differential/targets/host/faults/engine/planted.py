@@ -6,19 +6,20 @@ from .engine import Change
 
 
 class Planted:
-    """What is changed now."""
+    """Changes that are made now."""
 
     def __init__(self) -> None:
         self._before: list[tuple[Any, str, Any]] = []
 
     def make(self, change: Change) -> None:
-        """Change an attribute, of one object or of all."""
+        """Change an attribute, of an object or of its class."""
         owner, name, changed = change
         self._before.append((owner, name, vars(owner).get(name)))
         setattr(owner, name, changed)
 
     def take_back(self) -> None:
-        """Let all be as it was."""
+        """Undo all changes."""
+        # The last first: one attribute may be changed more than once.
         while self._before:
             owner, name, own = self._before.pop()
             delattr(owner, name)

@@ -10,14 +10,14 @@ from .engine import Change
 
 
 def takes_the_last_slot_for_none(runner: Any) -> Change:
-    """Rows without an adapter get that of the last slot: the kernel as the release has it."""
+    """Rows without an adapter get the last slot's: the kernel as the release has it."""
     from vllm.lora.ops.torch_ops import lora_ops  # the faults' names are read where it is not
 
     return lora_ops, "bgmv_shrink", lora_ops.bgmv_shrink.__wrapped__
 
 
 def adds_half(runner: Any) -> Change:
-    """What an adapter adds is scaled by half."""
+    """The rows that an adapter adds are scaled by half."""
     from vllm.lora.ops.torch_ops import lora_ops  # the faults' names are read where it is not
 
     own = lora_ops.bgmv_shrink
@@ -63,12 +63,12 @@ ADAPTER_FAULTS = by_name(
 
 
 def keeps_old_weights(runner: Any) -> Change:
-    """A worker that is to load weights drops its encoder outputs, and loads nothing."""
+    """A worker that is to load weights drops its encoder outputs and loads nothing."""
     return runner, "reload_weights", lambda **where: runner.reset_encoder_cache()
 
 
 def _keep(runner: Any, part: str) -> Change:
-    """Let weights of a part of the model stay as they are."""
+    """Let the weights of a part of the model stay as they are."""
     reload = runner.reload_weights
 
     def partly(*, weights_path: str) -> None:
@@ -84,22 +84,22 @@ def _keep(runner: Any, part: str) -> Change:
 
 
 def keeps_the_tower(runner: Any) -> Change:
-    """Of new weights those that encode items are not taken."""
+    """New weights of the tower, which encodes items, are not taken."""
     return _keep(runner, "vision_tower")
 
 
 def keeps_the_connector(runner: Any) -> Change:
-    """Of new weights those between what encodes and what decodes are not taken."""
+    """New weights of the connector, between tower and decoder, are not taken."""
     return _keep(runner, "multi_modal_projector")
 
 
 def keeps_the_embedding(runner: Any) -> Change:
-    """Of new weights those that embed tokens are not taken."""
+    """New weights of the embedding of tokens are not taken."""
     return _keep(runner, "embed_tokens")
 
 
 def loads_the_version_before(runner: Any) -> Change:
-    """Each time, what should have been loaded the time before is."""
+    """Each load takes the weights that the load before should have taken."""
     reload, asked = runner.reload_weights, list[str]()
 
     def late(*, weights_path: str) -> None:
@@ -113,8 +113,8 @@ def loads_the_version_before(runner: Any) -> Change:
 
 
 def keeps_a_tied_head(runner: Any) -> Change:
-    """A head that is tied to the embedding goes by the old weights: the worker as the release has
-    it on a CPU."""
+    """A head that is tied to the embedding keeps the old weights: the worker as the release has it
+    on a CPU."""
     head = runner.get_model().proj_out
     return head.quant_method, "process_weights_after_loading", lambda layer: None
 
@@ -142,28 +142,28 @@ def _change_given(runner: Any, change: Callable[[str, Any], Any]) -> Change:
 
 
 def _of_their_tokens(runner: Any, rows: Any) -> Any:
-    """The embedding of the token that stands in the place of each of these rows."""
+    """For each row, the embedding of the token in its place."""
     tokens = rows.new_full((len(rows),), GIVEN_TOKEN_ID).long()
     return runner.get_model().embed_input_ids(tokens)
 
 
 def takes_embeddings_in_reverse(runner: Any) -> Change:
-    """Of embeddings that are given the last comes first."""
+    """Embeddings that are given come in reverse."""
     return _change_given(runner, lambda name, rows: rows.flip(0))
 
 
 def takes_half_of_embeddings(runner: Any) -> Change:
-    """Embeddings that are given are scaled."""
+    """Embeddings that are given are scaled by half."""
     return _change_given(runner, lambda name, rows: rows / 2)
 
 
 def embeds_their_tokens(runner: Any) -> Change:
-    """Rows are the embedding of the token that stands in their place."""
+    """Rows are replaced by the embedding of the token in their place."""
     return _change_given(runner, lambda name, rows: _of_their_tokens(runner, rows))
 
 
 def leaves_out_the_last(runner: Any) -> Change:
-    """Of the last row nothing is taken over."""
+    """The last row is zeros."""
 
     def cut(name: str, rows: Any) -> Any:
         rows = rows.clone()
@@ -174,7 +174,7 @@ def leaves_out_the_last(runner: Any) -> Change:
 
 
 def takes_them_once(runner: Any) -> Change:
-    """Whose rows were dropped from the store gets the embeddings of tokens in their place."""
+    """An item whose rows were dropped from the store gets the embeddings of tokens instead."""
     taken = set[str]()
 
     def once(name: str, rows: Any) -> Any:

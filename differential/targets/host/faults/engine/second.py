@@ -9,12 +9,12 @@ from .engine import Change
 
 
 def lets_nothing_go(runner: Any) -> Change:
-    """What the store is told to free it keeps."""
+    """The store keeps what it is told to free."""
     return runner.encoder_cache, "free_encoder_cache", lambda identifier: None
 
 
 def lets_the_newest_go(runner: Any) -> Change:
-    """What the store is told to free it keeps, and frees its newest entry."""
+    """The store frees its newest entry instead of the one that it is told."""
     cache = runner.encoder_cache
 
     def free(identifier: str) -> None:
@@ -29,7 +29,7 @@ def keeps_rows_of_old_weights(runner: Any) -> Change:
 
 
 def hands_out_a_batch_in_reverse(runner: Any) -> Change:
-    """Of several items that are encoded at once each gets the rows of another."""
+    """Items that are encoded at once get each other's rows."""
     encode = runner.model_state.encoder_runner.execute_mm_encoder
     return (
         runner.model_state.encoder_runner,
@@ -50,24 +50,24 @@ def _change_gathered(runner: Any, change: Callable[[Any, Any], tuple[Any, Any]])
 
 
 def gathers_rows_in_reverse(runner: Any) -> Change:
-    """Of each item in a step the last row comes first."""
+    """The rows of each item in a step come in reverse."""
     return _change_gathered(runner, lambda rows, places: ([one.flip(0) for one in rows], places))
 
 
 def gathers_nothing_of_the_last(runner: Any) -> Change:
-    """The last item of a step has zeros for rows."""
+    """The rows of a step's last item are zeros."""
     return _change_gathered(
         runner, lambda rows, places: ([*rows[:-1], *(one * 0 for one in rows[-1:])], places)
     )
 
 
 def splices_a_place_late(runner: Any) -> Change:
-    """Rows go to the places behind theirs."""
+    """Rows go one place too far."""
     return _change_gathered(runner, lambda rows, places: (rows, places.roll(1)))
 
 
 def forgets_what_was_decoded(runner: Any) -> Change:
-    """A request that comes back goes on behind zeros in the place of what it has decoded."""
+    """A request that comes back has zeros in the place of what it has decoded."""
     states = runner.req_states
     add = states.add_request
 
@@ -79,8 +79,8 @@ def forgets_what_was_decoded(runner: Any) -> Change:
 
 
 def counts_a_token_less(runner: Any) -> Change:
-    """A request that is added with tokens that are computed computes the last of them again, a
-    place too early."""
+    """A request that is added with computed tokens computes the last of them again, a place too
+    early."""
     states = runner.req_states
     add = states.add_request
 
@@ -91,7 +91,7 @@ def counts_a_token_less(runner: Any) -> Change:
 
 
 def appends_no_blocks(runner: Any) -> Change:
-    """A request that goes on, and gets blocks, does not take them."""
+    """A running request does not take the blocks that it gets."""
     tables = runner.block_tables
     append = tables.append_block_ids
 
@@ -102,7 +102,7 @@ def appends_no_blocks(runner: Any) -> Change:
 
 
 def adds_blocks_in_reverse(runner: Any) -> Change:
-    """Blocks that a request gets at once stand in its table the wrong way round."""
+    """Blocks that a request gets at once stand in its table in reverse."""
     tables = runner.block_tables
     append = tables.append_block_ids
 
@@ -135,8 +135,8 @@ def writes_to_anothers_blocks(runner: Any) -> Change:
 
 
 def turns_by_old_positions(runner: Any) -> Change:
-    """Of a model with several rotary axes a request turns by the positions of the one that had its
-    place before."""
+    """A request turns by the positions of the request that had its place before, in a model with
+    several rotary axes."""
     axes = runner.model_state.rope_state
     return axes, axes.init_prefill_positions.__name__, lambda *given, **named: None
 
@@ -153,7 +153,7 @@ def _change_sampled(runner: Any, change: Callable[[Any, Any], tuple[Any, Any]]) 
 
 
 def rolls_nothing_back(runner: Any) -> Change:
-    """A step goes on behind drafts that were wrong."""
+    """A step goes on after drafts that were wrong."""
     return _change_sampled(runner, lambda sampled, rejected: (sampled, rejected * 0))
 
 
@@ -165,7 +165,7 @@ def rolls_back_one_too_many(runner: Any) -> Change:
 
 
 def samples_of_the_row_before(runner: Any) -> Change:
-    """What a request decodes is chosen from what its last token but one makes likely."""
+    """Tokens are sampled from the hidden state one row before."""
     sample = runner.sample
 
     def changed(states: Any, *others: Any) -> Any:

@@ -1,5 +1,5 @@
-"""Faults in how an engine's model runners go on with a session: the first changes the state that it
-has of the request, the second takes a new one."""
+"""Faults in how an engine's model runners go on with a session: the first runner changes its state
+of the request, the second makes a new one."""
 
 import sys
 from collections.abc import Callable
@@ -10,8 +10,8 @@ from .engine import Change
 
 
 def _change_turn(runner: Any, change: Callable[[Any, Any], None]) -> Change:
-    """Let a turn of the first begin with what `change` makes of the state, beside what some of it
-    was before."""
+    """Let the first runner begin a turn with what `change` makes of the request's state, given its
+    state before as well."""
     update = runner._update_streaming_request
 
     def changed(request_id: str, told: Any) -> Any:
@@ -25,24 +25,24 @@ def _change_turn(runner: Any, change: Callable[[Any, Any], None]) -> Change:
 
 
 def keeps_what_turns_decoded(runner: Any) -> Change:
-    """What the turn before has decoded stands behind the chunk as well."""
+    """The tokens decoded in the turn before stand after the chunk too."""
     return _change_turn(
         runner, lambda state, before: state.output_token_ids.extend(before["output_token_ids"])
     )
 
 
 def keeps_items_of_before(runner: Any) -> Change:
-    """A chunk's items are not known."""
+    """The items of a chunk are unknown."""
     return _change_turn(runner, lambda state, before: setattr(state, "mm_features", _first(before)))
 
 
 def _first(before: dict[str, Any]) -> list[Any]:
-    """The first item alone: the list itself is the scheduler's, and grows."""
+    """The first item, in a list of its own: the request's list is the scheduler's, and grows."""
     return list(before["mm_features"][:1])
 
 
 def keeps_positions_of_before(runner: Any) -> Change:
-    """Rotary positions of the prompt before count on behind it."""
+    """Rotary positions are those of the turn before."""
 
     def change(state: Any, before: dict[str, Any]) -> None:
         state.mrope_positions = before["mrope_positions"]
@@ -52,28 +52,28 @@ def keeps_positions_of_before(runner: Any) -> Change:
 
 
 def goes_on_in_blocks_of_before(runner: Any) -> Change:
-    """Blocks that a session gets for its next turn are not its own."""
+    """A session keeps the blocks of the turn before, without those for the next."""
     return _change_turn(
         runner, lambda state, before: setattr(state, "block_ids", before["block_ids"])
     )
 
 
 class _LeavesPlaces(list[int]):
-    """Free places, to which none comes back of a session that goes on."""
+    """Free places, to which that of a session that goes on does not come back."""
 
     def append(self, place: int) -> None:
-        """A request leaves its place: behind remove_request() and _remove_request() stands why."""
+        """Take a place back, unless add_requests() is what removes the request, two calls up."""
         if sys._getframe(3).f_code.co_name != "add_requests":
             super().append(place)
 
 
 def takes_a_place_for_each_turn(runner: Any) -> Change:
-    """In the second, a session that goes on leaves its place behind, until there is none."""
+    """In the second runner, each turn of a session takes a further place, until none is left."""
     return runner.req_states, "free_indices", _LeavesPlaces(runner.req_states.free_indices)
 
 
 def knows_items_of_first_turns(runner: Any) -> Change:
-    """In the second, a chunk's items are not known."""
+    """In the second runner, the items of a chunk are unknown."""
     cache, known = runner.encoder_cache, dict[str, list[Any]]()
     add = cache.add_request
 

@@ -1,6 +1,5 @@
-"""Faults in how a torch runner applies adapters, and in how they keep requests apart. Planted in
-one that is whole; each must be seen.
-"""
+"""Faults in how a torch runner applies adapters, and in how they keep requests apart. They are
+planted in a sound runner, and each must be seen."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -10,7 +9,7 @@ from ...protocol import Event
 from .salt import Make
 
 Windows = Sequence[tuple[slice, Any]]
-"""Rows of a layer's input, and the adapter that they run under, if any."""
+"""Rows of a layer's input, each with the adapter that they run under, if any."""
 
 
 def _change(
@@ -55,7 +54,7 @@ def runs_all_under_the_first(runner: Any) -> None:
 
 
 def runs_under_the_next(runner: Any) -> None:
-    """Each request of a step runs under the adapter of the one behind it."""
+    """Each request of a step runs under the adapter of the one after it."""
     _change(
         runner,
         lambda windows: [
@@ -95,7 +94,7 @@ def leaves_out_the_last_layer(runner: Any) -> None:
 
 
 def adds_half(runner: Any) -> None:
-    """What an adapter adds is scaled by half."""
+    """The rows that an adapter adds are scaled by half."""
     _change_weights(
         runner, lambda weights: {name: (down, up / 2) for name, (down, up) in weights.items()}
     )
@@ -153,7 +152,7 @@ def shares_kv_across_adapters(make: Make) -> Make:
 
 
 def shares_rows_across_adapters(make: Make) -> Make:
-    """An item is called the same under every adapter."""
+    """An item has one identifier under all adapters."""
 
     def plain(event: Event) -> Event:
         items = [

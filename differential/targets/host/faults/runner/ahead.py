@@ -1,5 +1,5 @@
 """Faults of a torch runner whose steps are ahead of what is known: with drafts to verify, or with
-two steps in flight. Planted in one that is whole; each must be seen.
+two steps in flight. They are planted in a sound runner, and each must be seen.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,18 +11,18 @@ from ...by_name import by_name
 def _change_acceptance(
     runner: Any, change: Callable[[list[Any], Sequence[Any], Sequence[int]], list[Any]]
 ) -> None:
-    """`change` gets what was accepted, all that was sampled, and the drafts."""
+    """Accept what `change` makes of what was accepted, all that was sampled, and the drafts."""
     accepted = runner._accepted
     runner._accepted = lambda sampled, drafts: change(accepted(sampled, drafts), sampled, drafts)
 
 
 def accepts_one_too_many(runner: Any) -> None:
-    """The token behind a wrong draft is taken too."""
+    """The token after a wrong draft is taken too."""
     _change_acceptance(runner, lambda right, sampled, drafts: list(sampled[: len(right) + 1]))
 
 
 def takes_the_wrong_draft(runner: Any) -> None:
-    """A wrong draft is answered, in the place of what was sampled there."""
+    """A wrong draft is answered instead of the token sampled in its place."""
 
     def take(right: list[Any], sampled: Sequence[Any], drafts: Sequence[int]) -> list[Any]:
         if len(right) > len(drafts) or drafts[len(right) - 1] < 0:
@@ -33,12 +33,12 @@ def takes_the_wrong_draft(runner: Any) -> None:
 
 
 def skips_an_accepted_token(runner: Any) -> None:
-    """Of several tokens the first is lost."""
+    """The first of several accepted tokens is lost."""
     _change_acceptance(runner, lambda right, sampled, drafts: right[1:] or right)
 
 
 def compares_with_the_next_row(runner: Any) -> None:
-    """A draft is right if it is what was sampled behind it."""
+    """A draft counts as right if it is the token sampled after it."""
 
     def compare(right: list[Any], sampled: Sequence[Any], drafts: Sequence[int]) -> list[Any]:
         count = 0
@@ -50,7 +50,7 @@ def compares_with_the_next_row(runner: Any) -> None:
 
 
 def reads_an_item_ahead(runner: Any) -> None:
-    """The model that drafts reads what stands far behind a step."""
+    """The drafting model reads items far after a step."""
     read = runner._read_ahead
     runner._read_ahead = lambda request_id, request, end: read(request_id, request, end + 8)
 
@@ -68,7 +68,7 @@ def does_not_roll_back(runner: Any) -> None:
 
 
 def feeds_the_token_before(runner: Any) -> None:
-    """The last token that was decoded is read as the one before it."""
+    """The last decoded token is read as the one before it."""
     take = runner._take_drafts
 
     def stale(request: Any, told: Sequence[int]) -> None:
@@ -80,7 +80,7 @@ def feeds_the_token_before(runner: Any) -> None:
 
 
 def forgets_the_last_token(runner: Any) -> None:
-    """Of several tokens that a request was answered the last is not part of its text."""
+    """The last of several tokens that a request was answered is missing in its text."""
     execute = runner.execute
 
     def forget(step: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Faults of a runner that hears sounds of any length, planted in one that is whole.
+"""Faults of a runner that hears sounds of any length, planted in a sound runner.
 
 A fault takes a runner and changes one thing that it does.
 """
@@ -18,7 +18,7 @@ def hears_what_is_behind(runner: Any) -> None:
 
 
 def keeps_the_next_rows(runner: Any) -> None:
-    """What is kept of a sound begins a row too late, and ends one behind it."""
+    """The rows that are kept of a sound begin one too late, and end one after it."""
     _change_rows(runner, lambda rows, count: rows[1 : count + 1], frames_more=4)
 
 
@@ -71,8 +71,8 @@ def _change_part(runner: Any, name: str, change: Callable[..., Any]) -> None:
 
 
 def _change_heard(runner: Any, change: Callable[[Any, Any], tuple[Any, Any]]) -> None:
-    """`change` gets the features of sounds, [sounds, pitches, frames], and which places of them are
-    attended to, [sounds, 1, 1, places]."""
+    """Let the tower get what `change` makes of the features of sounds, [sounds, pitches, frames],
+    and of which places are attended to, [sounds, 1, 1, places]."""
 
     def heard(forward: Callable[..., Any], features: Any, attention_mask: Any) -> Any:
         features, attention_mask = change(features, attention_mask)
@@ -82,27 +82,27 @@ def _change_heard(runner: Any, change: Callable[[Any, Any], tuple[Any, Any]]) ->
 
 
 def hides_the_end(runner: Any) -> None:
-    """The last place of a sound is hidden as what is behind it."""
+    """The last place of a sound is hidden, like what is after it."""
     _change_heard(runner, lambda features, mask: (features, mask & mask.roll(-1, -1)))
 
 
 def hears_one_length_for_all(runner: Any) -> None:
-    """Sounds of one call are attended to as far as the first of them."""
+    """All sounds of one call are taken to be as long as the first."""
     _change_heard(runner, lambda features, mask: (features, mask[:1].expand_as(mask)))
 
 
 def hears_another_to_its_own_length(runner: Any) -> None:
-    """Sounds of one call come in reverse, and their lengths do not."""
+    """The sounds of one call come in reverse, their lengths do not."""
     _change_heard(runner, lambda features, mask: (features.flip(0), mask))
 
 
 def hears_pitches_in_reverse(runner: Any) -> None:
-    """What is high is taken for what is low."""
+    """The pitches of sounds come in reverse."""
     _change_heard(runner, lambda features, mask: (features.flip(1), mask))
 
 
 def hears_twice_as_fast(runner: Any) -> None:
-    """Every other frame is left out, as if there were twice the samples in a second."""
+    """Every other frame is left out, as if a second had twice the samples."""
 
     from torch import cat
 
@@ -133,7 +133,7 @@ def stands_at_the_end(runner: Any) -> None:
 
 
 def forgets_when_it_is(runner: Any) -> None:
-    """Places of a sound do not say when they are."""
+    """The places of a sound have no positions."""
     positions = runner.model._whole.model.audio_tower.embed_positions.weight
     _change_part(
         runner, "layers.0", lambda forward, states, *mask: forward(states - positions, *mask)

@@ -66,7 +66,7 @@ def reads_one_row_for_all(runner: Any) -> None:
 
 
 def reads_a_slot_too_far(runner: Any) -> None:
-    """A request attends to the slots behind those of its rows."""
+    """A request attends to the slots after those of its rows."""
     _read(runner, lambda slots: [one + 1 for one in slots])
 
 
@@ -79,7 +79,7 @@ def _write(runner: Any, change: Callable[[Any], Any]) -> None:
 
 
 def leaves_out_the_last_row(runner: Any) -> None:
-    """The last row is put where nobody reads."""
+    """The last row is written where nobody reads."""
     _write(runner, lambda slots: slots.where(slots != slots[-1], NOBODYS))
 
 
@@ -89,7 +89,8 @@ def writes_half_over_the_other(runner: Any) -> None:
 
 
 def writes_rows_once(runner: Any) -> None:
-    """A slot that rows were written to keeps them, whose blocks it is in afterwards."""
+    """Slots keep the rows that were written to them first, whichever request has their blocks
+    afterwards."""
     written = set[int]()
 
     def fresh(slots: Any) -> Any:

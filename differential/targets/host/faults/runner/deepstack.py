@@ -11,13 +11,13 @@ from ...by_name import by_name
 
 
 def swaps_levels(runner: Any) -> None:
-    """Each layer gets the rows that are another's; the embedding stays."""
+    """The layers get each other's rows; the embedding stays."""
     size = runner.model.level_size
     _change_levels(runner, lambda levels: levels.roll(size, dims=1))
 
 
 def adds_levels_a_token_late(runner: Any) -> None:
-    """What a layer adds stands a token behind its place, the last one in the first's."""
+    """The rows that a layer adds stand a token late, the last one at the first token."""
     _change_levels(runner, lambda levels: levels.roll(1, dims=0))
 
 
@@ -34,7 +34,7 @@ def forgets_the_last_level(runner: Any) -> None:
 
 
 def keeps_levels_of_the_step_before(runner: Any) -> None:
-    """What was added in one step is added in the next as well, to whichever tokens stand there."""
+    """Rows added in one step are added in the next as well, to whichever tokens stand there."""
     kept: list[Any] = []
 
     def stale(levels: Any) -> Any:
@@ -49,7 +49,7 @@ def keeps_levels_of_the_step_before(runner: Any) -> None:
 
 
 def adds_levels_a_layer_late(runner: Any) -> None:
-    """The first layer adds nothing, and each layer behind it what the one before should have."""
+    """The first layer adds nothing, and each layer after it the level of the one before."""
     size = runner.model.level_size
     _change_embeds(
         runner,
@@ -58,7 +58,7 @@ def adds_levels_a_layer_late(runner: Any) -> None:
 
 
 def adds_levels_before_the_first_layer(runner: Any) -> None:
-    """What layers add is added to the row itself, before all of them."""
+    """All levels are added to the row itself, before the first layer."""
     size = runner.model.level_size
 
     def early(embeds: Any) -> Any:
@@ -72,7 +72,7 @@ def adds_levels_before_the_first_layer(runner: Any) -> None:
 
 
 def takes_the_row_for_its_first_level(runner: Any) -> None:
-    """The first layer adds the row itself, and each layer behind it the level before its own."""
+    """The first layer adds the row itself, and each layer after it the level before its own."""
     size = runner.model.level_size
 
     def shifted(embeds: Any) -> Any:
@@ -83,12 +83,12 @@ def takes_the_row_for_its_first_level(runner: Any) -> None:
 
 
 def keeps_levels_in_reverse(runner: Any) -> None:
-    """The levels of an item's last row stand beside its first."""
+    """The levels of an item are kept in reverse order of its rows."""
     _change_encoded(runner, lambda items, levels: [one.flip(0) for one in levels])
 
 
 def forgets_levels_of_films(runner: Any) -> None:
-    """Pictures alone have levels."""
+    """Only pictures have levels."""
     _change_encoded(
         runner,
         lambda items, levels: [
@@ -103,7 +103,7 @@ def forgets_levels_inside_items(runner: Any) -> None:
 
 
 def forgets_levels_of_what_was_kept(runner: Any) -> None:
-    """Levels are added in the step that encodes an item, and in none behind it."""
+    """Levels are added in the step that encodes an item, and in none after it."""
     store = runner.encoder_store
     put, encoded = store.put, dict[str, int]()
 
@@ -162,7 +162,8 @@ def _change_encoded(runner: Any, change: Callable[[Any, list[Any]], list[Any]]) 
 
 
 def _change_gathered(runner: Any, has_levels: Callable[[str, Any], bool]) -> None:
-    """Let rows that are read of an item have no levels, unless it is said of the read."""
+    """Let the rows that a read gets of an item have no levels, unless `has_levels` is true of the
+    read."""
     size, store = runner.model.level_size, runner.encoder_store
     gather = store.gather
 

@@ -1,5 +1,5 @@
 """Faults in how a torch runner takes prompts of embeddings, and in how they keep requests apart.
-Planted in one that is whole; each must be seen.
+They are planted in a sound runner, and each must be seen.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ from .salt import Make
 
 
 def _arrive(runner: Any, change: Callable[[Any, Any], Any]) -> None:
-    """Let prompts of embeddings arrive with what `change` makes of their tokens' ids and them."""
+    """Let prompts arrive with what `change` makes of their token ids and embeddings."""
     add = runner.add
 
     def added(request_id: str, prompt: Any) -> None:
@@ -24,7 +24,8 @@ def _arrive(runner: Any, change: Callable[[Any, Any], Any]) -> None:
 
 
 def _rows(runner: Any, change: Callable[[Any, Any], Any]) -> None:
-    """The same of their rows alone, [tokens, hidden size]."""
+    """Let prompts arrive with rows, [tokens, hidden size], that `change` makes of the embeddings of
+    their tokens and of their rows."""
     _arrive(
         runner,
         lambda token_ids, embeds: replace(
@@ -40,12 +41,12 @@ def _of_tokens(runner: Any, token_ids: Sequence[int]) -> Any:
 
 
 def embeds_prompts_tokens(runner: Any) -> None:
-    """Rows are the embedding of the token that stands in their place."""
+    """Rows are replaced by the embedding of the token in their place."""
     _rows(runner, lambda of_tokens, rows: of_tokens)
 
 
 def adds_prompts_to_their_tokens(runner: Any) -> None:
-    """Rows are added to the embedding of the token that stands in their place."""
+    """Rows are added to the embedding of the token in their place."""
     _rows(runner, lambda of_tokens, rows: of_tokens + rows)
 
 
@@ -65,7 +66,7 @@ def takes_half_of_prompts(runner: Any) -> None:
 
 
 def halves_the_precision_of_prompts(runner: Any) -> None:
-    """Rows pass through numbers of 16 bits, of which eight are the mantissa's."""
+    """Rows pass through bfloat16, whose significand has eight bits."""
     _rows(runner, lambda of_tokens, rows: rows.bfloat16().to(rows.dtype))
 
 
@@ -81,12 +82,12 @@ def keeps_what_came_first(runner: Any) -> None:
 
 
 def gives_rows_to_tokens(runner: Any) -> None:
-    """In a prompt that mixes both, tokens are taken for rows of zeros."""
+    """Tokens of a prompt that mixes both are taken for rows of zeros."""
     _arrive(runner, lambda token_ids, embeds: replace(embeds, given=("any",) * len(token_ids)))
 
 
 def takes_whole_prompts_alone(runner: Any) -> None:
-    """In a prompt that mixes both, all count as tokens."""
+    """All of a prompt that mixes both counts as tokens."""
 
     def none_of(token_ids: Sequence[int], embeds: Any) -> Any:
         return replace(embeds, given=(None,) * len(token_ids)) if None in embeds.given else embeds
@@ -100,7 +101,7 @@ def begins_each_step_anew(runner: Any) -> None:
 
 
 def takes_them_before_a_preemption_alone(runner: Any) -> None:
-    """Who starts over gets the embeddings of tokens."""
+    """A request that starts over gets the embeddings of tokens."""
     begun = set[int]()
 
     def first_time(request: Any) -> int | None:
@@ -114,7 +115,7 @@ def takes_them_before_a_preemption_alone(runner: Any) -> None:
 
 
 def _give(runner: Any, start_of: Callable[[Any], int | None]) -> None:
-    """Let a step's rows of a prompt begin at another of them, or let it have none."""
+    """Let a step's rows of a prompt begin at another row; a step has none where that is None."""
     give = runner._give
 
     def given(embeds: Any, scheduled: Sequence[Any]) -> None:
@@ -146,7 +147,7 @@ EMBEDDED_FAULTS: dict[str, Callable[[Any], None]] = by_name(
 
 
 def _keyed(make: Make, change: Callable[[Any], Any]) -> Make:
-    """Let keys be of other embeddings; a runner's prompts stay as they are."""
+    """Make keys from other embeddings; the runner's prompts stay as they are."""
 
     def made(event: Event, at: float) -> Any:
         request = make(event, at)
@@ -159,12 +160,12 @@ def _keyed(make: Make, change: Callable[[Any], Any]) -> Make:
 
 
 def forgets_embeddings(make: Make) -> Make:
-    """Keys are of tokens alone."""
+    """Keys are made from tokens alone."""
     return _keyed(make, lambda embeds: None)
 
 
 def keys_the_first_row(make: Make) -> Make:
-    """Keys are as if every row were the prompt's first."""
+    """Keys are made as if every row were the prompt's first."""
     return _keyed(
         make, lambda embeds: replace(embeds, tensor=embeds.tensor[:1] * len(embeds.tensor))
     )

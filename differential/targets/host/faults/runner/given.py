@@ -1,5 +1,5 @@
-"""Faults in how a torch runner takes embeddings that are given in the place of tokens. Planted in
-one that is whole; each must be seen.
+"""Faults in how a torch runner takes embeddings that are given in the place of tokens. They are
+planted in a sound runner, and each must be seen.
 """
 
 from collections.abc import Callable
@@ -16,19 +16,19 @@ def _change(runner: Any, change: Callable[[Any], Any]) -> None:
 
 
 def _of_their_tokens(runner: Any, rows: Any) -> Any:
-    """The embedding of the token that stands in the place of each of these rows."""
+    """For each row, the embedding of the token in its place."""
     import torch
 
     return runner.model.embed(torch.full((len(rows),), GIVEN_TOKEN_ID, device=rows.device))
 
 
 def embeds_their_tokens(runner: Any) -> None:
-    """Rows are the embedding of the token that stands in their place."""
+    """Rows are replaced by the embedding of the token in their place."""
     _change(runner, lambda rows: _of_their_tokens(runner, rows))
 
 
 def takes_them_in_reverse(runner: Any) -> None:
-    """The last row comes first."""
+    """The rows come in reverse."""
     _change(runner, lambda rows: rows.flip(0))
 
 
@@ -43,23 +43,23 @@ def takes_half(runner: Any) -> None:
 
 
 def keeps_what_was_given_first(runner: Any) -> None:
-    """Rows of one count are those that were given first."""
+    """Items of the same number of rows have those that were given first."""
     kept = dict[int, Any]()
     _change(runner, lambda rows: kept.setdefault(len(rows), rows))
 
 
 def adds_them_to_their_tokens(runner: Any) -> None:
-    """Rows are added to the embedding of the token that stands in their place."""
+    """Rows are added to the embedding of the token in their place."""
     _change(runner, lambda rows: rows + _of_their_tokens(runner, rows))
 
 
 def takes_columns_for_rows(runner: Any) -> None:
-    """Numbers are read in the order of columns."""
+    """Rows are read in the order of columns."""
     _change(runner, lambda rows: rows.T.reshape(rows.shape))
 
 
 def leaves_out_the_last(runner: Any) -> None:
-    """Of the last row nothing is taken over."""
+    """The last row is zeros."""
 
     def cut(rows: Any) -> Any:
         rows = rows.clone()
@@ -70,12 +70,12 @@ def leaves_out_the_last(runner: Any) -> None:
 
 
 def halves_their_precision(runner: Any) -> None:
-    """Rows pass through numbers of 16 bits, of which eight are the mantissa's."""
+    """Rows pass through bfloat16, whose significand has eight bits."""
     _change(runner, lambda rows: rows.bfloat16().to(rows.dtype))
 
 
 def takes_them_once(runner: Any) -> None:
-    """Whose rows were dropped from the store gets the embeddings of tokens in their place."""
+    """An item whose rows were dropped from the store gets the embeddings of tokens instead."""
     given = runner._given
     taken: set[str] = set()
 
@@ -90,8 +90,8 @@ def takes_them_once(runner: Any) -> None:
 
 
 def places_them_as_a_picture(runner: Any) -> None:
-    """Rows stand beside one another as those of a picture do, and not behind one another as text:
-    of a model with three rotary axes."""
+    """Rows have positions beside one another, as a picture's, and not after one another, as text:
+    in a model with three rotary axes."""
     add, given = runner.add, ours("gpu_runner.requests").GIVEN
 
     def added(request_id: str, prompt: Any) -> None:

@@ -1,4 +1,4 @@
-"""Faults of a runner whose layers have several block tables, planted in one that is whole.
+"""Faults of a runner whose layers have several block tables, planted in a sound one.
 
 A fault takes a runner and changes one thing that it does. The first of its two groups is that of
 layers under a sliding window (`gpu_runner/models/cohere2_vision.py`).
@@ -23,7 +23,7 @@ def sees_one_token_fewer(runner: Any) -> None:
 
 
 def reads_what_is_behind_windows(runner: Any) -> None:
-    """Windows begin with the request, whoever has the blocks by now."""
+    """Windows begin with the request, though others may have its first blocks by now."""
     _change_windows(runner, lambda window: None)
 
 
@@ -42,7 +42,7 @@ def reads_by_the_first_table(runner: Any) -> None:
 
 
 def forgets_null_blocks(runner: Any) -> None:
-    """Where a hit leaves out blocks, the others stand in the table as if it began with them."""
+    """Where a hit leaves out blocks, the others stand at the beginning of the table."""
     apply = runner.batch.apply
 
     def packed(step: Any) -> None:
@@ -57,7 +57,7 @@ def forgets_null_blocks(runner: Any) -> None:
 
 
 def has_windows_in_the_other_layers(runner: Any) -> None:
-    """Layers of windows attend to everything, and those of full attention within windows."""
+    """Layers with windows attend to everything, and those of full attention within windows."""
     store = runner.kv_store
     store.group_of = {layer: 1 - number for layer, number in store.group_of.items()}
 
@@ -93,7 +93,7 @@ def exchanges_tables(runner: Any) -> None:
 
 
 def keeps_one_table_of_before(runner: Any) -> None:
-    """Of a request that comes back after a preemption the last group's table is that of before."""
+    """A request that comes back after a preemption keeps its old table in the last group."""
     change_resumed(runner, lambda old, new: (*new[:-1], (old[-1] + new[-1])[: len(new[-1])]))
 
 

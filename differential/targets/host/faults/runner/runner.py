@@ -1,4 +1,4 @@
-"""Faults of the torch runner, planted in one that is whole: each must be seen, and named.
+"""Faults of the torch runner, planted in a sound one: each must be seen, and named.
 
 A fault takes a runner and changes one thing that it does.
 """
@@ -38,7 +38,7 @@ def never_frees(runner: Any) -> None:
 
 
 def drops_one_more(runner: Any) -> None:
-    """With each notice the oldest of the other entries goes."""
+    """Each notice drops the oldest of the other entries too."""
     store = runner.encoder_store
     free = store.free
 
@@ -66,7 +66,7 @@ def reads_the_next_rows(runner: Any) -> None:
 
 
 def puts_rows_a_token_late(runner: Any) -> None:
-    """The rows of a window stand a token behind their places, the last one in the first's."""
+    """The rows of a window stand a token late, the last one at the first place."""
     _change_gatherings(
         runner,
         lambda one: one.__class__(
@@ -81,7 +81,7 @@ def _change_gatherings(runner: Any, change: Callable[[Any], Any]) -> None:
 
 
 def keeps_the_first_output(runner: Any) -> None:
-    """What an item was encoded to first, in another model's run, is what stays for it."""
+    """An item keeps the rows to which it was encoded first, even in another model's run."""
     store = runner.encoder_store
     put = store.put
     first: dict[str, Any] = {}
@@ -130,7 +130,7 @@ def writes_a_slot_too_far(runner: Any) -> None:
 
 
 def forgets_new_blocks(runner: Any) -> None:
-    """A request that goes on, and gets a block, takes its first one for it."""
+    """A running request takes its first block for the one that it gets."""
     apply = runner.batch.apply
 
     def deaf(step: Any) -> None:
@@ -147,7 +147,7 @@ def forgets_new_blocks(runner: Any) -> None:
 
 
 def swaps_sides(runner: Any) -> None:
-    """Where a row stands in height is taken for where it stands in width, and the other way."""
+    """The position of a row in height is taken for that in width, and the other way."""
     _change_positions(runner, lambda own: own._replace(of_prompt=own.of_prompt[[0, 2, 1]]))
 
 
@@ -163,12 +163,12 @@ def forgets_time(runner: Any) -> None:
 
 
 def goes_on_too_early(runner: Any) -> None:
-    """What is decoded stands one place before its own."""
+    """Decoded tokens have positions one too low."""
     _change_positions(runner, lambda own: own._replace(behind=own.behind - 1))
 
 
 def places_the_next_rows(runner: Any) -> None:
-    """Where a row of a pruned video stands is read a row late, the last one's from the first."""
+    """Positions of a pruned video's rows are read a row late, the last one's from the first."""
     store = runner.encoder_store
     gather = store.gather_beside
 
@@ -193,7 +193,7 @@ def _change_positions(runner: Any, change: Callable[[Any], Any]) -> None:
 ROTARY_FAULTS: dict[str, Callable[[Any], None]] = by_name(
     swaps_sides, forgets_time, goes_on_too_early, places_the_next_rows
 )
-"""Of a model with three rotary axes."""
+"""Faults in the positions of a model with three rotary axes."""
 RUNNER_FAULTS: dict[str, Callable[[Any], None]] = by_name(
     frees_after_encodes,
     never_frees,

@@ -10,7 +10,7 @@ from ...by_name import by_name
 from ...protocol import Event
 
 Make = Callable[[Event, float], Any]
-"""A request of an event, and the time at which it arrives."""
+"""A function that makes a request of an event and its time of arrival."""
 
 
 def _told(make: Make, salt_of: Callable[[Event], str | None]) -> Make:
@@ -18,27 +18,27 @@ def _told(make: Make, salt_of: Callable[[Event], str | None]) -> Make:
 
 
 def forgets_salts(make: Make) -> Make:
-    """Keys are those of no salt."""
+    """Keys are made without any salt."""
     return _told(make, lambda event: None)
 
 
 def has_one_salt(make: Make) -> Make:
-    """Every salt is taken for the same one."""
+    """All salts are taken for one."""
     return _told(make, lambda event: event["salt"] and "tenant")
 
 
 def keeps_the_beginning_of_a_salt(make: Make) -> Make:
-    """Salts that begin alike are one."""
+    """Salts with one beginning are taken for one."""
     return _told(make, lambda event: event["salt"] and event["salt"][:3])
 
 
 def takes_none_for_a_salt(make: Make) -> Make:
-    """A request without a salt is one of the first tenant's."""
+    """A request without a salt is taken for one of the first tenant's."""
     return _told(make, lambda event: event["salt"] or "tenant 1")
 
 
 def takes_a_salt_for_none(make: Make) -> Make:
-    """The first tenant's requests are without a salt."""
+    """Requests of the first tenant are taken to have no salt."""
     return _told(make, lambda event: None if event["salt"] == "tenant 1" else event["salt"])
 
 
@@ -68,7 +68,7 @@ def salts_each_request(make: Make) -> Make:
 
 
 def salts_items(make: Make) -> Make:
-    """An item is another under each salt, to the encoder cache too."""
+    """An item has another identifier under each salt, in the encoder cache too."""
 
     def salted(event: Event) -> Event:
         items = [

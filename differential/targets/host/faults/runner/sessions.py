@@ -1,5 +1,5 @@
-"""Faults in how a torch runner goes on with a session. Planted in one that is whole; each must be
-seen."""
+"""Faults in how a torch runner goes on with a session. They are planted in a sound runner, and each
+must be seen."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -37,7 +37,7 @@ def keeps_the_last_of_a_turn(runner: Any) -> None:
 
 
 def places_items_behind_the_prompt(runner: Any) -> None:
-    """A chunk's items stand as if the turn before had decoded nothing."""
+    """A chunk's items have places as if the turn before had decoded nothing."""
 
     def change(old: Any, now: Any, kept: int) -> Any:
         back = len(old.prompt.token_ids) - kept

@@ -1,6 +1,5 @@
-"""Faults in how a torch runner takes other weights, and in what its scheduler resets then. Planted
-in one that is whole; each must be seen.
-"""
+"""Faults in how a torch runner loads new weights, and in what its scheduler resets then. They are
+planted in a sound runner, and each must be seen."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -27,7 +26,7 @@ def _change_reload(runner: Any, change: Callable[[Callable[[Path], None], Path],
 
 
 def _keeps(runner: Any, is_kept: Callable[[str], bool]) -> None:
-    """Weights of such names stay as they are."""
+    """Let weights of such names stay as they are."""
     weights = dict(runner.model._whole.named_parameters())
 
     def partly(reload: Callable[[Path], None], directory: Path) -> None:
@@ -45,27 +44,27 @@ def keeps_old_weights(runner: Any) -> None:
 
 
 def keeps_the_tower(runner: Any) -> None:
-    """What encodes items stays as it is."""
+    """The weights that encode items stay as they are."""
     _keeps(runner, lambda name: "language_model" not in name and "lm_head" not in name)
 
 
 def keeps_the_decoder(runner: Any) -> None:
-    """What decodes stays as it is."""
+    """The weights of the decoder stay as they are."""
     _keeps(runner, lambda name: "language_model" in name)
 
 
 def keeps_the_first_layer(runner: Any) -> None:
-    """The decoder's first layer stays as it is."""
+    """The weights of the decoder's first layer stay as they are."""
     _keeps(runner, lambda name: "language_model.layers.0." in name)
 
 
 def keeps_the_head(runner: Any) -> None:
-    """What logits are made with stays as it is."""
+    """The weights that make logits stay as they are."""
     _keeps(runner, lambda name: "lm_head" in name)
 
 
 def loads_the_version_before(runner: Any) -> None:
-    """Each time, what should have been loaded the time before is."""
+    """Each load takes the weights that the load before should have taken."""
     asked: list[Path] = []
 
     def late(reload: Callable[[Path], None], directory: Path) -> None:
@@ -108,7 +107,7 @@ def keeps_what_it_encoded(runner: Any) -> None:
 
 
 def keeps_its_store(runner: Any) -> None:
-    """Encoder outputs are dropped by notices alone."""
+    """Only notices drop encoder outputs."""
     store, execute = runner.encoder_store, runner.execute
     free = store.free
     store.capacity *= 100
@@ -140,12 +139,12 @@ def keeps_who_runs(scheduler: Any) -> None:
 
 
 def keeps_cached_blocks(scheduler: Any) -> None:
-    """Requests in flight start over, and blocks can still be hit."""
+    """Requests in flight start over, but cached blocks can still be hit."""
     scheduler.kv_cache_manager.reset_prefix_cache = lambda: True
 
 
 def keeps_the_ledger(scheduler: Any) -> None:
-    """The scheduler takes for encoded what no worker has any more."""
+    """The scheduler takes items for encoded that no worker has any more."""
     scheduler.reset_encoder_cache = lambda: None
 
 
