@@ -304,6 +304,8 @@ def _executed(
             else:
                 yield at_host.popleft(), results
         if len(errors) >= HARNESS_ERRORS_MAX:  # a host that breaks over everything finds nothing
+            if at_host:  # what it was sent again would answer the batches of the next search
+                target.close()
             return
 
 

@@ -38,6 +38,8 @@ DEPTHS_OF_A_RELEASE = frozenset(name for name, depth in DEPTHS.items() if not de
 """Depths that need no execution of a model: a release's Python alone executes nothing."""
 LOOK_SECONDS = 1.0
 """Seconds between looks at a host that gives no answer: a child of it may hold the pipe open."""
+EXIT_SECONDS = 10.0
+"""How long a host whose output has ended may take to end too."""
 LOG_BYTES_MAX = 64 << 20
 LOG_BYTES_READ = 1 << 16
 LAST_WORDS_MAX = 400
@@ -450,7 +452,7 @@ class HostTarget:
         status = ""
         if self._process is not None:
             if what == "crashed":
-                status = f" (exit status {self._process.wait()})"
+                status = f" ({self._exit()})"
             else:
                 self._process.kill()
             self._log.seek(max(0, os.fstat(self._log.fileno()).st_size - LOG_BYTES_READ))
@@ -458,6 +460,17 @@ class HostTarget:
             status += f": {words}" if words else ""
         self.close()
         return HarnessError(f"host of {self.name} {what}{status}")
+
+    def _exit(self) -> str:
+        """How a host ended that says no more; one that only closed its output is ended."""
+        assert self._process is not None
+        until = time.monotonic() + EXIT_SECONDS
+        while (status := self._process.poll()) is None:
+            if time.monotonic() > until:
+                self._process.kill()
+                return "it closed its output and went on"
+            time.sleep(0.01)
+        return f"exit status {status}"
 
 
 def _last_words(log: str) -> str:

@@ -211,6 +211,26 @@ def test_a_search_gives_up_on_a_host_that_breaks_every_time(host: Make) -> None:
     assert "no trace was judged" in Verdict(campaign, []).void_because
 
 
+def test_what_a_search_gave_up_on_does_not_answer_the_next(host: Make, tmp_path: Path) -> None:
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    ended = f"len(os.listdir('{marks}')) >= {HARNESS_ERRORS_MAX}"
+    end = f"open(f'{marks}/{{os.getpid()}}', 'w'); sys.exit(7)"
+    target = host(f"if request['do'] == 'run' and not {ended}:\n    {end}")
+    campaign = search(target, [LANE], against=None, seeds=range(9 * BATCH_TRACES))
+    assert len(campaign.harness_errors) == HARNESS_ERRORS_MAX
+    assert target.run(TRACES) == ReferenceTarget().run(TRACES)
+
+
+def test_a_host_that_closes_its_output_and_goes_on_is_ended(
+    host: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "EXIT_SECONDS", 0.1)
+    target = host(once(tmp_path, "os.close(1); time.sleep(999)"))
+    error = harness_error(lambda: target.run(TRACES))
+    assert str(error).startswith("host of it crashed (it closed its output and went on)")
+
+
 def test_a_host_whose_parent_is_gone_ends() -> None:
     script = textwrap.dedent(
         """
