@@ -185,7 +185,7 @@ def by_cacheproof(variant: Variant) -> int:
     while True:
         trace = manager_trace(seed, variant.manager, resized=variant.resized, several=several)
         if fails([trace])[0]:
-            return len(shrink(trace, fails).events)
+            return len(shrink(trace, fails).trace.events)
         seed += 1
 
 

@@ -42,7 +42,6 @@ SEEDS = 40
 BATCH = 10
 KEPT = 8
 """Findings of each fault, contract and kind of break, of a release."""
-TRIES = 100
 SHRINK_SECONDS = 12.0
 """A trace that is not small by then is left out."""
 RELEASE_SECONDS = 190.0
@@ -230,7 +229,6 @@ def collect(release: str) -> Iterator[Row]:
                 contract,
                 kind=of_kind,
                 times=1,
-                batches=TRIES,
                 until=now + SHRINK_SECONDS,
                 elsewhere=target,
             )

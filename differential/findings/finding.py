@@ -5,7 +5,6 @@ replayed and complete: its file alone is enough to show it, to replay it and to 
 import hashlib
 import math
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -200,8 +199,8 @@ def found_in(
     cut = trace.with_events(trace.events[: first.event + 1])
     # One run says whether all after the break can go, which shrinking would have to search.
     failing = cut if fault.still_in([cut])[0] else trace
-    small = _unsigned(shrink(failing, fault.still_in, batch=batch, batches=batches, until=until))
-    stopped_early = batches == 0 or time.monotonic() >= until
+    shrunk = shrink(failing, fault.still_in, batch=batch, batches=batches, until=until)
+    small, stopped_early = _unsigned(shrunk.trace), not shrunk.is_whole
     runs = replay(small, target, times, fault.reference, elsewhere)
     broken = fault.broken(runs.examination)
     # It does not break in a fresh session: a finding would show nothing.

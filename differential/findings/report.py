@@ -183,7 +183,7 @@ def _footer(finding: Finding) -> Table:
         ("found", found),
         ("known", f"{known}: {finding.known_note}" if finding.known_note else known),
         ("fault", finding.fault or finding.akin or ("" if listed else NOT_LISTED)),
-        ("minimised", "no, or only partly (time ran out)" if finding.stopped_early else ""),
+        ("minimised", "no, or partly: a limit was reached" if finding.stopped_early else ""),
     )
     for name, content in rows:
         if content:

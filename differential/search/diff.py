@@ -173,7 +173,7 @@ class Comparison:
                 for candidate, difference in zip(candidates, self.of(candidates), strict=True)
             ]
 
-        small = shrink(trace, still, until=until)
+        small = shrink(trace, still, until=until).trace
         (difference,) = self.of([small])
         assert difference is not None
         return ExplainedParting(lane.name, small, difference, self.explanation(small, difference))

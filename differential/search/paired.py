@@ -180,7 +180,7 @@ class ShrinkParting:
                 for trace, difference in zip(traces, comparison.of(traces), strict=True)
             ]
 
-        small = shrink(self.trace, still, batches=SHRINK_BATCHES)
+        small = shrink(self.trace, still, batches=SHRINK_BATCHES).trace
         (difference,) = comparison.of([small])
         assert difference is not None
         return SmallParting(small, difference, comparison.explanation(small, difference))
@@ -205,7 +205,7 @@ class ShrinkBreak:
                 for trace, (ours, theirs, result) in zip(traces, both.examined(traces), strict=True)
             ]
 
-        small = shrink(self.trace, still, batches=SHRINK_BATCHES)
+        small = shrink(self.trace, still, batches=SHRINK_BATCHES).trace
         head = both.head
         return of_small(head, small, *self.broken, both.reference, TIMES, elsewhere=head)
 

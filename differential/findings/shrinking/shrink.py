@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 from cacheproof.differential.depths import DEPTHS, part
 from cacheproof.differential.findings.shrinking import edits
@@ -28,6 +28,15 @@ PAIRS_UP_TO = 24
 """Longest trace, in events, of which every pair of events is tried."""
 
 
+class Shrunk(NamedTuple):
+    """What shrinking came to."""
+
+    trace: Trace
+    """The cheapest trace found that still fails."""
+    is_whole: bool
+    """Whether every edit was tried on it: neither batches, time nor rounds ran out."""
+
+
 def shrink(
     trace: Trace,
     still_fails: StillFails,
@@ -35,8 +44,8 @@ def shrink(
     batch: int = BATCH,
     batches: int = BATCHES_MAX,
     until: float = math.inf,
-) -> Trace:
-    """The cheapest trace found that still fails.
+) -> Shrunk:
+    """Look for the cheapest trace that still fails.
 
     `still_fails` answers for each candidate whether it fails as `trace` does. It is asked at most
     `batch` candidates at once, `batches` times, and not after the moment `until` of the monotonic
@@ -60,10 +69,13 @@ def shrink(
         search.drop_with_a_change()
         # Every edit was tried on this very trace, and none was taken.
         if search.cost == before:
+            is_whole = not search.is_over()
             break
+    else:
+        is_whole = False
     # After all rounds: plain names cost no less, so no round would take them.
     search.rename()
-    return search.trace
+    return Shrunk(search.trace, is_whole)
 
 
 def _edits(trace: Trace) -> Sequence[Callable[[Trace], Iterable[Trace | None]]]:
@@ -93,7 +105,7 @@ class _Search:
         """Candidates that are cheaper and fail, cheapest first: all with `every`, else those of the
         first batch that has any. Once nothing can be asked, none are made: that costs more than the
         run of a trace."""
-        if self._is_over():
+        if self.is_over():
             return []
         # Equal costs keep their order: traces do not compare, and chance must not decide.
         ranked = sorted(
@@ -103,7 +115,7 @@ class _Search:
         cheaper = [(price, c) for price, _, c in ranked if price < self.cost]
         failing: list[tuple[Any, Trace]] = []
         for start in range(0, len(cheaper), self._batch):
-            if self._is_over() or (failing and not every):
+            if self.is_over() or (failing and not every):
                 break
             self._batches_left -= 1
             part = cheaper[start : start + self._batch]
@@ -111,7 +123,7 @@ class _Search:
             failing += [entry for entry, fails in zip(part, answers, strict=True) if fails]
         return failing
 
-    def _is_over(self) -> bool:
+    def is_over(self) -> bool:
         if time.monotonic() >= self._until:
             self._batches_left = 0
         return self._batches_left == 0
@@ -127,7 +139,7 @@ class _Search:
         """Take out as many of these groups of events, given by position, as can go together;
         returns whether any could."""
         pairs = ((without(self.trace, group), group) for group in groups)
-        kept = [] if self._is_over() else [(one, group) for one, group in pairs if one]
+        kept = [] if self.is_over() else [(one, group) for one, group in pairs if one]
         failing = self._failing((candidate for candidate, _ in kept), every=True)
         if not failing:
             return False

@@ -230,7 +230,7 @@ def shrunk(case: Case) -> Trace:
         is_it = type(trace.events[0]) is (case.holder or type(trace.events[0]))
         return is_it and all(getattr(holder, name) for name in case.path[:-1])
 
-    return shrink(trace_of(case), lambda candidates: [has_it(one) for one in candidates])
+    return shrink(trace_of(case), lambda candidates: [has_it(one) for one in candidates]).trace
 
 
 @pytest.mark.parametrize("case", cases(), ids=str)
@@ -281,7 +281,7 @@ def test_steps_of_two_engines_become_those_of_one() -> None:
     config = EncoderConnectorConfig((StoredItem("a", 1),), (StoringModel("m"),))
     header = EncoderConnectorHeader(SCHEMA, config)
     trace = Trace(header, (Plan("first", ("a",)), Plan("second", ("a",))))
-    small = shrink(trace, lambda candidates: [len(one.events) == 2 for one in candidates])
+    small = shrink(trace, lambda candidates: [len(one.events) == 2 for one in candidates]).trace
     assert small.events == (Plan("first", ("a",)), Plan("first", ("a",)))
 
 

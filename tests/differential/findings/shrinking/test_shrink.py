@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 from msgspec.structs import replace
@@ -68,7 +68,8 @@ def test_a_known_fault_needs_few_events(
 ) -> None:
     breaks = Breaks(release, contract)
     trace = manager_trace(seed, manager)
-    small = shrink(trace, breaks)
+    small, is_whole = shrink(trace, breaks)
+    assert is_whole
     assert breaks([small]) == [True]
     assert len(small.events) <= most
     assert parse(dump(small).encode().splitlines(), "shrunk") == small
@@ -80,7 +81,7 @@ def test_the_same_trace_shrinks_to_the_same_trace() -> None:
 
 
 def test_requests_and_identifiers_are_renamed_in_order() -> None:
-    small = shrink(manager_trace(0), Breaks("0.28.0", "EC-6"))
+    small = shrink(manager_trace(0), Breaks("0.28.0", "EC-6")).trace
     assert shape(small) == ("encoder_cache; add a[x]; add b[y y]; walk b; notices; update; walk a")
 
 
@@ -90,8 +91,9 @@ def test_names_stay_where_the_failure_depends_on_them() -> None:
     def names_r1(candidates: list[Trace]) -> list[bool]:
         return [any(getattr(e, "request", "") == "r1" for e in c.events) for c in candidates]
 
-    assert [event.request for event in shrink(trace, names_r1).events if hasattr(event, "request")]
-    assert names_r1([shrink(trace, names_r1)]) == [True]
+    small = shrink(trace, names_r1).trace
+    assert [event.request for event in small.events if hasattr(event, "request")]
+    assert names_r1([small]) == [True]
 
 
 def test_no_batch_is_larger_than_asked() -> None:
@@ -101,10 +103,18 @@ def test_no_batch_is_larger_than_asked() -> None:
     assert len(breaks.batches) <= BATCHES_MAX + 3
 
 
+@pytest.mark.parametrize("limit", [{"batches": 3}, {"until": 0.0}])
+def test_a_search_that_a_limit_ended_is_not_whole(limit: dict[str, Any]) -> None:
+    breaks = Breaks("0.28.0", "EC-6")
+    small, is_whole = shrink(manager_trace(0), breaks, **limit)
+    assert not is_whole
+    assert len(small.events) > len(shrink(small, breaks).trace.events)
+
+
 @pytest.mark.full
 def test_a_trace_that_resists_is_returned_as_it_is() -> None:
     trace = manager_trace(0)
-    assert shrink(trace, lambda candidates: [False] * len(candidates)) == trace
+    assert shrink(trace, lambda candidates: [False] * len(candidates)) == (trace, True)
 
 
 def header(capacity: int = 8) -> ManagerHeader:
@@ -121,7 +131,7 @@ def test_masks_become_dense_and_items_short() -> None:
     small = shrink(
         Trace(header(), (add, Walk("r", 4), Notices())),
         keeps(lambda trace: any(isinstance(e, Add) and e.items for e in trace.events)),
-    )
+    ).trace
     assert small.events == (Add("a", prompt=1, items=(Item("x", 0, 1),)),)
     assert small.header == header(1)
 
@@ -132,7 +142,7 @@ def test_two_walks_of_a_request_become_one() -> None:
     def walks_nine(trace: Trace) -> bool:
         return sum(event.tokens for event in trace.events if isinstance(event, Walk)) == 9
 
-    assert shrink(trace, keeps(walks_nine)).events == (Add("a", prompt=1), Walk("a", 9))
+    assert shrink(trace, keeps(walks_nine)).trace.events == (Add("a", prompt=1), Walk("a", 9))
 
 
 def scheduler_header(tokens_a_step: int) -> SchedulerHeader:
@@ -146,7 +156,7 @@ def test_a_scheduler_takes_few_large_steps_in_the_place_of_many() -> None:
         steps = sum(pair == (Schedule(), Update()) for pair in pairwise(trace.events))
         return 24 <= steps * trace.header.config.max_num_batched_tokens <= 40  # type: ignore[union-attr]
 
-    small = shrink(Trace(scheduler_header(4), (Schedule(), Update()) * 8), keeps(gets_far))
+    small = shrink(Trace(scheduler_header(4), (Schedule(), Update()) * 8), keeps(gets_far)).trace
     assert small.events == (Schedule(), Update())
 
 
@@ -165,7 +175,7 @@ def test_a_scheduler_trace_loses_events_and_configuration() -> None:
         aborts = any(isinstance(event, Abort) for event in trace.events)
         return aborts and trace.header.config.num_blocks >= 3  # type: ignore[union-attr]
 
-    small = shrink(Trace(scheduler_header(64), events), keeps(aborts_with_room))
+    small = shrink(Trace(scheduler_header(64), events), keeps(aborts_with_room)).trace
     assert small.events == (Add("a", prompt=1), Abort("a"))
     assert small.header.config.num_blocks == 3  # type: ignore[union-attr]
     assert small.header.config.max_num_batched_tokens == 1  # type: ignore[union-attr]
@@ -179,7 +189,9 @@ def test_every_step_of_the_search_is_cheaper() -> None:
         return [True] * len(candidates)
 
     trace = manager_trace(3)
-    assert all(cost(candidate) <= cost(trace) for candidate in [shrink(trace, always), *asked])
+    assert all(
+        cost(candidate) <= cost(trace) for candidate in [shrink(trace, always).trace, *asked]
+    )
 
 
 @pytest.mark.sample(2)
@@ -220,6 +232,6 @@ def test_without_tries_nothing_is_made_to_be_tried(monkeypatch: pytest.MonkeyPat
     trace = manager_trace(3)
     monkeypatch.setattr(shrinking, "without", never)
     monkeypatch.setattr(shrinking.edits, "simpler_items", none_of)
-    assert shrink(trace, none_fails, batches=0) == trace
+    assert shrink(trace, none_fails, batches=0) == (trace, False)
     with pytest.raises(AssertionError, match="a candidate was made"):
         shrink(trace, none_fails)
