@@ -7,8 +7,6 @@ for it does not leave out: such a trace has no test, and is shown by its replay.
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
-
 from cacheproof.differential.findings.finding import Finding
 from cacheproof.differential.findings.standalone import steps
 from cacheproof.differential.findings.standalone.assertions import (
@@ -21,20 +19,13 @@ from cacheproof.differential.findings.standalone.assertions import (
     claim,
 )
 from cacheproof.differential.findings.standalone.template import PLUG_IN, render
+from cacheproof.differential.targets.host.scheduler.settings import LATER
 from cacheproof.differential.traces import scheduler
 from cacheproof.differential.traces.base import Group, tag_of
 from cacheproof.differential.traces.manager import Add, Update
 from cacheproof.differential.traces.trace import AnyEvent
 from cacheproof.differential.traces.wording import literal, told
 
-_LATER = (
-    "long_prefill_token_threshold_adaptive",
-    "max_num_active_seqs",
-    "scheduler_reserve_full_isl",
-    "watermark",
-    "prefill_schedule_interval",
-)
-"""Fields of the configuration that not every release has; those that say nothing are left out."""
 _COMMENTED = 90
 """Letters of a call and of what became of it that fit into a line."""
 _LONG = 94
@@ -137,9 +128,9 @@ class SchedulerTest:
             "specs": sorted({_SPECS[group.kind][0] for group in groups}),
             "groups": list(map(_spec, groups)),
             "later": {
-                field.name: getattr(config, field.name)
-                for field in msgspec.structs.fields(config)
-                if field.name in _LATER and getattr(config, field.name) != field.default
+                name: getattr(config, name)
+                for name, nothing in LATER.items()
+                if getattr(config, name) != nothing
             },
             "drafts": config.num_speculative_tokens,
             "follows_windows": any("engine.windows" in line for line in self._end),

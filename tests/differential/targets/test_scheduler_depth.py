@@ -15,6 +15,7 @@ from cacheproof.differential.provision import releases
 from cacheproof.differential.search.canary import NO_CANARY, canaries_in, plant
 from cacheproof.differential.search.fault_folders import load
 from cacheproof.differential.search.known import may_be
+from cacheproof.differential.targets.host.scheduler.settings import LATER
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.traces.base import Item
 from cacheproof.differential.traces.manager import Add, Reset, Update
@@ -23,6 +24,7 @@ from cacheproof.differential.traces.scheduler import (
     Abort,
     ResetPrefix,
     Schedule,
+    SchedulerConfig,
     Transfer,
 )
 from cacheproof.differential.traces.trace import AnyEvent, Trace
@@ -332,3 +334,8 @@ def test_a_request_that_waits_for_what_never_comes_ends(newest: HostTarget) -> N
     assert waits["scheduled"] == {}
     assert vain == ["a"]
     assert ended["finished"] == ["a"]
+
+
+def test_what_not_every_release_has_says_nothing_by_default() -> None:
+    defaults = {field.name: field.default for field in msgspec.structs.fields(SchedulerConfig)}
+    assert {name: defaults[name] for name in LATER} == LATER
