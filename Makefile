@@ -36,7 +36,8 @@ test: setup
 test-all: setup
 	@$(PYTEST) -m '' $(if $(SLICE),--slice '$(SLICE)') $(if $(SECONDS_MAX),--seconds $(SECONDS_MAX)) $(TEST_ARGS)
 
-# .venv is whole once its stamp says what it was made of; without one it is made anew.
+# .venv is whole once its stamp says what it was made of, while the Python that it links to is there;
+# else it is made anew.
 STAMP = $$({ cat setup/dev.lock; sed '/^\[tool/,$$d' pyproject.toml; $(PYTHON) -VV; pwd; } | cksum)
 PIP = .venv/bin/python -m pip install --disable-pip-version-check --no-deps
 
@@ -45,7 +46,7 @@ setup:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || \
 	    { echo "error: cacheproof needs Python 3.11 to 3.13, but $(PYTHON) is $$($(PYTHON) -V 2>&1);" \
 	    "name another one: make PYTHON=python3.12" >&2; exit 2; }
-	@[ "$$(cat .venv/stamp 2>/dev/null)" = "$(STAMP)" ] || { \
+	@[ -x .venv/bin/python ] && [ "$$(cat .venv/stamp 2>/dev/null)" = "$(STAMP)" ] || { \
 	    echo "setting up .venv"; rm -f .venv/stamp; \
 	    $(PYTHON) -m venv --clear .venv && \
 	    $(PIP) --require-hashes --only-binary=:all: -r setup/dev.lock && \

@@ -16,7 +16,9 @@ essential=$(dpkg-query --show --showformat '${Essential} ${Package}\n' | sed -n 
 dpkg --listfiles $essential | grep -E '^(/usr)?/s?bin/[^/]+$' | while read -r program; do
     ln -sf "$program" "$bare/bin/"
 done
-ln -sf "$python" "$bare/bin/python3"
+# Not a link: an environment made with it would link to it, and outlive it.
+printf '#!/bin/sh\nexec "%s" "$@"\n' "$python" >"$bare/bin/python3"
+chmod +x "$bare/bin/python3"
 ln -sf "$(command -v git)" "$(command -v make)" "$bare/bin/"
 
 settings=(HOME="$bare/home" PATH="$bare/bin")

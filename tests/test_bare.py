@@ -46,6 +46,11 @@ def test_the_home_is_empty_and_gone_afterwards() -> None:
     assert not Path(home).exists()
 
 
+def test_an_environment_that_is_made_there_can_be_used_afterwards(tmp_path: Path) -> None:
+    bare("python3", "-m", "venv", "--without-pip", str(tmp_path))
+    assert subprocess.run([tmp_path / "bin" / "python", "-c", ""], check=False).returncode == 0
+
+
 def test_the_exit_code_is_that_of_the_command() -> None:
     assert bare("bash", "-c", "exit 7").returncode == 7
 

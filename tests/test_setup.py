@@ -14,7 +14,7 @@ case "$*" in
 -VV) cat ../version ;;
 -V) echo "Python 3.10.1" ;;
 *version_info*) [ ! -e ../unfit ] ;;
-*venv*) mkdir -p .venv/bin && cp "$0" .venv/bin/python ;;
+*venv*) rm -rf .venv && mkdir -p .venv/bin && cp "$0" .venv/bin/python ;;
 *--require-hashes*) [ ! -e ../offline ] ;;
 esac
 """
@@ -73,6 +73,15 @@ def test_a_moved_checkout_is_set_up_again(checkout: Path) -> None:
     moved = checkout.rename(checkout.with_name("moved"))
     set_up(moved)
     assert installations(moved) == 2
+
+
+def test_an_environment_whose_python_is_gone_is_set_up_again(checkout: Path) -> None:
+    set_up(checkout)
+    python = checkout / ".venv" / "bin" / "python"
+    python.unlink()
+    python.symlink_to(checkout.parent / "gone")
+    set_up(checkout)
+    assert installations(checkout) == 2
 
 
 def test_a_set_up_that_fails_leaves_no_stamp_and_is_done_again(checkout: Path) -> None:
