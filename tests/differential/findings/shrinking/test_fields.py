@@ -1,7 +1,6 @@
 """Whatever field a type of traces has, shrinking makes it plain where nothing depends on it: the
 cases come from the types, so that one which gets a new field has it tried."""
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import msgspec
@@ -13,13 +12,10 @@ from msgspec.inspect import (
     FloatType,
     IntType,
     LiteralType,
-    Metadata,
-    NoneType,
     StrType,
     StructType,
     TupleType,
     Type,
-    UnionType,
     VarTupleType,
     type_info,
 )
@@ -48,6 +44,7 @@ from cacheproof.differential.traces.manager import Preempt
 from cacheproof.differential.traces.scheduler import SchedulerConfig
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.differential.traces.trace_file import dump, parse
+from tests.differential.traces.fields import config_of, inside, paths
 
 NAMES = {
     "request", "identifier", "engine", "item", "name", "lora_name", "lora_path", "lora_int_id",
@@ -71,36 +68,6 @@ class Case(NamedTuple):
     def __str__(self) -> str:
         where = self.holder.__name__ if self.holder else "config"
         return f"{self.depth}-{where}-{'.'.join(self.path)}"
-
-
-def inside(kind: Type) -> Type:
-    """A type without None and what is marked."""
-    while isinstance(kind, Metadata | UnionType):
-        if isinstance(kind, Metadata):
-            kind = kind.type
-        else:
-            kind = next(one for one in kind.types if not isinstance(one, NoneType))
-    return kind
-
-
-def config_of(depth: str) -> type[msgspec.Struct]:
-    """The type of a depth's configurations."""
-    info = type_info(DEPTHS[depth].header)
-    assert isinstance(info, StructType)
-    (config,) = (inside(field.type) for field in info.fields if field.name == "config")
-    assert isinstance(config, StructType)
-    return config.cls
-
-
-def paths(kind: type[msgspec.Struct]) -> Iterator[tuple[str, ...]]:
-    """The fields of a type, and those of what it lists."""
-    info = type_info(kind)
-    assert isinstance(info, StructType)
-    for field in info.fields:
-        yield (field.name,)
-        of = inside(field.type)
-        if isinstance(of, VarTupleType) and isinstance(inside(of.item_type), StructType):
-            yield from ((field.name, *rest) for rest in paths(inside(of.item_type).cls))  # type: ignore[union-attr]
 
 
 def cases() -> list[Case]:
