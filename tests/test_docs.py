@@ -73,7 +73,8 @@ def ranges(text: str) -> list[str]:
 def test_no_page_names_all_rules_by_a_range() -> None:
     found = {page.name: ranges(page.read_text()) for page in BY_HAND}
     assert {name: rules for name, rules in found.items() if rules} == {}
-    assert ranges("EC-1 to EC-18, EC-1 to EC-7, SC-3 to SC-7") == ["EC-18"]
+    last = max(int(re.sub(r"\D", "", rule.id)) for rule in contracts() if rule.id[:3] == "EC-")
+    assert ranges(f"EC-1 to EC-{last}, EC-1 to EC-7, SC-3 to SC-7") == [f"EC-{last}"]
 
 
 def gone(text: str) -> list[str]:

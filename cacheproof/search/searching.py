@@ -152,7 +152,10 @@ def print_campaign(output: CommandOutput, verdict: Verdict) -> None:
     )
     for contract, met in verdict.canaries.items():
         if not met:
-            output.line(f"MISSED: the fault planted against {contract}")
+            output.line(
+                f"MISSED: the fault planted against {contract}; if nothing here can break it, "
+                "differential/search/canary.py or the lane's silent_on says why"
+            )
     for lane in campaign.lanes:
         if lane.never_met:
             output.line(f'  lane "{lane.lane.name}" never reached: {"; ".join(lane.never_met)}')
