@@ -17,7 +17,7 @@ from tests.differential.traces.fields import config_of, paths
 SEEDS = 300
 """Of each lane, at most: some fields are rare."""
 SEEDS_AT_LEAST = 20
-OF_TOWERS = "an adapter of what encodes items renames them: at engine depth"
+OF_TOWERS = "adapters of what encodes items rename them: at engine depth, and in a test"
 UNREAD = "managers do not read it"
 IN_TURN = "generators write an update for each step; shrinking joins them"
 NOT_TAKEN = "engines of this depth do not take it"

@@ -17,6 +17,7 @@ from cacheproof.differential.search.fault_folders import load
 from cacheproof.differential.search.known import may_be
 from cacheproof.differential.targets.host.scheduler.settings import LATER
 from cacheproof.differential.targets.process import HostTarget
+from cacheproof.differential.targets.resolve import reference_for
 from cacheproof.differential.traces.base import Item
 from cacheproof.differential.traces.manager import Add, Reset, Update
 from cacheproof.differential.traces.records import TraceResult
@@ -339,3 +340,45 @@ def test_a_request_that_waits_for_what_never_comes_ends(newest: HostTarget) -> N
 def test_what_not_every_release_has_says_nothing_by_default() -> None:
     defaults = {field.name: field.default for field in msgspec.structs.fields(SchedulerConfig)}
     assert {name: defaults[name] for name in LATER} == LATER
+
+
+def under_adapters(made: Trace) -> Trace:
+    """The trace, whose items have each adapter of theirs in their identifier, as where adapters
+    have weights for what encodes items. No lane of this depth draws that."""
+    replace = msgspec.structs.replace
+
+    def named(event: AnyEvent) -> AnyEvent:
+        if not isinstance(event, Add) or event.lora is None:
+            return event
+        adapter = event.lora.lora_name
+        items = tuple(
+            replace(one, identifier=f"{adapter}:{one.identifier}", mm_hash=one.identifier)
+            for one in event.items
+        )
+        return replace(event, items=items)
+
+    return made.with_events(tuple(map(named, made.events)))
+
+
+@pytest.mark.full
+def test_what_is_encoded_under_an_adapter_is_another_item(any_release: HostTarget) -> None:
+    reference = reference_for(any_release)
+    if reference is None:
+        pytest.skip(f"the reference does not model {any_release.release}")
+    plain = [LANES["scheduler"].trace(seed, any_release.release) for seed in range(60)]
+    named = [under_adapters(one) for one in plain]
+    results = any_release.run(named)
+    for one, result in zip(named, results, strict=True):
+        assert examine(one, result, any_release, reference).difference is None
+    # Without the names two users share an encode that they must not share.
+    assert encoded(results) > encoded(any_release.run(plain))
+
+
+def encoded(results: Sequence[TraceResult]) -> int:
+    return sum(
+        len(items)
+        for result in results
+        for record in result.records
+        if isinstance(record.outcome, dict)
+        for items in record.outcome.get("encode", {}).values()
+    )
