@@ -206,9 +206,7 @@ def test_what_the_reference_breaks_as_well_does_not_come_of_a_difference() -> No
     both = ReferenceTarget(FAULTY, name="reference", release=NEWEST)
     seen = examine(broken.trace, differing.run([broken.trace])[0], differing, both)
     assert seen.difference is not None
-    found = found_in(
-        differing, broken.trace, "EC-6a", both, times=1, batches=1, elsewhere=differing
-    )
+    found = found_in(differing, broken.trace, "EC-6a", both, times=1, elsewhere=differing)
     assert found is not None
     assert found.first_wrong is not None
     assert (found.first_wrong.parts, found.first_wrong.broken[0][0]) == ((), "EC-6a")
