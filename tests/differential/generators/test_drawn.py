@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from msgspec import NODEFAULT
 
 from cacheproof.differential.depths import DEPTHS
+from cacheproof.differential.findings.shrinking.fields import fields_of
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.traces.base import tag_of
 from tests.differential.traces.fields import config_of, paths
@@ -87,7 +87,7 @@ UNDRAWN = {
 
 
 def fields(depth: str) -> Iterator[str]:
-    """All fields of a depth's traces but those without a plain value."""
+    """All fields of a depth's traces. One without a default is drawn wherever it stands."""
     for holder in (config_of(depth), *DEPTHS[depth].events):
         for path in paths(holder):
             yield f"{_named(depth, holder)}.{'.'.join(path)}"
@@ -116,10 +116,7 @@ def _named(depth: str, holder: type[msgspec.Struct]) -> str:
 @cache
 def _plain(kind: type[msgspec.Struct]) -> dict[str, Any]:
     """The fields of a type, with the value that says nothing where there is one."""
-    return {
-        field.name: field.default if field.default_factory is NODEFAULT else field.default_factory()
-        for field in msgspec.structs.fields(kind)
-    }
+    return {field.name: field.plain for field in fields_of(kind)}
 
 
 def _not_plain(holder: msgspec.Struct, where: str) -> Iterator[str]:
