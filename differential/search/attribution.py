@@ -227,7 +227,7 @@ class Attribution:
         trace, (contract, kind), first = run.trace, broken, run.difference
         lanes = lanes_of(trace, self._projects) if lane is None else (lane,)
         may = may_be(self._known, contract, kind, self._release, lanes, trace.runner)
-        causal = self._causal(contract, kind)
+        causal = self._causal(contract, kind, name)
         alike = list(dict.fromkeys(one.name for one in (*(fault for fault, _ in causal), *may)))
         if first is not None and run.parts_by(event):  # what it breaks from there on is its own
             release = self._release if self._model is None else self._model.release
@@ -237,9 +237,7 @@ class Attribution:
             return _new(contract, alike, "but the reference runs no such trace")
         if not run.can_be_turned:
             return self._by_mend(run, may, broken, event, name)
-        release = self._release
-        # The first that explains the break is told: the trace's namesake, then what is listed here.
-        causal.sort(key=lambda one: (not _is_called(name, one[0]), not one[0].is_in(release)))
+        # The first that explains the break is told.
         for fault, cause in causal:
             if not self._breaks(run, (cause.flags,), broken, event):
                 return Attributed(fault.name)
@@ -296,11 +294,15 @@ class Attribution:
                 return fault
         return None
 
-    def _causal(self, contract: str, kind: str) -> Causal:
-        """Faults that break the contract by a cause that the model has, in the order of the list;
-        each cause once."""
+    def _causal(self, contract: str, kind: str, name: str) -> Causal:
+        """Faults that break the contract by a cause that the model has: the trace's namesake, then
+        those of the release, then the others. Of several with one cause, the first."""
         found: dict[tuple[str, ...], tuple[KnownFault, Cause]] = {}
-        for fault in self._known:
+        in_order = sorted(
+            self._known,
+            key=lambda one: (not _is_called(name, one), not one.is_in(self._release)),
+        )
+        for fault in in_order:
             for cause in fault.cause:
                 if cause.breaks(contract, kind) and not self._has(cause.flags):
                     found.setdefault(cause.flags, (fault, cause))

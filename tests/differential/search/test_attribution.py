@@ -74,6 +74,11 @@ def test_what_the_model_breaks_by_a_listed_cause_is_that_fault() -> None:
     assert not any(one.by_symptom or one.why for one in found)
 
 
+def test_of_two_faults_with_one_cause_that_of_the_release_is_told() -> None:
+    elsewhere = replace(fault("elsewhere", CLAIMED), seen="0.20.0 to 0.21.0")
+    assert names(told(model(), [elsewhere, fault("same", CLAIMED)])) == {"same"}
+
+
 def test_a_fault_without_that_cause_is_none_whatever_it_is_listed_to_break() -> None:
     """Condition (b)."""
     found = told(model(), [fault("other", OTHER)])
