@@ -13,6 +13,7 @@ from cacheproof.differential.provision import releases
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = (ROOT / "docs" / "reference" / "glossary.md").read_text()
 FOLDERS = ("spec", "reference", "gpu_runner", "differential", "proofs", "cacheproof")
+NAME = re.compile(r"`([^`]+)`")
 ROWS = [
     [cell.strip() for cell in line.strip("|").split("|")]
     for line in PAGE.splitlines()
@@ -21,8 +22,8 @@ ROWS = [
 
 
 def names_in(column: int) -> list[str]:
-    """What stands in backticks in a column."""
-    return [name for row in ROWS for name in re.findall(r"`([^`]+)`", row[column])]
+    """What stands in backticks in a column, which words that are ours alone may lack."""
+    return [name for row in ROWS for cell in row[column:][:1] for name in NAME.findall(cell)]
 
 
 def defined(tree: ast.Module) -> Iterator[str]:
@@ -67,8 +68,8 @@ def path_of(name: str) -> bool:
     return (ROOT / name).exists()
 
 
-def test_each_word_has_four_cells_and_stands_once() -> None:
-    assert [row for row in ROWS[1:] if len(row) != 4] == []
+def test_each_word_has_its_cells_and_stands_once() -> None:
+    assert [row for row in ROWS if len(row) not in {3, 4}] == []
     words = [row[0] for row in ROWS if "---" not in row[0]]
     assert len(words) == len(set(words)) > 50
 

@@ -272,7 +272,7 @@ def explore(
         bool,
         typer.Option(
             "--markdown",
-            help="Print the scopes as they stand in docs/explain/explore.md; explore nothing.",
+            help="Print the scopes as tables in Markdown; explore nothing.",
         ),
     ] = False,
     known: KnownOption = None,

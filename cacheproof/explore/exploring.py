@@ -89,7 +89,7 @@ def explore(
 
 
 def scopes_markdown() -> str:
-    """The tables of docs/explain/explore.md."""
+    """All scopes as tables, which docs/explain/explore.md explains."""
     managers = [one for one in SCOPES["full"] if isinstance(one, ManagerScope)]
     schedulers = [one for one in SCOPES["full"] if isinstance(one, SchedulerScope)]
     tables = [one for one in SCOPES["full"] if isinstance(one, TableScope)]
