@@ -86,7 +86,7 @@ def _lost(play: Play, then: Value, now: Value) -> tuple[Value, Formula]:
 
 def holding(play: Play, state: State, change: Callable[[z3.ExprRef], z3.ArithRef]) -> State:
     """The state in which blocks stand in more tables, or in fewer, by a `change`."""
-    held = state.attribute("g", "held")
+    held = state.contents("g", "held")
     now = play.universe.fresh(held.kind, "held")
 
     def of_block(block: z3.ExprRef) -> Formula:
@@ -142,9 +142,8 @@ def new(play: Play, state: State) -> Iterator[CallEnd]:
     play.given = {"num_blocks": many}
     state = state.assuming(many >= 0, many <= play.words.number(queue))
     for after, answer in play.machine.call("m", "get_new_blocks", [many], state):
-        taken = after.value(answer)
-        if isinstance(answer, Empty):
-            taken = play.universe.empty(SequenceOf(BLOCK))
+        nothing = play.universe.empty(SequenceOf(BLOCK))
+        taken = nothing if isinstance(answer, Empty) else after.container(answer)
         held = holding(play, after, partial(_one_more, taken))
         yield end_of(play, state, held, taken=taken, must=taken.keys)
 
@@ -227,12 +226,10 @@ def reset(play: Play, state: State) -> Iterator[CallEnd]:
 def take_events(play: Play, state: State) -> Iterator[CallEnd]:
     """Who follows the events replays what it takes."""
     for after, answer in play.machine.call("m", "take_events", [], state):
-        events = after.value(answer)
-        if isinstance(answer, Empty):
-            events = play.universe.empty(EventsOf(KEY))
-        known = after.attribute("g", "replayed")
-        told = play.machine.become("g", "replayed", _replayed(play, known, events), after)
         nothing = play.universe.empty(EventsOf(KEY))
+        events = nothing if isinstance(answer, Empty) else after.container(answer)
+        known = after.contents("g", "replayed")
+        told = play.machine.become("g", "replayed", _replayed(play, known, events), after)
         yield end_of(play, state, told)
         yield end_of(play, state, told, **_follows(play, told, nothing))
 

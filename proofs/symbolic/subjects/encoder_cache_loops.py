@@ -20,6 +20,7 @@ from cacheproof.proofs.symbolic.reading.ghost_loops import (
     reported,
     still_claimed,
     stored,
+    term_of_request,
 )
 from cacheproof.proofs.symbolic.reading.source import Source, place_of_loop
 from cacheproof.proofs.symbolic.values.language import NotTranslated
@@ -85,7 +86,7 @@ def _variable_of_while(source: Source, method: str) -> str:
 
 def _released(play: Play, around: Around) -> Rules:
     """What holds of the manager while a request lets go of what it claimed."""
-    request = around.now.names["request"].term
+    request = term_of_request(around.now)
     m = play.names(around.now)["m"].fields
     members, seen = members_of(around), around.seen
     assert seen is not None

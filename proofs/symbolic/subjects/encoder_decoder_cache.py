@@ -31,6 +31,7 @@ from cacheproof.proofs.symbolic.reading.ghost_loops import (
     reported,
     still_claimed,
     stored,
+    term_of_request,
     without_keys,
 )
 from cacheproof.proofs.symbolic.reading.source import Source, place_of_loop, source_of
@@ -267,9 +268,9 @@ def _released(play: Play, around: Around) -> Rules:
     """The debits of the inputs that are done are gone from a manager that knows its debits."""
     if ("m", "_debits") not in around.now.attributes:
         return []
-    request, seen = around.now.names["request"].term, around.seen
+    request, seen = term_of_request(around.now), around.seen
     assert seen is not None
-    then, now = (state.attribute("m", "_debits") for state in (around.start, around.now))
+    then, now = (state.contents("m", "_debits") for state in (around.start, around.now))
 
     def given_back(debit: z3.ExprRef) -> Formula:
         owner, number = play.universe.parts(debit)

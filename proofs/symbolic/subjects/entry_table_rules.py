@@ -117,13 +117,13 @@ def loops(play: Play) -> Mapping[tuple[str, str], Sequence[Loop]]:
 
     def passing(around: Around) -> Rules:
         assert around.seen is not None
-        seen, waiting = around.seen, around.now.attribute("m", "idle")
+        seen, waiting = around.seen, around.now.contents("m", "idle")
         none = seen.all(lambda h: implies(seen.has(h), negated(waiting.has(h))))
         return [("none of the earlier is idle", none)]
 
     def clearing(around: Around) -> Rules:
         assert around.seen is not None
-        seen, order, members = around.seen, around.now.attribute("m", "order"), members_of(around)
+        seen, order, members = around.seen, around.now.contents("m", "order"), members_of(around)
         todo = members.all(
             lambda h: implies(conjunction((members.has(h), negated(seen.has(h)))), order.has(h))
         )
