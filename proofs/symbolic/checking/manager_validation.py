@@ -65,7 +65,8 @@ class ManagerCall:
         if isinstance(self.answer, bool):
             return iff(said["granted"], self.answer)
         if isinstance(self.answer, frozenset):
-            told, universe = said["told"], said["told"].universe
+            told = end.names["c"].container("told")
+            universe = told.universe
             named = {element(universe, IDENTIFIER, one) for one in self.answer}
             members = universe.members(IDENTIFIER)
             return conjunction(iff(told.has(one), one in named) for one in members)

@@ -6,13 +6,14 @@ changed the other operations are not proved again, in whatever process they were
 """
 
 import hashlib
-from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
 Answer = TypeVar("Answer")
-Question = tuple[Any, ...]
+Asked: TypeAlias = "str | int | bool | Sequence[Asked] | None"
+Question = tuple[Asked, ...]
 """What is asked, as texts, numbers, truth values, and lists of them."""
 
 

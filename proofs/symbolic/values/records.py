@@ -17,6 +17,17 @@ class Record:
 
     fields: Mapping[str, "Denoted"]
 
+    def container(self, field: str) -> Value:
+        """A field that is a container.
+
+        Raises:
+            NotTranslated: it is none.
+        """
+        found = self.fields[field]
+        if not isinstance(found, Value):
+            raise NotTranslated(f"{field} is no container")
+        return found
+
 
 @dataclass(frozen=True)
 class Joined:
