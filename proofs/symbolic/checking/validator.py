@@ -20,7 +20,7 @@ from cacheproof.proofs.symbolic.checking.validation import (
     places_of,
     with_a_change,
 )
-from cacheproof.proofs.symbolic.deciding.answers import Answer, OperationAnswers
+from cacheproof.proofs.symbolic.deciding.answers import Answer, OperationAnswers, QuestionPart
 from cacheproof.proofs.symbolic.deciding.counterexample import Model
 from cacheproof.proofs.symbolic.deciding.play import Play
 from cacheproof.proofs.symbolic.deciding.subject import CallEnd, Operation, Subject
@@ -269,7 +269,9 @@ class _Reading:
             return _Said(refused=end)
         return _Said(places_of([end]), of_changed is UnadmittedCall.BY_ALL)
 
-    def _once(self, what: str, kind: Any, ask: Callable[[], Answer], *given: Any) -> Answer:
+    def _once(
+        self, what: str, kind: Any, ask: Callable[[], Answer], *given: QuestionPart
+    ) -> Answer:
         return self._answers.once((what, self._digest, *given), kind, ask)
 
     @cached_property

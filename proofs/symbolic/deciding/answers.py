@@ -12,8 +12,8 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 import msgspec
 
 Answer = TypeVar("Answer")
-Asked: TypeAlias = "str | int | bool | Sequence[Asked] | None"
-Question = tuple[Asked, ...]
+QuestionPart: TypeAlias = "str | int | bool | Sequence[QuestionPart] | None"
+Question = tuple[QuestionPart, ...]
 """What is asked, as texts, numbers, truth values, and lists of them."""
 
 

@@ -9,7 +9,7 @@ from functools import cached_property
 import z3
 
 from cacheproof.proofs.logic import Formula
-from cacheproof.proofs.symbolic.deciding.answers import Asked, OperationAnswers, Question
+from cacheproof.proofs.symbolic.deciding.answers import OperationAnswers, Question, QuestionPart
 from cacheproof.proofs.symbolic.deciding.play import Condition, Play
 from cacheproof.proofs.symbolic.values.solver import (
     RLIMIT,
@@ -108,7 +108,7 @@ class Prover:
         self.answers.keep(self._asked("rules"), here)
         return here
 
-    def _asked(self, *question: Asked) -> Question:
+    def _asked(self, *question: QuestionPart) -> Question:
         return (self.reading, *question)
 
     def verdict(self, number: int, without: Collection[str], tries: slice) -> SolverVerdict:

@@ -11,7 +11,7 @@ from typing import Protocol
 from cacheproof.proofs.symbolic.rules.rules import auxiliary
 from cacheproof.reference.kv_events import KVCacheEvent
 
-Found = Mapping[str, Mapping[int, int]]
+FoundBlocks = Mapping[str, Mapping[int, int]]
 """Key -> the blocks that it finds, by their ids."""
 
 
@@ -45,7 +45,7 @@ class PoolTables(Protocol):
 
     held: Mapping[int, int]
     hashes: Mapping[int, Collection[str]]
-    found: Found
+    found: FoundBlocks
 
 
 class FollowerCounts(Protocol):
@@ -93,7 +93,7 @@ def events_tell_what_is_found(
     m: PoolAttributes,
     s: PoolTables,
     g: FollowerCounts,
-    replays: Callable[[Sequence[KVCacheEvent], Mapping[str, int], Found], bool],
+    replays: Callable[[Sequence[KVCacheEvent], Mapping[str, int], FoundBlocks], bool],
 ) -> bool:
     """Who replayed all events that were taken, and replays those that were not, knows how many
     blocks each hash finds."""
