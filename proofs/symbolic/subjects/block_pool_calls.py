@@ -141,8 +141,8 @@ def new(play: Play, state: State) -> Iterator[CallEnd]:
     play.given = {"num_blocks": many}
     state = state.assuming(many >= 0, many <= play.words.number(queue))
     for after, answer in play.machine.call("m", "get_new_blocks", [many], state):
-        nothing = play.universe.empty(SequenceOf(BLOCK))
-        taken = nothing if isinstance(answer, Empty) else after.container(answer)
+        none = isinstance(answer, Empty)
+        taken = play.universe.empty(SequenceOf(BLOCK)) if none else after.container(answer)
         held = holding(play, after, partial(_one_more, taken))
         yield end_of(play, state, held, taken=taken, must=taken.keys)
 
