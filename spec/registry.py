@@ -6,7 +6,7 @@ A method of a `Component` checks at import that the predicate is one expression 
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypedDict, TypeVar, Unpack
+from typing import Literal, Protocol, TypedDict, TypeVar, Unpack
 
 from cacheproof.spec import subset
 from cacheproof.spec.versions import Versions
@@ -60,7 +60,7 @@ class Contract:
     parameters: tuple[str, ...]
     expression: subset.Expression = field(compare=False, repr=False)
 
-    def explain(self, **values: Any) -> str:
+    def explain(self, **values: object) -> str:
         """Both sides of the comparison that failed, evaluated from the predicate's own source."""
         return self.expression.explain(values)
 

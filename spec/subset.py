@@ -37,7 +37,7 @@ class Expression:
     tree: ast.expr
     text: str
 
-    def explain(self, values: Mapping[str, Any]) -> str:
+    def explain(self, values: Mapping[str, object]) -> str:
         """The failing comparison with both sides evaluated, or the text when nothing failed."""
         return _explain(self.tree, dict(values)) or self.text
 
@@ -137,13 +137,13 @@ def _check(node: ast.AST, refuse: Refuse) -> None:
             raise refuse(node, type(node).__name__)
 
 
-def _evaluate(node: ast.expr, values: dict[str, Any]) -> Any:
+def _evaluate(node: ast.expr, values: dict[str, object]) -> Any:
     code = compile(ast.Expression(node), "<contract>", "eval")
     names = {word: getattr(vocabulary, word) for word in vocabulary.WORDS}
     return eval(code, {"__builtins__": {"len": len, "all": all}, **names, **values})
 
 
-def _explain(node: ast.expr, values: dict[str, Any]) -> str | None:
+def _explain(node: ast.expr, values: dict[str, object]) -> str | None:
     """Why `node` is false under `values`; None when it is true."""
     match node:
         case ast.BoolOp(op=ast.And(), values=parts):
@@ -167,7 +167,7 @@ def _explain(node: ast.expr, values: dict[str, Any]) -> str | None:
             return None if _evaluate(node, values) else f"{ast.unparse(node)} is false"
 
 
-def _explain_all(node: ast.GeneratorExp, values: dict[str, Any]) -> str | None:
+def _explain_all(node: ast.GeneratorExp, values: dict[str, object]) -> str | None:
     head, *rest = node.generators
     assert isinstance(head.target, ast.Name)
     for item in _in_order(_evaluate(head.iter, values)):
@@ -196,7 +196,7 @@ def key_by_key(part: ast.expr, whole: ast.expr) -> ast.expr:
     return ast.parse(text, mode="eval").body
 
 
-def _sides(node: ast.Compare, values: dict[str, Any]) -> str:
+def _sides(node: ast.Compare, values: dict[str, object]) -> str:
     operands = [node.left, *node.comparators]
     texts = [ast.unparse(operand) for operand in operands]
     shown = [_shown(_evaluate(operand, values)) for operand in operands]
@@ -218,14 +218,14 @@ _SIGNS: dict[type[ast.cmpop], str] = {
 }
 
 
-def _in_order(values: Iterable[Any]) -> Iterable[Any]:
+def _in_order(values: Iterable[object]) -> Iterable[object]:
     """Sets in an order that depends on their elements alone: a finding always reads the same."""
     if not isinstance(values, Set):
         return values
     return sorted(values, key=lambda one: (one if isinstance(one, int) else 0, _shown(one)))
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     """The `repr` of a value, with sets in order at any depth."""
     match value:
         case frozenset() | set():

@@ -4,7 +4,6 @@ import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import z3
 
@@ -20,7 +19,7 @@ from cacheproof.proofs.symbolic.reading.source import Source
 from cacheproof.proofs.symbolic.subjects.encoder_cache import SAFETY, of_reference
 from cacheproof.proofs.symbolic.values.language import NotTranslated
 from cacheproof.proofs.symbolic.values.solver import SOON
-from cacheproof.proofs.symbolic.values.state import Around, Loop, Ref, State, truth_of
+from cacheproof.proofs.symbolic.values.state import Around, Loop, Operand, Ref, State, truth_of
 
 STATED = "stated"
 """The rule that what a claim states of a loop is so."""
@@ -123,7 +122,7 @@ def _seen_from(around: Around) -> State:
     return replace(around.now, names=names, cells=cells)
 
 
-def _read(play: Play, expression: ast.expr | None, state: State) -> Any:
+def _read(play: Play, expression: ast.expr | None, state: State) -> Operand:
     """What an expression is there, as the machine reads it: a truth value, or a number. Nothing is
     to be shown of it but that it is so."""
     assert expression is not None

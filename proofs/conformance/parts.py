@@ -210,17 +210,24 @@ def _all_texts_go_through_the_gate() -> Iterator[str]:
 @_check
 def _a_proof_leans_on_what_it_takes() -> Iterator[str]:
     """A proof takes the facts that it is given to take, and all facts without a rule; it names the
-    rules of those that it needs."""
-    x = z3.Int("x")
-    formulas = [x > 4, z3.ForAll([z3.Int("k")], z3.Exists([z3.Int("j")], x + z3.Int("k") > 4))]
-    for formula, of_sums in product(formulas, (False, True)):
+    rules of those that it needs. Some say of every element that there is another one."""
+    x, here, there = z3.Ints("x here there")
+    is_there = z3.Function("is_there", z3.IntSort(), z3.BoolSort())
+    another = z3.Not(z3.ForAll([there], z3.Not(z3.And(is_there(there), x > 4))))
+    gives = z3.ForAll([here], z3.Implies(is_there(here), another), patterns=[is_there(here)])
+    plain = (x > 4, another)
+    giving = (gives, z3.And(x < 9, gives), z3.Or(x > 5, gives), gives == z3.BoolVal(True))
+    for formula, of_sums in product((*plain, *giving), (False, True)):
         fact = Fact(formula, frozenset({"R"}), of_sums)
+        if fact.gives_elements != any(formula is one for one in giving):
+            yield f"{formula} is read as {'' if fact.gives_elements else 'not '}giving elements"
+        known = Fact(is_there(z3.IntVal(0)))
         for path in ([fact], [Fact(x > 0), fact], [fact, Fact(x < 9, frozenset({"other"}))]):
             for taken in (True, False):
                 out = frozenset() if taken else frozenset({"R"})
                 takes = partial(_rests_on_none_of, out)
-                verdict = Premises().imply(path, x > 4, takes, RLIMIT)
-                if formula is formulas[0] and (verdict.word == "proved") != taken:
+                verdict = Premises().imply([known, *path], x > 4, takes, RLIMIT)
+                if (verdict.word == "proved") != taken:
                     yield f"{verdict.word} by a fact that is {'' if taken else 'not '}taken"
                 if verdict.word == "proved" and (not taken or "R" not in verdict.rules):
                     yield f"proved by {sorted(verdict.rules)}"

@@ -34,8 +34,8 @@ OF_THE_SCHEDULER = frozenset({"EC-8b"})
 class ClaimTables(NamedTuple):
     """What a manager remembers of claims beside its ledger, and what its calls come to."""
 
-    kept: Mapping[Any, Any]
-    claimed: Mapping[Any, Any]
+    kept: Mapping[Any, object]
+    claimed: Mapping[Any, object]
 
 
 def remembered(k: ClaimTables) -> bool:
@@ -67,10 +67,14 @@ def rule_of(id: str) -> Contract:
     return REMEMBERED if id == REMEMBERED.id else by_id(id)
 
 
+ReadState = Callable[[Any, Ghost], Any]
+"""Makes the record that contracts look at, of a manager and the ghost."""
+
+
 class BrokenRule(AssertionError):
     """A contract does not hold. `rule` says which, `values` are what it looked at."""
 
-    def __init__(self, rule: Contract, operation: str, values: Mapping[str, Any]) -> None:
+    def __init__(self, rule: Contract, operation: str, values: Mapping[str, object]) -> None:
         super().__init__(rule.id)
         self.rule = rule
         self.operation = operation
@@ -123,7 +127,7 @@ class SymbolicCondition:
     def name(self) -> str:
         return self.function.__name__
 
-    def is_about(self, manager: type[Any]) -> bool:
+    def is_about(self, manager: type) -> bool:
         """Whether managers of that class are called so."""
         lacks = self.lacking is None or not hasattr(manager, self.lacking)
         return lacks and all(hasattr(manager, METHODS[one]) for one in self.operations)
@@ -142,7 +146,7 @@ class Episode:
 
     manager: Any
     ghost: Ghost
-    read: Callable[[Any, Ghost], Any]
+    read: ReadState
     recall: Callable[["Episode"], ClaimTables]
     rules: Collection[Contract]
     claims: dict[str, dict[int, str]] = field(default_factory=dict)
@@ -203,7 +207,7 @@ class Episode:
         self.judge_state(operation)
         return answer
 
-    def _told(self, request: Any, answer: Any) -> tuple[Set[str], bool]:
+    def _told(self, request: Any, answer: object) -> tuple[Set[str], bool]:
         """The identifiers of the inputs in an answer, and whether it leaves one out."""
         inputs = inputs_in(answer)
         identifiers = [feature.identifier for feature in request.mm_features]
@@ -216,7 +220,7 @@ class Episode:
         state = self.read(self.manager, self.ghost)
         self._judge("state", operation, {"s": state, "g": self.ghost, "k": self.recall(self)})
 
-    def _unclaim(self, request: str, inputs: list[Any]) -> None:
+    def _unclaim(self, request: str, inputs: Iterable[int]) -> None:
         """The request gave these inputs back; who has claimed nothing is not remembered."""
         claims = self.claims.get(request, {})
         for input_id in inputs:
@@ -269,7 +273,7 @@ class Episode:
         self._judge("trace", "step", {"w": step})
         self.encoded = {}
 
-    def _judge(self, kind: str, operation: str, values: Mapping[str, Any]) -> None:
+    def _judge(self, kind: str, operation: str, values: Mapping[str, object]) -> None:
         for rule in self.rules:
             if judges(rule, kind, operation) and not rule.predicate(
                 *[values[name] for name in rule.parameters]
@@ -303,7 +307,7 @@ def rules_of(component: str, operations: Collection[str], release: str | None) -
     ]
 
 
-def _containers(values: Iterable[Any]) -> Iterator[Any]:
+def _containers(values: Iterable[object]) -> Iterator[object]:
     """All containers among values, and those in them."""
     for value in values:
         if isinstance(value, dict | list | set):

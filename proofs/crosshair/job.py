@@ -21,6 +21,9 @@ from cacheproof.proofs.crosshair.text import ENCODER_CACHE, ENCODER_DECODER_CACH
 from cacheproof.spec import encoder_cache as rules_of_encoder_cache
 from cacheproof.spec import encoder_decoder_cache as rules_of_encoder_decoder_cache
 
+Arguments = dict[str, Any]
+"""What a condition is given, by the names of its parameters."""
+
 
 class Word(StrEnum):
     """CrossHair's verdict. UNKNOWN: paths were left, the solver gave up, or it broke."""
@@ -37,7 +40,7 @@ class ConditionAnswer(msgspec.Struct, frozen=True):
     word: Word
     paths: int
     why: str = ""
-    arguments: dict[str, Any] | None = None
+    arguments: Arguments | None = None
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,7 @@ class ConditionJob(msgspec.Struct, frozen=True):
         about(ConditionSubject(self.text.load(change), [rule_of(rule) for rule in self.rules]))
         return next(one for one in component.conditions if one.name == self.condition)
 
-    def run_again(self, arguments: dict[str, Any]) -> BrokenRule | None:
+    def run_again(self, arguments: Arguments) -> BrokenRule | None:
         """Run a counterexample in this interpreter: what is broken, or None if nothing is."""
         function = self.prepare().function
         try:
@@ -105,7 +108,7 @@ class ConditionJob(msgspec.Struct, frozen=True):
         arguments = self.parse(answer.arguments or {}).items()
         return f"{self.condition}({', '.join(f'{name}={value}' for name, value in arguments)})"
 
-    def parse(self, arguments: dict[str, Any]) -> dict[str, Any]:
+    def parse(self, arguments: Arguments) -> dict[str, object]:
         """The arguments of the condition, of their builtins."""
         component = COMPONENTS[self.text.subject]
         (function,) = [one.function for one in component.conditions if one.name == self.condition]

@@ -6,7 +6,6 @@ the same, and watches every call for contracts of its own besides, which takes m
 
 import inspect
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 from crosshair.core import (
@@ -21,7 +20,7 @@ from crosshair.core_and_libs import AnalysisKind, ResumedTracing
 from crosshair.options import DEFAULT_OPTIONS
 from crosshair.statespace import RootNode, StateSpace, VerificationStatus
 
-from cacheproof.proofs.crosshair.job import ConditionAnswer, Word
+from cacheproof.proofs.crosshair.job import Arguments, ConditionAnswer, Word
 
 NO_LIMIT = float("inf")
 
@@ -29,7 +28,7 @@ NO_LIMIT = float("inf")
 def explore(condition: Callable[..., None], paths_max: int) -> ConditionAnswer:
     """What CrossHair says of a condition. No clock has a say in it."""
     signature = inspect.signature(condition)
-    raised: list[tuple[BaseException, dict[str, Any]]] = []
+    raised: list[tuple[BaseException, Arguments]] = []
 
     def run_path(space: StateSpace) -> PathOutcome:
         arguments = gen_args(signature)

@@ -5,7 +5,7 @@ the ghost knows of it. So a search over all parameters is one over all such stat
 request ids are constants; a symbolic truth value says which of them take part.
 """
 
-from collections.abc import Set
+from collections.abc import Hashable, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,7 +45,7 @@ class UnmodelledState(Exception):
     """A manager keeps something that states are not built with; the message names it."""
 
 
-def refuse_unmodelled(manager: Any, attributes: Set[str]) -> None:
+def refuse_unmodelled(manager: object, attributes: Set[str]) -> None:
     """Raises UnmodelledState where a manager keeps more than these attributes."""
     unknown = [name for name in vars(manager) if name not in attributes]
     if unknown:
@@ -228,8 +228,8 @@ def _remember(manager: Any, request: str, claims: dict[int, str]) -> None:
 def recall(episode: Episode) -> ClaimTables:
     """The tables that this manager keeps, and what they should hold."""
     manager, claims = episode.manager, episode.claims
-    kept: dict[str, Any] = {}
-    claimed: dict[str, Any] = {}
+    kept: dict[Hashable, object] = {}
+    claimed: dict[Hashable, object] = {}
     if hasattr(manager, "num_embeds_by_hash"):
         kept["sizes of"] = frozen(manager.num_embeds_by_hash)
         claimed["sizes of"] = frozen(manager.cached)

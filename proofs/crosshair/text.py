@@ -53,7 +53,7 @@ class ManagerText(msgspec.Struct, frozen=True):
         """The digest of the text of the classes, as the files hold it."""
         return digest_of([segment for _, segment in self._parsed()])
 
-    def load(self, change: Change | None = None) -> type[Any]:
+    def load(self, change: Change | None = None) -> type:
         """The class, changed where asked.
 
         Raises:
@@ -73,7 +73,7 @@ class ManagerText(msgspec.Struct, frozen=True):
             missing = set(_globals_of(code)) - namespace.keys() - vars(builtins).keys()
             if missing:
                 raise Unloadable(f"{path}: {name} needs {min(missing)}, which is not loaded")
-        loaded: type[Any] = namespace[self.subject]
+        loaded: type = namespace[self.subject]
         return loaded
 
     def _parsed(self) -> Iterator[tuple[ast.Module, str]]:

@@ -9,7 +9,6 @@ the chain is made.
 from dataclasses import dataclass
 from functools import cache, partial
 from types import SimpleNamespace
-from typing import Any
 
 import z3
 
@@ -31,7 +30,7 @@ SEED = z3.Const("seed", CONTENT)
 _IDEAL = BlockKeySemantics()
 
 
-def _key(block: Any) -> Whole:
+def _key(block: z3.ArithRef) -> Whole:
     return Whole(VALUE.digest(KEY(block)))
 
 
@@ -72,7 +71,7 @@ class Keys(Symbol):
 class Appended(Symbol):
     """Keys that are to be added; `last` is the newest."""
 
-    def __init__(self, count: Any) -> None:
+    def __init__(self, count: z3.ArithRef) -> None:
         self.count = count
         self.last: Whole | None = None
 
@@ -83,14 +82,14 @@ class Appended(Symbol):
 class _Blocks:
     """The loop over blocks: `parent` is that of the block, and the keys before it are added."""
 
-    def __init__(self, claims: LoopClaims, definition: Any | None) -> None:
+    def __init__(self, claims: LoopClaims, definition: z3.ExprRef | None) -> None:
         self._claims, self._definition = claims, definition
         self.begun = False
         """Whether the loop was come to, on this path."""
-        self.covered: set[Any] = set()
+        self.covered: set[z3.ExprRef] = set()
         """What the key of a block is the hash of."""
 
-    def entered(self, hashes: Any, parent: Whole) -> tuple[Any, Any]:
+    def entered(self, hashes: list[Whole] | Keys, parent: Whole) -> tuple[Appended, Whole]:
         self.begun = True
         added = len(hashes) if isinstance(hashes, list) else hashes.count
         self._claim(HASHED, added, parent)
@@ -117,7 +116,7 @@ class _Blocks:
         paths.assume(PARENT(BLOCK + 1) == KEY(BLOCK))
         self._claim(BLOCK + 1, hashes.count, parent)
 
-    def _claim(self, block: Any, added: Any, parent: Whole) -> None:
+    def _claim(self, block: z3.ArithRef, added: z3.ArithRef | int, parent: Whole) -> None:
         self._claims.claim(
             "each block has the key before it for parent", _digest(parent) == PARENT(block)
         )
@@ -137,9 +136,9 @@ class Chain:
     by whether there is look-ahead and whether the request had keys. Their result is the number of
     keys that are added."""
 
-    covered: dict[bool, Any]
+    covered: dict[bool, z3.ExprRef]
     failed: list[str]
-    paths: dict[tuple[bool, bool], list[paths.Path[Any]]]
+    paths: dict[tuple[bool, bool], list[paths.Path[z3.ArithRef]]]
 
 
 @cache
@@ -150,8 +149,8 @@ def chain(text: str, seed: int = 0, semantics: BlockKeySemantics = _IDEAL) -> Ch
     is an invariant of hashing on.
     """
     claims = LoopClaims(seed)
-    covered: dict[bool, Any] = {}
-    taken: dict[tuple[bool, bool], list[paths.Path[Any]]] = {}
+    covered: dict[bool, z3.ExprRef] = {}
+    taken: dict[tuple[bool, bool], list[paths.Path[z3.ArithRef]]] = {}
     for ahead in (False, True):
         fresh = _Blocks(claims, None)
         taken[ahead, False] = paths.all_paths(
@@ -174,10 +173,10 @@ def _hash(
     ahead: bool,
     *,
     grown: bool,
-) -> Any:
+) -> z3.ArithRef:
     blocks.begun = False
 
-    def extra_keys(of: Any, under: BlockKeySemantics) -> Any:
+    def extra_keys(of: object, under: BlockKeySemantics) -> SimpleNamespace:
         if of is not request or under is not semantics:
             raise Unread("extra keys of something else than the request")
         return SimpleNamespace(
@@ -212,7 +211,7 @@ def _hash(
     return BLOCK - HASHED
 
 
-def _digest(key: Whole) -> Any:
+def _digest(key: Whole) -> z3.ExprRef:
     """The digest that a key is."""
     return z3.simplify(VALUE.digest_of(key.value))
 
@@ -222,13 +221,13 @@ class _Side:
     """One of two requests, hashed by one hasher."""
 
     name: str
-    covered: Any
+    covered: z3.ExprRef
 
     def of(self, function: z3.FuncDeclRef) -> z3.FuncDeclRef:
         sorts = [function.domain(n) for n in range(function.arity())]
         return z3.Function(f"{self.name}: {function.name()}", *sorts, function.range())
 
-    def hashed(self, block: Any) -> Any:
+    def hashed(self, block: z3.ArithRef) -> z3.ExprRef:
         """What the key of a block is the hash of."""
         theirs = [
             (one, self.of(one)(*(z3.Var(n, INT) for n in range(one.arity()))))
@@ -236,10 +235,10 @@ class _Side:
         ]
         return z3.substitute(z3.substitute_funs(self.covered, *theirs), (BLOCK, block))
 
-    def key(self, block: Any) -> Any:
+    def key(self, block: z3.ArithRef) -> z3.ExprRef:
         return self.of(KEY)(block)
 
-    def known(self, block: Any) -> list[z3.BoolRef]:
+    def known(self, block: z3.ArithRef) -> list[z3.BoolRef]:
         """The definition of this block's key, and of its parent's digest."""
         digest, seed = HASH(self.hashed(block)), HASH(VALUE.text(SEED))
         parent = z3.If(block == 0, seed, self.key(block - 1))
@@ -250,14 +249,14 @@ class _Side:
             *invertible(seed),
         ]
 
-    def content(self, block: Any) -> tuple[Any, ...]:
+    def content(self, block: z3.ArithRef) -> tuple[z3.ExprRef, ...]:
         """What determines the block's KV: its tokens, those ahead, and what is beside them."""
         start, end = block * SIZE, (block + 1) * SIZE
         tokens, extra = self.of(TOKENS), self.of(EXTRA)
         return tokens(start, end), tokens(end, end + LOOKAHEAD), extra(start, end + LOOKAHEAD)
 
 
-def unequal_prefixes(covered: Any, *, ahead: bool, seed: int = 0) -> list[str]:
+def unequal_prefixes(covered: z3.ExprRef, *, ahead: bool, seed: int = 0) -> list[str]:
     """The steps that fail of: equal keys are those of blocks of one number, which have equal
     contents, they and all before them. By induction on the block of the first request."""
     steps = _steps(covered, ahead=ahead)
@@ -268,20 +267,20 @@ def unequal_prefixes(covered: Any, *, ahead: bool, seed: int = 0) -> list[str]:
     ]
 
 
-def impossible_steps(covered: Any, *, ahead: bool) -> list[str]:
+def impossible_steps(covered: z3.ExprRef, *, ahead: bool) -> list[str]:
     """The steps of which what is assumed cannot be: there what is claimed says nothing."""
     steps = _steps(covered, ahead=ahead)
     return [name for name, (assumed, _) in steps.items() if paths.satisfiable(assumed) is None]
 
 
-def _steps(covered: Any, *, ahead: bool) -> dict[str, tuple[list[Any], Any]]:
+def _steps(covered: z3.ExprRef, *, ahead: bool) -> dict[str, tuple[list[z3.BoolRef], z3.BoolRef]]:
     """What is assumed and what is claimed in each step of the induction."""
     one, other = _Side("first", covered), _Side("second", covered)
     n, m = z3.Ints("block other")
     prefix = [side.of(z3.Function("all before", INT, CONTENT)) for side in (one, other)]
     fixed = [SIZE >= 1, n >= 0, m >= 0, LOOKAHEAD > 0 if ahead else LOOKAHEAD == 0]
 
-    def alike(block: Any) -> z3.BoolRef:
+    def alike(block: z3.ArithRef) -> z3.BoolRef:
         contents = zip(one.content(block), other.content(m), strict=True)
         compared = contents if ahead else [pair for n, pair in enumerate(contents) if n != 1]
         return z3.And(block == m, *(mine == theirs for mine, theirs in compared))

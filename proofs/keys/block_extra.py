@@ -27,6 +27,7 @@ from cacheproof.proofs.keys.symbolic import (
     Laid,
     Many,
     Number,
+    Piece,
     Repeated,
     Symbol,
     SymbolicText,
@@ -78,7 +79,7 @@ def layouts(hashing: Hashing, *, first: bool, parts_max: int = len(PARTS)) -> li
 
 def _extra(
     hashing: Hashing, has: dict[str, bool], first: bool
-) -> tuple[str, tuple[Term, ...], tuple[Any, ...]]:
+) -> tuple[str, tuple[Term, ...], tuple[Piece, ...]]:
     semantics = hashing.semantics
     start, end = Number(START), Number(END)
     paths.assume(START == 0 if first else START > 0, START < END)
@@ -89,7 +90,7 @@ def _extra(
     paths.assume(z3.Function("rows of digest", CONTENT, CONTENT)(digest) == rows)
     given = _Rows(rows)
 
-    def sha256(hashed: Any) -> Any:
+    def sha256(hashed: object) -> SimpleNamespace:
         if hashed is not given.bytes:
             raise Unread("a digest of something else than all rows")
         return SimpleNamespace(digest=lambda: _data(digest))
@@ -116,7 +117,7 @@ def _extra(
     )
     keys = names["_ExtraKeys"](request, semantics)
 
-    def of_items(*between: Any) -> Any:
+    def of_items(*between: Number) -> Many[object] | tuple[()]:
         _of_block(slice(*between))
         return items if has["items"] else ()
 
@@ -159,10 +160,10 @@ class _Rows(Symbol):
 
 
 class _Sliced(Symbol):
-    def __init__(self, part: Any) -> None:
+    def __init__(self, part: Symbol) -> None:
         self._part = part
 
-    def __getitem__(self, part: slice) -> Any:
+    def __getitem__(self, part: slice) -> Symbol:
         _of_block(part)
         return self._part
 
@@ -178,7 +179,7 @@ def _data(of: Term) -> Data:
     return Data(BytesRun(of, "bytes", z3.IntVal(0)))
 
 
-def _pieces(made: Any) -> Iterator[Any]:
+def _pieces(made: Laid | tuple[object, ...] | None) -> Iterator[Piece]:
     for part in made.parts if isinstance(made, Laid) else made or ():
         if isinstance(part, Repeated):
             (one,) = part.pieces
@@ -227,10 +228,10 @@ class _Row:
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
         self.constraints: list[z3.BoolRef] = list(layout.conditions)
-        self.places: list[Any] = []
-        self.repeated: list[tuple[Any, Repeated]] = []
+        self.places: list[z3.ArithRef] = []
+        self.repeated: list[tuple[z3.ArithRef, Repeated]] = []
         self._known: dict[int, z3.BoolRef] = {}
-        place: Any = z3.IntVal(0)
+        place: z3.ArithRef = z3.IntVal(0)
         for piece in layout.pieces:
             self.places.append(place)
             if isinstance(piece, Repeated):
@@ -243,14 +244,14 @@ class _Row:
         self.places.append(place)
         self.holds = z3.And(self.constraints)
 
-    def repeated_at(self, place: Any) -> z3.BoolRef:
+    def repeated_at(self, place: z3.ArithRef) -> z3.BoolRef:
         """What is known of the element at a place, should it be one of those repeated."""
         number = place.get_id()
         if number not in self._known:
             self._known[number] = z3.And(*self._repeated_at(place))
         return self._known[number]
 
-    def _repeated_at(self, place: Any) -> Iterator[z3.BoolRef]:
+    def _repeated_at(self, place: z3.ArithRef) -> Iterator[z3.BoolRef]:
         for start, repeated in self.repeated:
             (element,) = repeated.pieces
             there = z3.substitute(element, *self._symbols_at(element, place))
@@ -259,7 +260,7 @@ class _Row:
             elements = z3.Function("elements of items", INT, INT, CONTENT)
             yield repeated.loop.elements == elements(start, repeated.loop.count)
 
-    def _symbols_at(self, term: Term, place: Any) -> list[tuple[Term, Term]]:
+    def _symbols_at(self, term: Term, place: z3.ArithRef) -> list[tuple[Term, Term]]:
         """The symbols of any element, as those of the element at a place."""
         return [
             (one, z3.Function(f"{one} at", INT, one.sort())(place))
@@ -270,7 +271,7 @@ class _Row:
     def content(self, model: z3.ModelRef) -> Content:
         """What a model has for each part; for items, the first of them."""
 
-        def value(term: Term) -> Any:
+        def value(term: Term) -> int | str:
             found = model.eval(term, model_completion=True)
             return found.as_long() if z3.is_int(found) else str(found)
 
@@ -328,11 +329,11 @@ def items_confused(
     return model and Agreement(("items", "items"), first.content(model), second.content(model))
 
 
-def _in_block(offset: Any) -> z3.BoolRef:
+def _in_block(offset: z3.ArithRef) -> z3.BoolRef:
     return z3.And(offset >= 0, offset < END)
 
 
-def _distinct_literals(terms: list[Any]) -> list[z3.BoolRef]:
+def _distinct_literals(terms: list[Term]) -> list[z3.BoolRef]:
     literals = {
         one.decl().name(): one
         for term in terms

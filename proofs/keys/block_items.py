@@ -6,7 +6,6 @@ item, of which nothing is known but that there is such.
 
 from functools import partial
 from types import SimpleNamespace
-from typing import Any
 
 import z3
 
@@ -38,7 +37,7 @@ class Items(Symbol):
     def __bool__(self) -> bool:
         return paths.holds(COUNT > 0)
 
-    def __getitem__(self, place: Any) -> Any:
+    def __getitem__(self, place: int | Number) -> SimpleNamespace:
         number = z3.IntVal(0) + term_of(place)
         self._claims.claim("an item is asked for that there is", number >= 0)
         self._claims.claim("an item is asked for that there is", number < COUNT)
@@ -60,13 +59,13 @@ class CollectedKeys(Symbol):
         self._claims = claims
         self.has, self.last = has, last
 
-    def append(self, key: Any) -> None:
+    def append(self, key: object) -> None:
         (number,) = _named_by(key)
         self._claims.claim("items are named in order, each once", number > self.last)
         self.has, self.last = z3.Or(self.has, number == ANY), number
 
 
-def _named_by(key: Any) -> list[Any]:
+def _named_by(key: object) -> list[z3.ArithRef]:
     parts = key if isinstance(key, tuple) else (key,)
     return [part.of.arg(0) for part in parts if isinstance(part, SymbolicText)]
 
@@ -74,19 +73,19 @@ def _named_by(key: Any) -> list[Any]:
 class _Passing:
     """The first loop: every item before `item` ends before the block."""
 
-    def __init__(self, claims: LoopClaims, start: Any) -> None:
+    def __init__(self, claims: LoopClaims, start: Number) -> None:
         self._claims, self._start = claims, start
 
-    def entered(self, item: Any) -> tuple[Any]:
+    def entered(self, item: int | Number) -> tuple[Number]:
         self.repeated(item)
         item = Number(z3.Int("passing"))
         paths.assume(self._holds(item))
         return (item,)
 
-    def repeated(self, item: Any) -> None:
+    def repeated(self, item: int | Number) -> None:
         self._claims.claim("no item is passed that reaches into the block", self._holds(item))
 
-    def _holds(self, item: Any) -> Any:
+    def _holds(self, item: int | Number) -> z3.BoolRef:
         place = item.term if isinstance(item, Number) else item
         return z3.And(place >= 0, place <= COUNT, passed(place, self._start.term))
 
@@ -94,10 +93,12 @@ class _Passing:
 class _Naming:
     """The second loop: of the items before `item` those that reach into the block are named."""
 
-    def __init__(self, claims: LoopClaims, start: Any, end: Any) -> None:
+    def __init__(self, claims: LoopClaims, start: Number, end: Number) -> None:
         self._claims, self._start, self._end = claims, start, end
 
-    def entered(self, item: Any, keys: Any) -> tuple[Any, Any]:
+    def entered(
+        self, item: int | Number, keys: list[object] | CollectedKeys
+    ) -> tuple[Number, CollectedKeys]:
         if isinstance(keys, list):
             keys = CollectedKeys(self._claims, z3.BoolVal(False), z3.IntVal(-1))
         self.repeated(item, keys)
@@ -106,21 +107,21 @@ class _Naming:
         paths.assume(self._holds(item, keys))
         return item, keys
 
-    def repeated(self, item: Any, keys: CollectedKeys) -> None:
+    def repeated(self, item: int | Number, keys: CollectedKeys) -> None:
         self._claims.claim("items of the block are named, and no others", self._holds(item, keys))
 
-    def _holds(self, item: Any, keys: CollectedKeys) -> Any:
+    def _holds(self, item: int | Number, keys: CollectedKeys) -> z3.BoolRef:
         place = item.term if isinstance(item, Number) else item
         inside = reaches(self._start.term, self._end.term)
         return z3.And(place >= 0, keys.last < place, keys.has == z3.And(place > ANY, inside))
 
 
-def reaches(start: Any, end: Any) -> Any:
+def reaches(start: z3.ArithRef, end: z3.ArithRef) -> z3.BoolRef:
     """Whether any item has a token in [start, end)."""
     return z3.And(OFFSET(ANY) < end, END(ANY) > start)
 
 
-def passed(item: Any, start: Any) -> Any:
+def passed(item: z3.ArithRef | int, start: z3.ArithRef) -> z3.BoolRef:
     """Whether any item is not before `item`, or ends before the block."""
     return z3.Implies(item > ANY, END(ANY) <= start)
 
@@ -139,7 +140,7 @@ def failures(semantics: BlockKeySemantics, text: str | None = None, seed: int = 
 
 def naming_paths(
     semantics: BlockKeySemantics, text: str | None, claims: LoopClaims, *, later: bool
-) -> list[paths.Path[Any]]:
+) -> list[paths.Path[z3.BoolRef]]:
     """Every way to name the items of the first block that is hashed, or of a later one. The result
     is whether any one item is named."""
     return paths.all_paths(partial(_names_items, semantics, text, claims, later))
@@ -159,7 +160,7 @@ def _shown(model: z3.ModelRef) -> str:
 
 def _names_items(
     semantics: BlockKeySemantics, text: str | None, claims: LoopClaims, later: bool
-) -> Any:
+) -> z3.BoolRef:
     start, end = Number(BLOCK_START), Number(BLOCK_END)
     passing, naming = _Passing(claims, start), _Naming(claims, start, end)
     names = run_text(

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Generic, TypeVar
 
 from cacheproof.proofs.keys.language import Language
 from cacheproof.proofs.keys.paths import Undecided, Unread
@@ -11,20 +11,22 @@ from cacheproof.proofs.keys.second_reading import SecondReading
 from cacheproof.proofs.keys.source import place_of
 from cacheproof.spec.evidence import Evidence, Outcome, RedTwin, witnessed
 
+TextT = TypeVar("TextT")
+
 
 @dataclass(frozen=True)
-class Claim:
+class Claim(Generic[TextT]):
     """What is asked of a text and of changed ones. `check` returns what refutes it, or None."""
 
     contract: str
     target: str
     subject: str
     scope: str
-    text: Any
-    check: Callable[[Any], str | None]
-    twins: Sequence[tuple[str, Any]]
+    text: TextT
+    check: Callable[[TextT], str | None]
+    twins: Sequence[tuple[str, TextT]]
     digest: str
-    second: SecondReading
+    second: SecondReading[TextT]
     languages: tuple[Language, ...] = ()
 
     def evidence(self) -> Evidence:
@@ -51,7 +53,7 @@ class Claim:
         row = witnessed(row, self.second.witnesses(self.text, self.twins))
         return replace(row, seconds=time.perf_counter() - started)
 
-    def asked(self, text: Any) -> tuple[Outcome, str]:
+    def asked(self, text: TextT) -> tuple[Outcome, str]:
         """What the check says of a text. Of one that is not read nothing is known."""
         try:
             why = self.check(text)

@@ -34,12 +34,12 @@ class ConcreteValues:
         nested: the bytes of a nested value.
     """
 
-    of: Mapping[str, Any]
-    functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
-    rounds: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    of: Mapping[str, object]
+    functions: Mapping[str, Callable[..., object]] = field(default_factory=dict)
+    rounds: Mapping[str, Sequence[Mapping[str, object]]] = field(default_factory=dict)
     nested: Callable[[Any], bytes] = bytes
 
-    def in_round(self, symbols: Mapping[str, Any]) -> "ConcreteValues":
+    def in_round(self, symbols: Mapping[str, object]) -> "ConcreteValues":
         return ConcreteValues({**self.of, **symbols}, self.functions, self.rounds, self.nested)
 
 
@@ -50,7 +50,7 @@ def admits(layout: Layout, values: ConcreteValues) -> bool:
     for repeated in layout.loops:
         rounds = values.rounds[repeated.loop.count.decl().name()]
         of = [one.in_round(symbols) for one in of for symbols in rounds] or of
-    open_: dict[int, Any] = {}
+    open_: dict[int, z3.BoolRef] = {}
     for each in of:
         for one in layout.conditions:
             try:
@@ -62,11 +62,11 @@ def admits(layout: Layout, values: ConcreteValues) -> bool:
 
 
 @cache
-def _can_hold(conditions: tuple[Any, ...]) -> bool:
+def _can_hold(conditions: tuple[z3.BoolRef, ...]) -> bool:
     return satisfiable(list(conditions)) is not None
 
 
-def written(pieces: Sequence[Any], values: ConcreteValues) -> bytes:
+def written(pieces: Sequence[object], values: ConcreteValues) -> bytes:
     """The bytes of pieces.
 
     Raises:
@@ -76,7 +76,7 @@ def written(pieces: Sequence[Any], values: ConcreteValues) -> bytes:
     return b"".join(_piece(one, values) for one in pieces)
 
 
-def _piece(piece: Any, values: ConcreteValues) -> bytes:
+def _piece(piece: object, values: ConcreteValues) -> bytes:
     match piece:
         case bytes():
             return piece
@@ -111,7 +111,7 @@ def _encoded(value: Any, how: str, size: int) -> bytes:
     return str(value).encode(first, rest[0])
 
 
-_OPERATORS: dict[int, Callable[..., Any]] = {
+_OPERATORS: dict[int, Callable[..., object]] = {
     z3.Z3_OP_ADD: lambda *terms: sum(terms),
     z3.Z3_OP_SUB: lambda first, *rest: first - sum(rest),
     z3.Z3_OP_MUL: lambda *terms: reduce(mul, terms),
@@ -132,7 +132,7 @@ _OPERATORS: dict[int, Callable[..., Any]] = {
     z3.Z3_OP_GE: ge,
     z3.Z3_OP_GT: gt,
 }
-_MADE: dict[str, Callable[..., Any]] = {
+_MADE: dict[str, Callable[..., object]] = {
     "none": lambda: None,
     "number": int,
     "text": str,
@@ -146,11 +146,11 @@ _MADE: dict[str, Callable[..., Any]] = {
 
 
 Evaluated = Callable[[ConcreteValues], Any]
-_EVALUATED: dict[int, tuple[Any, Evaluated]] = {}
+_EVALUATED: dict[int, tuple[z3.ExprRef, Evaluated]] = {}
 """What was made of a term, by its number; the term is kept with it, so that the number is its."""
 
 
-def evaluated(term: Any, values: ConcreteValues) -> Any:
+def evaluated(term: z3.ExprRef, values: ConcreteValues) -> Any:
     """What a term comes to.
 
     Raises:
@@ -159,14 +159,14 @@ def evaluated(term: Any, values: ConcreteValues) -> Any:
     return _evaluation(term)(values)
 
 
-def _evaluation(term: Any) -> Evaluated:
+def _evaluation(term: z3.ExprRef) -> Evaluated:
     number = term.get_id()
     if number not in _EVALUATED:
         _EVALUATED[number] = term, _new_evaluation(term)
     return _EVALUATED[number][1]
 
 
-def _new_evaluation(term: Any) -> Evaluated:
+def _new_evaluation(term: z3.ExprRef) -> Evaluated:
     if z3.is_int_value(term):
         whole = term.as_long()
         return lambda values: whole
@@ -190,7 +190,7 @@ def _new_evaluation(term: Any) -> Evaluated:
     return lambda values: function(*(one(values) for one in given))
 
 
-def _symbol(name: str, values: ConcreteValues) -> Any:
+def _symbol(name: str, values: ConcreteValues) -> object:
     if name in values.of:
         return values.of[name]
     if name.startswith(LITERAL):
@@ -198,21 +198,21 @@ def _symbol(name: str, values: ConcreteValues) -> Any:
     raise NotConcrete(name)
 
 
-def _function(name: str, values: ConcreteValues) -> Callable[..., Any]:
+def _function(name: str, values: ConcreteValues) -> Callable[..., object]:
     found = values.functions.get(name) or _KNOWN.get(name)
     if found is None:
         raise NotConcrete(name)
     return found
 
 
-def _dumps(value: Any) -> str:
+def _dumps(value: object) -> str:
     text = json.dumps(value)
     _FROM_JSON[text] = value
     return text
 
 
-_FROM_JSON: dict[str, Any] = {}
-_KNOWN: dict[str, Callable[..., Any]] = {
+_FROM_JSON: dict[str, object] = {}
+_KNOWN: dict[str, Callable[..., object]] = {
     "bits": lambda value: int(value).bit_length(),
     "json": _dumps,
     "what is json": _FROM_JSON.__getitem__,

@@ -4,10 +4,10 @@ By induction over nodes: what is nested is decoded to what it is, up to where it
 Before and after it the stream may hold anything.
 """
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
-from typing import Any
 
 import z3
 
@@ -16,7 +16,7 @@ from cacheproof.proofs.keys.loops import HELPER, LoopClaims, Loops
 from cacheproof.proofs.keys.media import pieces
 from cacheproof.proofs.keys.media_values import Open
 from cacheproof.proofs.keys.readings import BYTE, INT, VALUE, VALUE_END, Layout, LayoutReading
-from cacheproof.proofs.keys.source import run_text
+from cacheproof.proofs.keys.source import Namespace, run_text
 from cacheproof.proofs.keys.symbolic import (
     Many,
     Nested,
@@ -35,6 +35,9 @@ START, LENGTH, ROUND, TAG = z3.Ints("start length round tag")
 PLACE = z3.Function("place", INT, INT)
 """Where each child of a list begins; where the last ends, at the count of children."""
 
+Decoding = tuple[z3.ArithRef | int, ...]
+"""The tag and the end of what was decoded, and what its body is, in numbers."""
+
 
 class Stream(Symbol):
     """Bytes of which only what an encoding fixes is known."""
@@ -42,7 +45,7 @@ class Stream(Symbol):
     types = frozenset({"bytes"})
     count = LENGTH
 
-    def __getitem__(self, part: Any) -> Any:
+    def __getitem__(self, part: slice | int | Number) -> "BytesPart | Number":
         if isinstance(part, slice):
             assert part.step is None
             return BytesPart(number(part.start), number(part.stop))
@@ -53,8 +56,8 @@ class Stream(Symbol):
 class BytesPart:
     """Bytes of the stream from one place to another."""
 
-    start: Any
-    end: Any
+    start: z3.ArithRef | int
+    end: z3.ArithRef | int
 
 
 def _from_bytes(part: BytesPart, order: str) -> Number:
@@ -68,14 +71,15 @@ def _from_bytes(part: BytesPart, order: str) -> Number:
 class _Tags(frozenset[int]):
     """Tags of nodes, of which it can be asked whether one is among them."""
 
-    def __contains__(self, tag: Any) -> bool:
+    def __contains__(self, tag: object) -> bool:
+        assert isinstance(tag, Number)
         return bool(Truth(z3.Or([tag.term == one for one in self])))
 
 
 class _Children(Symbol):
     """The children decoded so far."""
 
-    def __init__(self, claims: LoopClaims, count: Any) -> None:
+    def __init__(self, claims: LoopClaims, count: z3.ArithRef) -> None:
         self._claims, self.count = claims, count
 
     def append(self, child: Open) -> None:
@@ -101,7 +105,7 @@ class _Rounds:
     def __init__(self, claims: LoopClaims) -> None:
         self._claims = claims
 
-    def entered(self, children: Any, end: Number) -> tuple[_Children, Number]:
+    def entered(self, children: "list[Open] | _Children", end: Number) -> tuple[_Children, Number]:
         begun = _Children(self._claims, z3.IntVal(0)) if isinstance(children, list) else children
         paths.assume(PLACE(0) == START + 1 + media_stream.LENGTH_BYTES)
         self._claim(begun, z3.IntVal(0), end)
@@ -116,7 +120,7 @@ class _Rounds:
         paths.assume(PLACE(ROUND + 1) == VALUE_END(PLACE(ROUND)))
         self._claim(children, ROUND + 1, end)
 
-    def _claim(self, children: _Children, rounds: Any, end: Number) -> None:
+    def _claim(self, children: _Children, rounds: z3.ArithRef, end: Number) -> None:
         self._claims.claim("each round decodes a child", children.count == rounds)
         self._claims.claim("a round ends where its child does", number(end) == PLACE(rounds))
 
@@ -129,13 +133,13 @@ def failures(text: str, seed: int = 0) -> list[str]:
     return list(dict.fromkeys(claims.failed))
 
 
-def decoding_paths(text: str, claims: LoopClaims, *, is_list: bool) -> list[paths.Path[Any]]:
+def decoding_paths(text: str, claims: LoopClaims, *, is_list: bool) -> list[paths.Path[Decoding]]:
     """Every way to decode a leaf, or a list. The result is the tag, the end, and the body: where a
     leaf begins and ends, or how many children a list has."""
     return paths.all_paths(partial(_decodes, text, claims, is_list))
 
 
-def _decodes(text: str, claims: LoopClaims, is_list: bool) -> Any:
+def _decodes(text: str, claims: LoopClaims, is_list: bool) -> Decoding:
     names = run_text(
         text,
         language.MEDIA_STREAM,
@@ -159,7 +163,7 @@ def _decodes(text: str, claims: LoopClaims, is_list: bool) -> Any:
     match node.body:
         case BytesPart(start=first, end=last) if not is_list:
             claims.claim("the body is decoded", z3.And(first == end - size, last == end))
-            body_found: tuple[Any, ...] = (first, last)
+            body_found: tuple[z3.ArithRef | int, ...] = (first, last)
         case _Decoded(children) if is_list:
             claims.claim("all children are decoded", children.count == size)
             body_found = (children.count,)
@@ -169,7 +173,7 @@ def _decodes(text: str, claims: LoopClaims, is_list: bool) -> Any:
     return number(node.tag), number(decoded_end), *body_found
 
 
-def _body(is_list: bool) -> tuple[Any, Any]:
+def _body(is_list: bool) -> tuple[Symbol, z3.ArithRef]:
     """A body, and how many bytes or nodes it has."""
     if not is_list:
         leaf = data("body")
@@ -179,7 +183,7 @@ def _body(is_list: bool) -> tuple[Any, Any]:
     return many.as_tuple(), many.count
 
 
-def _lies_in_stream(names: dict[str, Any], body: Any, size: Any) -> Any:
+def _lies_in_stream(names: Namespace, body: Symbol, size: z3.ArithRef) -> z3.ArithRef:
     """Lays the encoding of a node of this body from the start on; returns where it ends."""
     chunks = names["chunks"]
     names["chunks"] = partial(_chunks, chunks)
@@ -195,7 +199,7 @@ def _lies_in_stream(names: dict[str, Any], body: Any, size: Any) -> Any:
     return reading.end
 
 
-def _chunks(chunks: Any, node: Any) -> Any:
+def _chunks(chunks: Callable[[object], Iterator[object]], node: object) -> Iterator[object]:
     match node:
         case Open():
             yield Nested(node.value)

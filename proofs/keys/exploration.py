@@ -6,7 +6,7 @@ The reader takes no part. A contract that Python breaks there is not proved.
 import itertools
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from cacheproof.proofs.keys import scopes
 from cacheproof.proofs.keys.media import Texts
@@ -35,14 +35,15 @@ class ExploredKeys:
     against: str
 
 
-Explore = Callable[[Any], ExploredKeys]
+TextT = TypeVar("TextT")
+Explore = Callable[[TextT], ExploredKeys]
 
 
-def explored(check: Callable[[Any], Iterator[str | None]], what: str) -> Explore:
+def explored(check: Callable[[TextT], Iterator[str | None]], what: str) -> Explore[TextT]:
     """Goes through all that a check yields, up to the first that breaks the contract. What raises
     breaks it: every content of the scopes has a key."""
 
-    def explore(text: Any) -> ExploredKeys:
+    def explore(text: TextT) -> ExploredKeys:
         count = 0
         try:
             for broken in check(text):
@@ -263,6 +264,6 @@ SHOWN = 160
 """Characters of a counterexample's side that are shown."""
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = " ".join(repr(value).split())
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."

@@ -1,7 +1,6 @@
 """What keys of blocks are hashes of, as terms, and the ideal hash, which keeps values apart."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import z3
 
@@ -23,7 +22,7 @@ DIGEST = z3.DeclareSort("Digest")
 LITERAL = "literal "
 
 
-def _values() -> Any:
+def _values() -> z3.DatatypeSortRef:
     values = z3.Datatype("Value")
     values.declare("none")
     values.declare("number", ("number_of", z3.IntSort()))
@@ -55,7 +54,7 @@ class Whole(Symbol):
         return self
 
 
-def value_of(one: Any) -> Any:
+def value_of(one: object) -> Term:
     """The term that stands for a value that is hashed."""
     match one:
         case None:
@@ -79,13 +78,13 @@ def value_of(one: Any) -> Any:
     raise Unread(f"a {type(one).__name__} in a key")
 
 
-def _row(parts: Sequence[Any], row: Any) -> Any:
+def _row(parts: Sequence[object], row: Term) -> Term:
     for part in reversed(parts):
         row = VALUE.row(value_of(part), row)
     return row
 
 
-def hash_of(one: Any) -> Whole:
+def hash_of(one: object) -> Whole:
     """The ideal hash."""
     digest = HASH(value_of(one))
     paths.assume(*invertible(digest))

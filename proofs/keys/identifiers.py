@@ -6,11 +6,10 @@ that is formatted into another holds is kept beside it.
 
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Sized
 from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
-from typing import Any
 
 import z3
 
@@ -42,9 +41,9 @@ class Formatted:
     """What was formatted into texts: each leaves its number in them, between two marks."""
 
     def __init__(self) -> None:
-        self._symbols: list[Any] = []
+        self._symbols: list[Characters | Length] = []
 
-    def mark(self, symbol: Any, form: str) -> str:
+    def mark(self, symbol: "Characters | Length", form: str) -> str:
         if form:
             raise Unread(f"the format {form}")
         self._symbols.append(symbol)
@@ -60,7 +59,7 @@ class Formatted:
             symbol = self._symbols[int(part)]
             yield from self._written(symbol, after=parts[place + 1])
 
-    def _written(self, symbol: Any, after: str) -> Iterator[Piece]:
+    def _written(self, symbol: "Characters | Length", after: str) -> Iterator[Piece]:
         if isinstance(symbol, Characters):
             yield symbol.run
         elif after and not after[0].isdigit():
@@ -86,7 +85,7 @@ class Characters(SymbolicText):
 class Length(Number):
     """A number that can be formatted."""
 
-    def __init__(self, term: Any, formatted: Formatted) -> None:
+    def __init__(self, term: z3.ArithRef, formatted: Formatted) -> None:
         super().__init__(term)
         self._formatted = formatted
 
@@ -107,12 +106,12 @@ def layouts(semantics: MediaSemantics, text: str | None = None) -> list[Layout]:
 
 def _identifier(
     semantics: MediaSemantics, text: str, is_users: bool, adapts: bool
-) -> tuple[str, str, tuple[Any, ...], tuple[Piece, ...]]:
+) -> tuple[str, str, tuple[z3.ExprRef, ...], tuple[Piece, ...]]:
     formatted = Formatted()
     name = Characters("name", formatted, b"" if is_users else HEXADECIMAL)
     adapter = Characters("adapter", formatted)
 
-    def length(one: Any) -> Length:
+    def length(one: Characters | Sized) -> Length:
         count = one.count if isinstance(one, Characters) else z3.IntVal(len(one))
         return Length(count, formatted)
 

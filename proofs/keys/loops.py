@@ -6,8 +6,8 @@ after a round is checked on every path.
 """
 
 import ast
-from collections.abc import Collection, Iterable
-from typing import Any, TypeAlias
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Protocol, runtime_checkable
 
 import z3
 
@@ -17,11 +17,25 @@ from cacheproof.proofs.keys.symbolic import Truth
 HELPER = "cut_loop"
 
 
-Invariant: TypeAlias = Any
-"""What is known of a loop, as two methods of the variables that it changes and that stood before
-it, by name in order: `entered` claims the invariant of them and returns them as any round may find
-them, `repeated` claims it after a round. For a for loop, `element` of an iterable says whether
-there is another element, and which."""
+class Invariant(Protocol):
+    """What is known of a loop, as two methods of the variables that it changes and that stood
+    before it, by name in order: `entered` claims the invariant of them and returns them as any
+    round may find them, `repeated` claims it after a round."""
+
+    @property
+    def entered(self) -> Callable[..., tuple[object, ...]]: ...
+
+    @property
+    def repeated(self) -> Callable[..., None]: ...
+
+
+@runtime_checkable
+class ForInvariant(Invariant, Protocol):
+    """The invariant of a for loop: `element` of an iterable says whether there is another element,
+    and which."""
+
+    @property
+    def element(self) -> Callable[..., tuple[Truth, object]]: ...
 
 
 class LoopClaims:
@@ -32,9 +46,9 @@ class LoopClaims:
         self._seed = seed
         self.failed: list[str] = []
         self.counterexample: z3.ModelRef | None = None
-        self._known: dict[tuple[int, ...], tuple[list[Any], z3.ModelRef | None]] = {}
+        self._known: dict[tuple[int, ...], tuple[list[z3.BoolRef], z3.ModelRef | None]] = {}
 
-    def claim(self, name: str, condition: Any) -> None:
+    def claim(self, name: str, condition: z3.BoolRef) -> None:
         """Claim a condition on this path; it is taken for true afterwards. Paths share their
         beginnings, so most of what is asked on one was asked on another."""
         terms = [*paths.assumed(), z3.Not(condition)]
@@ -51,17 +65,18 @@ class LoopClaims:
 class Loops:
     """The invariants of a text's loops, by function and number."""
 
-    def __init__(self, invariants: dict[str, Invariant]) -> None:
+    def __init__(self, invariants: Mapping[str, Invariant]) -> None:
         self._invariants = invariants
 
-    def entered(self, name: str, *variables: Any) -> tuple[Any, ...]:
+    def entered(self, name: str, *variables: object) -> tuple[object, ...]:
         return self._invariants[name].entered(*variables)
 
-    def element(self, name: str, iterable: Any) -> tuple[Truth, Any]:
-        drawn: tuple[Truth, Any] = self._invariants[name].element(iterable)
-        return drawn
+    def element(self, name: str, iterable: object) -> tuple[Truth, object]:
+        invariant = self._invariants[name]
+        assert isinstance(invariant, ForInvariant)
+        return invariant.element(iterable)
 
-    def repeated(self, name: str, *variables: Any) -> None:
+    def repeated(self, name: str, *variables: object) -> None:
         self._invariants[name].repeated(*variables)
         raise paths.PathEnded
 

@@ -7,7 +7,7 @@ text.
 
 import ast
 from collections import abc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -95,7 +95,7 @@ class Encoding:
     def media_with_bytes(self) -> bool:
         """Whether media with the bytes that they came from are encoded as the media alone."""
 
-        def run() -> tuple[Any, Any]:
+        def run() -> tuple[object, object]:
             media = Open("media")
             wrapper = type(self._wrapper, (Symbol,), {"media": media})()
             return self._content(wrapper), media
@@ -116,7 +116,7 @@ class Encoding:
         """Kinds without a content of their own that are encoded all the same."""
         return [kind for kind, make in refused_kinds().items() if self._takes(make)]
 
-    def _takes(self, make: Callable[[], Any]) -> bool:
+    def _takes(self, make: Callable[[], object]) -> bool:
         def run() -> None:
             try:
                 self._content(make())
@@ -126,7 +126,7 @@ class Encoding:
         return bool(paths.paths(run))
 
     def _layouts(
-        self, kind: str, make: Callable[[], Constructed], tree: Callable[[Any], Any]
+        self, kind: str, make: Callable[[], Constructed], tree: Callable[[object], object]
     ) -> Iterator[Layout]:
         def run() -> tuple[Constructed, tuple[Piece, ...]]:
             made = make()
@@ -136,10 +136,10 @@ class Encoding:
             (constructor, terms, _), written = path.result
             yield Layout(kind, constructor, terms, written, path.conditions)
 
-    def _content_of(self, value: Any) -> Any:
+    def _content_of(self, value: object) -> object:
         return value if isinstance(value, Open) else self._content(value)
 
-    def _chunks_of(self, node: Any) -> Iterator[Any]:
+    def _chunks_of(self, node: Any) -> Iterator[object]:
         match node:
             case Open():
                 yield Nested(node.value)
@@ -149,7 +149,7 @@ class Encoding:
                 yield from self._chunks(node)
 
 
-def pieces(written: tuple[Any, ...]) -> tuple[Piece, ...]:
+def pieces(written: Iterable[Any]) -> tuple[Piece, ...]:
     """What was written, in pieces."""
     found: list[Piece] = []
     for one in written:

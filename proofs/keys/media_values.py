@@ -25,7 +25,7 @@ from cacheproof.proofs.keys.symbolic import (
     spread,
 )
 
-Constructed = tuple[str, tuple[Any, ...], Any]
+Constructed = tuple[str, tuple[z3.ExprRef, ...], object]
 """What a value is, the terms that tell it from others that are the same, and the value."""
 FLOAT_FORMATS = {"d": 8}
 
@@ -66,13 +66,13 @@ class Mapping(Symbol):
     def items(self) -> Many:
         return self._entries
 
-    def keys_in_order(self) -> Iterator[Any]:
+    def keys_in_order(self) -> Iterator[Symbol]:
         return (key for key, _ in self._entries)
 
     def __bool__(self) -> bool:
         return bool(self._entries)
 
-    def __getitem__(self, key: Any) -> Open:
+    def __getitem__(self, key: object) -> Open:
         if key is not self._key:
             raise Unread("a value of a mapping that is not that of the round's key")
         return self._value
@@ -81,7 +81,7 @@ class Mapping(Symbol):
 class EncodedNode(Symbol):
     """The encoding of a node; those of two nodes are the same only if the nodes are."""
 
-    def __init__(self, node: Any) -> None:
+    def __init__(self, node: object) -> None:
         self.node = node
 
 
@@ -89,14 +89,14 @@ class Entries(Symbol):
     """What a text collects of a mapping, an entry a round, by the encoding of the round's key."""
 
     def __init__(self) -> None:
-        self._put: tuple[Any, EncodedNode, Any] | None = None
+        self._put: tuple[paths.SequenceLoop, EncodedNode, object] | None = None
 
     @property
-    def count(self) -> Any:  # type: ignore[override]
+    def count(self) -> z3.ArithRef:  # type: ignore[override]
         """The number of entries: as many as there were rounds."""
         return self._entry[0].count
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: object, value: object) -> None:
         loops = paths.open_loops()
         if self._put is not None or len(loops) != 1 or not isinstance(key, EncodedNode):
             raise Unread("an entry that is not put once a round under the encoding of a key")
@@ -104,24 +104,24 @@ class Entries(Symbol):
             raise Unread("an entry under the encoding of something else than the round's key")
         self._put = loops[0], key, value
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: object) -> object:
         _, put, value = self._entry
         if key is not put:
             raise Unread("an entry that is not the round's")
         return value
 
-    def keys_in_order(self) -> Iterator[Any]:
+    def keys_in_order(self) -> Iterator[object]:
         loop, key, _ = self._entry
         return spread((Repeated(loop, (key,)),))
 
     @property
-    def _entry(self) -> tuple[Any, EncodedNode, Any]:
+    def _entry(self) -> tuple[paths.SequenceLoop, EncodedNode, object]:
         if self._put is None:
             raise Unread("entries of which none was put")
         return self._put
 
 
-def in_order(entries: Any) -> Any:
+def in_order(entries: object) -> Iterator[object]:
     """Keys in order, which for a mapping's entries is part of the content.
 
     Raises:
@@ -132,14 +132,14 @@ def in_order(entries: Any) -> Any:
     raise Unread("the order of what is no mapping")
 
 
-def pack(form: str, value: Any) -> Data:
+def pack(form: str, value: object) -> Data:
     if form[0] not in "<>" or form[1:] not in FLOAT_FORMATS or not isinstance(value, Float):
         raise Unread(f"struct.pack of the format {form}")
     order = "big" if form[0] == ">" else "little"
     return Data(Field(value.bits, FLOAT_FORMATS[form[1:]], order))
 
 
-def dumps(value: Any) -> SymbolicText:
+def dumps(value: object) -> SymbolicText:
     """JSON of what can be written in it tells what was written."""
     if not isinstance(value, SymbolicText):
         raise Unread("json.dumps of what may not be told by it")
@@ -176,7 +176,7 @@ def kinds() -> dict[str, Callable[[], Constructed]]:
     }
 
 
-def refused_kinds() -> dict[str, Callable[[], Any]]:
+def refused_kinds() -> dict[str, Callable[[], object]]:
     """Values that have no content of their own, each as a maker of a symbolic one."""
     return {
         "array of objects": lambda: _array("str", None, has_objects=True)[2],
@@ -206,7 +206,7 @@ class Library(Symbol):
     """An object of a library, by module and class, with the attributes that are read of it."""
 
     def __init__(
-        self, *classes: tuple[str, str], types: Iterable[str] = (), **attributes: Any
+        self, *classes: tuple[str, str], types: Iterable[str] = (), **attributes: object
     ) -> None:
         self.classes, self.types = frozenset(classes), frozenset(types)
         self.__dict__.update(attributes)
@@ -218,7 +218,7 @@ TENSOR, IMAGE = ("torch", "Tensor"), ("PIL.Image", "Image")
 LIBRARIES = frozenset({NDARRAY, SCALAR, MASKED, TENSOR, IMAGE})
 
 
-def is_of(value: Any, module: str, name: str) -> bool:
+def is_of(value: object, module: str, name: str) -> bool:
     """Whether a value is of a class, in place of the reference's function, which asks the library.
 
     Raises:
@@ -241,7 +241,7 @@ def image_id(image: Library) -> Data | None:
 
 def _array(
     described_by: str,
-    names: Any,
+    names: tuple[str, ...] | None,
     *classes: tuple[str, str],
     types: Iterable[str] = (),
     has_objects: bool = False,
@@ -252,19 +252,19 @@ def _array(
     if not is_contiguous:  # what is empty lies in any order
         paths.assume(elements.nbytes.term > 0)
 
-    def reshape(axes: int) -> Any:
+    def reshape(axes: int) -> Library:
         _asked("reshape", axes, -1)
         return Library(view=view)
 
-    def view(element: str) -> Any:
+    def view(element: str) -> Library:
         _asked("view", element, "u1")
         return Library(data=elements)
 
-    def copy(*, order: str) -> Any:
+    def copy(*, order: str) -> Library:
         _asked("copy", order, "C")
         return array
 
-    described = {described_by: SymbolicText(dtype)}
+    described: dict[str, Any] = {described_by: SymbolicText(dtype)}
     array = Library(
         *(classes or (NDARRAY,)),
         types=types,
@@ -278,7 +278,7 @@ def _array(
     return "array", (dtype, *shape.content, *elements.content), array
 
 
-def _asked(what: str, given: Any, known: Any) -> None:
+def _asked(what: str, given: object, known: object) -> None:
     """A method of a library has a meaning for one argument."""
     if type(given) is not type(known) or given != known:
         raise Unread(f"{what} of something else than {known!r}")
@@ -339,7 +339,7 @@ def _tensor(layout: str = TORCH.strided, *, is_quantized: bool = False) -> Const
     return "tensor", (dtype, *shape.content, *elements.content), tensor()
 
 
-def _palette(raw_mode: str | None) -> Any:
+def _palette(raw_mode: str | None) -> SimpleNamespace:
     mode = SymbolicText(content_of("palette mode"))
     raw = None
     if raw_mode is not None:
@@ -349,7 +349,7 @@ def _palette(raw_mode: str | None) -> Any:
     return SimpleNamespace(rawmode=raw, mode=mode, palette=data("colours"), shown=shown)
 
 
-def _image(palette: Any) -> Constructed:
+def _image(palette: SimpleNamespace | None) -> Constructed:
     mode, pixels, transparency = (
         SymbolicText(content_of("mode")),
         data("pixels"),

@@ -32,6 +32,15 @@ class PathEnded(Exception):
 
 
 @dataclass(frozen=True)
+class SequenceLoop:
+    """`count` elements; `each` is what tells one from another, `elements` what tells all."""
+
+    count: z3.ArithRef
+    elements: z3.ExprRef
+    each: tuple[z3.ExprRef, ...]
+
+
+@dataclass(frozen=True)
 class Path(Generic[T]):
     """One way through a function: what it returned, and under which conditions it is taken."""
 
@@ -47,7 +56,7 @@ class _Run:
     script: list[tuple[bool, bool]]
     answers: list[tuple[bool, bool]] = field(default_factory=list)
     conditions: list[z3.BoolRef] = field(default_factory=list)
-    loops: list[Any] = field(default_factory=list)
+    loops: list[SequenceLoop] = field(default_factory=list)
     numbers: Iterator[int] = field(default_factory=itertools.count)
 
 
@@ -152,7 +161,7 @@ def holds(condition: z3.BoolRef) -> bool:
 
 
 @contextmanager
-def within(loop: Any) -> Iterator[None]:
+def within(loop: SequenceLoop) -> Iterator[None]:
     """Run one round of a loop: what is made in the block is made once for each round."""
     loops = _runs[-1].loops
     loops.append(loop)
@@ -162,6 +171,6 @@ def within(loop: Any) -> Iterator[None]:
         loops.pop()
 
 
-def open_loops() -> tuple[Any, ...]:
+def open_loops() -> tuple[SequenceLoop, ...]:
     """The loops, outermost first, of which one round is being run."""
     return tuple(_runs[-1].loops)

@@ -10,7 +10,6 @@ import itertools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import z3
 
@@ -265,7 +264,7 @@ def differing(ones: Sequence[Term], others: Sequence[Term]) -> z3.BoolRef:
     return z3.Or([one != other for one, other in zip(ones, others, strict=True)])
 
 
-def _loops(pieces: Sequence[Any]) -> Iterator[Repeated]:
+def _loops(pieces: Sequence[object]) -> Iterator[Repeated]:
     for piece in pieces:
         if isinstance(piece, Repeated):
             yield piece
@@ -321,7 +320,7 @@ class _Renaming:
             case _:
                 return piece
 
-    def _term(self, term: Any) -> Any:
+    def _term(self, term: Term) -> Term:
         pairs = [
             (one, z3.Const(f"{self._side}: {name}", one.sort()))
             for one, name in ((one, one.decl().name()) for one in constants(term))

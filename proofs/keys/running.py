@@ -5,12 +5,13 @@ does not hang on whether torch is installed. A test holds it against torch.
 """
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from types import CodeType, SimpleNamespace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import PIL.Image
 
 from cacheproof.proofs.keys.language import (
@@ -52,7 +53,7 @@ class StandIn:
 
     layout, is_quantized = "strided", False
 
-    def __init__(self, array: Any, dtype: str) -> None:
+    def __init__(self, array: npt.NDArray[np.generic], dtype: str) -> None:
         self._array, self.dtype = array, f"torch.{dtype}"
         self.shape = array.shape
 
@@ -64,18 +65,25 @@ class StandIn:
     def numel(self) -> int:
         return int(self._array.size)
 
-    def reshape(self, *shape: Any) -> "StandIn":
+    def reshape(self, *shape: int) -> "StandIn":
         return StandIn(self._array.reshape(*shape), self.dtype.removeprefix("torch."))
 
     def view(self, dtype: str) -> "StandIn":
         return StandIn(self._array.view(dtype), dtype)
 
-    def numpy(self) -> Any:
+    def numpy(self) -> npt.NDArray[np.generic]:
         return self._array
 
 
 _TORCH = SimpleNamespace(Tensor=StandIn, strided="strided", uint8="uint8")
 _LIBRARIES = {"numpy": np, "numpy.ma": np.ma, "PIL.Image": PIL.Image, "torch": _TORCH}
+
+
+class MediaNode(Protocol):
+    """A node, of the class that a text defines."""
+
+    tag: int
+    body: "bytes | tuple[MediaNode, ...]"
 
 
 class MediaTexts:
@@ -93,26 +101,26 @@ class MediaTexts:
         if self._content.get("sys") is sys:
             self._content["sys"] = SimpleNamespace(modules=_LIBRARIES)
 
-    def tree(self, arguments: dict[str, Any]) -> Any:
+    def tree(self, arguments: Mapping[str, object]) -> MediaNode:
         """The node of a call."""
         return self._content["call"](arguments)
 
-    def content(self, value: Any) -> Any:
+    def content(self, value: object) -> MediaNode:
         """The node of a value."""
         return self._content["content"](value)
 
-    def stream(self, node: Any) -> bytes:
+    def stream(self, node: MediaNode) -> bytes:
         """What the digest of a node is fed."""
         return b"".join(self._stream["chunks"](node))
 
-    def decoded(self, stream: bytes) -> Any:
+    def decoded(self, stream: bytes) -> MediaNode | str:
         """The node whose encoding a stream is; for a stream that is none, what was said of it."""
         try:
             return self._stream["decode"](stream)
         except self._stream["NotAStream"] as refusal:
             return str(refusal)
 
-    def decoded_within(self, stream: bytes, start: int) -> Any:
+    def decoded_within(self, stream: bytes, start: int) -> tuple[MediaNode, int] | str:
         """The node that is decoded at a place of a stream, and its end."""
         try:
             return self._stream["_decode"](stream, start)
@@ -126,11 +134,11 @@ class StreamOfRelease:
     def __init__(self, text: str, semantics: MediaSemantics) -> None:
         self._of = run_by_python(text, MEDIA_HASH_OF_VLLM)["ReleaseStream"](semantics)
 
-    def stream(self, value: Any) -> bytes:
+    def stream(self, value: object) -> bytes:
         """What is fed to the digest of a value."""
         return b"".join(self._of._framed(value))
 
-    def of_call(self, arguments: dict[str, Any]) -> bytes:
+    def of_call(self, arguments: Mapping[str, object]) -> bytes:
         """What is fed to the digest of a call."""
         return b"".join(self._of.arguments(arguments))
 
@@ -186,7 +194,7 @@ class Requested(SimpleNamespace):
         return request
 
 
-def ideal_hash(value: Any) -> bytes:
+def ideal_hash(value: object) -> bytes:
     """Values have one hash where they are equal; so they say the same. Short, by its number."""
     return _NUMBERS.setdefault(repr(value), b"%d." % len(_NUMBERS))
 
@@ -207,7 +215,7 @@ class BlockTexts:
         size: int,
         lookahead: int = 0,
         known: Iterable[bytes] = (),
-        hash_of: Callable[[Any], bytes] = ideal_hash,
+        hash_of: Callable[[object], bytes] = ideal_hash,
         seed: str = SEED,
     ) -> list[bytes]:
         """The keys that are added after those that are known."""
@@ -231,7 +239,9 @@ class BlockTexts:
             request.block_hashes += hasher(request)
         return request.block_hashes
 
-    def named(self, requested: Requested, blocks: Iterable[tuple[int, int]], known: int) -> Any:
+    def named(
+        self, requested: Requested, blocks: Iterable[tuple[int, int]], known: int
+    ) -> list[list[object]]:
         """The keys of items that are named of each of these blocks, asked in order, of a request
         that had a number of keys, `known`."""
         request = requested.request()
@@ -239,18 +249,18 @@ class BlockTexts:
         keys = self._names["_ExtraKeys"](request, self._semantics)
         return [list(keys._of_items(start, end)) for start, end in blocks]
 
-    def item_key(self, name: str, offset: int, start: int) -> Any:
+    def item_key(self, name: str, offset: int, start: int) -> object:
         """How an item is named."""
         feature = MultiModalFeature(name, PlaceholderRange(offset, 1), name)
         return self._names["_item_key"](feature, start, self._semantics)
 
-    def extras(self, requested: Requested, size: int, ahead: int) -> dict[tuple[int, int], Any]:
+    def extras(self, requested: Requested, size: int, ahead: int) -> dict[tuple[int, int], object]:
         """The extra keys of all full blocks, asked in order."""
         keys = self._names["_ExtraKeys"](requested.request(), self._semantics)
         starts = range(0, len(requested.tokens) - ahead - size + 1, size)
         spans = [(start, start + size + ahead) for start in starts]
         return {span: keys.of(*span) for span in spans}
 
-    def extra(self, requested: Requested, start: int, end: int) -> Any:
+    def extra(self, requested: Requested, start: int, end: int) -> tuple[object, ...] | None:
         """The extra keys of a block, asked first."""
         return self._names["_ExtraKeys"](requested.request(), self._semantics).of(start, end)

@@ -148,7 +148,7 @@ def _images() -> Iterator[MadeValue]:
         yield MadeValue("image with an id", ("image id", number), made)
 
 
-def _with_palettes(image: Any, of: Identity) -> Iterator[MadeValue]:
+def _with_palettes(image: PIL.Image.Image, of: Identity) -> Iterator[MadeValue]:
     for colours in (b"abc", b"abd"):
         for raw_mode in (None, "RGB", "BGR"):
             made = image.copy()
@@ -215,7 +215,7 @@ def _can_be_key(made: MadeValue) -> bool:
     return not isinstance(made.value, list | dict | bytearray)
 
 
-def refused() -> Iterator[Any]:
+def refused() -> Iterator[object]:
     """Values that have no content of their own."""
     yield np.ma.MaskedArray(np.zeros(2, "u1"), [True, False])
     yield np.array([1], object)
@@ -258,7 +258,7 @@ def _ordered(of: Sequence[MadeValue], keys: Sequence[MadeValue]) -> Iterator[Mad
             )
 
 
-def calls() -> Iterator[tuple[Identity, dict[str, Any]]]:
+def calls() -> Iterator[tuple[Identity, dict[str, object]]]:
     """Keyword arguments: none, every value by one name, and a few by others and by two."""
     yield frozenset(), {}  # type: ignore[misc]
     for made in media():
@@ -271,7 +271,7 @@ def calls() -> Iterator[tuple[Identity, dict[str, Any]]]:
         yield _called({"image": first, "b": second})
 
 
-def _called(arguments: dict[str, MadeValue]) -> tuple[Identity, dict[str, Any]]:
+def _called(arguments: dict[str, MadeValue]) -> tuple[Identity, dict[str, object]]:
     held = frozenset((name, made.identity) for name, made in arguments.items())
     return ("call", held), {name: made.value for name, made in arguments.items()}
 

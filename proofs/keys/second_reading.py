@@ -8,7 +8,7 @@ write what the text writes.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Generic, TypeVar
 
 from cacheproof.proofs.keys.exploration import Explore
 from cacheproof.proofs.keys.validation import Validated
@@ -19,24 +19,25 @@ OWN_RUN = "the release itself"
 NOT_RUN = Witness(
     OWN_RUN, "not run", "", RedTwin(NO_TWIN, refuted=False), unreached="any of its keys"
 )
-Validate = Callable[[Any, Any], Validated]
+TextT = TypeVar("TextT")
+Validate = Callable[[TextT, TextT], Validated]
 """Holds a text that is read against the text that Python runs, in that order."""
-Changes = Sequence[tuple[str, Any]]
+Changes = Sequence[tuple[str, TextT]]
 
 
 @dataclass(frozen=True)
-class SecondReading:
+class SecondReading(Generic[TextT]):
     """The witnesses of a row. Of a lemma, which has no text, there is nothing to validate:
     `impossible` says which of its steps assume what cannot be. `of_release`: the row is about a
     release, and `own` is its run, None where there is none to be asked."""
 
-    explore: Explore
-    validate: Validate | None = None
+    explore: Explore[TextT]
+    validate: Validate[TextT] | None = None
     impossible: Callable[[], str] | None = None
     of_release: bool = False
-    own: Explore | None = None
+    own: Explore[TextT] | None = None
 
-    def witnesses(self, text: Any, changes: Changes) -> list[Witness]:
+    def witnesses(self, text: TextT, changes: Changes[TextT]) -> list[Witness]:
         """What they say of a text; `changes` are those of which the proof refutes it."""
         found = [explored(self.explore, text, changes)]
         if self.impossible is not None:
@@ -50,7 +51,9 @@ class SecondReading:
         return found
 
 
-def explored(explore: Explore, text: Any, changes: Changes, name: str = "exploration") -> Witness:
+def explored(
+    explore: Explore[TextT], text: TextT, changes: Changes[TextT], name: str = "exploration"
+) -> Witness:
     """The exploration of a text; a change at least must be noticed there too."""
     found = explore(text)
     noticed = [changed for changed, other in changes if explore(other).against]
@@ -59,7 +62,7 @@ def explored(explore: Explore, text: Any, changes: Changes, name: str = "explora
     return Witness(name, reach, found.against, twin)
 
 
-def validated(validate: Validate, text: Any, changes: Changes) -> Witness:
+def validated(validate: Validate[TextT], text: TextT, changes: Changes[TextT]) -> Witness:
     """The validation of the reader on a text; it must notice where a changed text is read in place
     of it."""
     try:
@@ -74,7 +77,7 @@ def validated(validate: Validate, text: Any, changes: Changes) -> Witness:
     return Witness("validation", found.reach, found.against, twin, vacuous=found.vacuous)
 
 
-def _notices(validate: Validate, read: Any, ran: Any) -> bool:
+def _notices(validate: Validate[TextT], read: TextT, ran: TextT) -> bool:
     try:
         return bool(validate(read, ran).against)
     except Exception:  # the change led out of what can be read

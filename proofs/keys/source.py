@@ -9,11 +9,10 @@ meaning raises `Unread` where it is used. What Python decides without asking the
 import ast
 import builtins
 import inspect
-import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sized
 from functools import cache
-from types import CodeType, ModuleType, SimpleNamespace, TracebackType
-from typing import Any
+from types import CodeType, ModuleType, SimpleNamespace, TracebackType, UnionType
+from typing import Any, NoReturn, TypeVar
 
 from cacheproof.proofs.keys import gate
 from cacheproof.proofs.keys.language import HELPER, Language
@@ -26,6 +25,7 @@ from cacheproof.proofs.keys.symbolic import (
     Number,
     Rest,
     Symbol,
+    SymbolicText,
     collect,
     laid,
     number,
@@ -33,6 +33,8 @@ from cacheproof.proofs.keys.symbolic import (
 from cacheproof.proofs.text.bindings import imports, parsed
 
 Namespace = dict[str, Any]
+"""What names of a text that was run stand for."""
+T = TypeVar("T")
 
 
 def text_of(module: ModuleType) -> str:
@@ -40,7 +42,7 @@ def text_of(module: ModuleType) -> str:
     return inspect.getsource(module)
 
 
-def run_text(text: str, language: Language, **meaning: Any) -> Namespace:
+def run_text(text: str, language: Language, **meaning: object) -> Namespace:
     """The names that a text defines. Built-in ones and those of `meaning` are replaced; all that
     is neither read nor given a meaning raises `Unread` where it is used. Loops of functions that
     are cut are one round, from any state in which their invariant holds.
@@ -51,13 +53,15 @@ def run_text(text: str, language: Language, **meaning: Any) -> Namespace:
     return _run(text, language, meaning, language.cut)
 
 
-def run_round_by_round(text: str, language: Language, **meaning: Any) -> Namespace:
+def run_round_by_round(text: str, language: Language, **meaning: object) -> Namespace:
     """The names that a text defines, as `run_text` has them, with loops that run as they stand.
     Raises as `run_text`."""
     return _run(text, language, meaning, frozenset())
 
 
-def _run(text: str, language: Language, meaning: Namespace, cutting: frozenset[str]) -> Namespace:
+def _run(
+    text: str, language: Language, meaning: Mapping[str, object], cutting: frozenset[str]
+) -> Namespace:
     gate.refuse_unread(text, language)
     namespace: Namespace = {"__name__": language.module}
     exec(_compiled(text, language.path, cutting), namespace)
@@ -146,10 +150,10 @@ class _Unreadable:
     def __init__(self, name: str) -> None:
         self._name = name
 
-    def __call__(self, *_: Any, **__: Any) -> Any:
+    def __call__(self, *_: object, **__: object) -> NoReturn:
         raise Unread(f"a call of {self._name}")
 
-    def __getattr__(self, attribute: str) -> Any:
+    def __getattr__(self, attribute: str) -> NoReturn:
         raise Unread(f"{self._name}.{attribute}")
 
 
@@ -170,7 +174,7 @@ class _Type(type):
             raise Unread(f"a call of {cls.__name__}")
         return _MADE[cls.__name__](*arguments)
 
-    def __getitem__(cls, parameters: Any) -> Any:
+    def __getitem__(cls, parameters: object) -> object:
         return cls.real[parameters]  # type: ignore[index]
 
 
@@ -179,7 +183,7 @@ def symbolic_type(real: type) -> type:
     return _Type(real.__name__, (), {"real": real})
 
 
-def _make_bytes(value: Any = b"") -> Any:
+def _make_bytes(value: object = b"") -> Data | bytes:
     match value:
         case Data():
             return Data(*value.pieces)
@@ -190,32 +194,32 @@ def _make_bytes(value: Any = b"") -> Any:
     raise Unread(f"bytes of a {type(value).__name__}")
 
 
-def _byte(one: Any) -> bytes | Field:
+def _byte(one: Number | int) -> bytes | Field:
     (piece,) = one.to_bytes(1, "big").pieces if isinstance(one, Number) else [bytes((one,))]
     assert isinstance(piece, bytes | Field)
     return piece
 
 
-def _make_int(value: Any) -> Any:
+def _make_int(value: T) -> T:
     number(value)
     return value
 
 
-def _make_str(value: Any) -> Any:
+def _make_str(value: str | Symbol) -> str | SymbolicText:
     return value if isinstance(value, str) else value.as_text()
 
 
-def _make_list(parts: Any) -> Any:
+def _make_list(parts: object) -> object:
     if isinstance(parts, Symbol):
         return parts.as_list()
     raise Unread("a list of elements")
 
 
-def _make_tuple(parts: Any) -> Any:
+def _make_tuple(parts: Symbol | Iterable[object]) -> object:
     return parts.as_tuple() if isinstance(parts, Symbol) else laid(collect(parts))
 
 
-def length(value: Any) -> Any:
+def length(value: Symbol | Sized) -> Number | int:
     """`len`, of symbols too.
 
     Raises:
@@ -232,9 +236,9 @@ def length(value: Any) -> Any:
             return len(value)
 
 
-def _is_instance(value: Any, kind: Any) -> bool:
+def _is_instance(value: object, kind: type | UnionType | tuple[type, ...]) -> bool:
     """`isinstance`: symbols are of no other types than those that say so."""
-    if isinstance(kind, types.UnionType | tuple):
+    if isinstance(kind, UnionType | tuple):
         of = kind if isinstance(kind, tuple) else kind.__args__
         return any(_is_instance(value, one) for one in of)
     if isinstance(value, Symbol) and not isinstance(kind, _Type):
@@ -242,31 +246,31 @@ def _is_instance(value: Any, kind: Any) -> bool:
     return isinstance(value, kind)
 
 
-def _type_of(value: Any) -> Any:
+def _type_of(value: object) -> SimpleNamespace:
     """`type`, for texts that ask it for the name alone."""
     if isinstance(value, Symbol) and value.types is None:
         raise Unread("the type of a value of any kind")
     return SimpleNamespace(__name__=type(value).__name__)
 
 
-def _is_none(value: Any) -> bool:
+def _is_none(value: object) -> bool:
     """`is None`."""
     return _known(value) is None
 
 
-def _known(value: Any) -> Any:
+def _known(value: T) -> T:
     """A value of which it is known whether it is None."""
     if isinstance(value, Symbol) and value.types is None:
         raise Unread("whether a value of any kind is None")
     return value
 
 
-def _starred(first: tuple[Any, ...], last: Any) -> Laid:
+def _starred(first: tuple[object, ...], last: Symbol) -> Laid:
     """A tuple that ends in all that there is in another."""
     return Laid((*first, Rest(last.as_tuple())))
 
 
-def _joined(by: Any, parts: Any) -> Any:
+def _joined(by: object, parts: object) -> object:
     """`by.join(parts)`."""
     if isinstance(parts, Symbol) and by == b"":
         return parts.joined()
@@ -276,7 +280,7 @@ def _joined(by: Any, parts: Any) -> Any:
     raise Unread("parts that are joined")
 
 
-_MADE: dict[str, Callable[..., Any]] = {
+_MADE: dict[str, Callable[..., object]] = {
     "bool": bool,
     "bytes": _make_bytes,
     "int": _make_int,

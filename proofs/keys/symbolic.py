@@ -6,17 +6,18 @@ function; here stands only what Python and its libraries do.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import z3
 
 from cacheproof.proofs.keys import paths
-from cacheproof.proofs.keys.paths import Unread
+from cacheproof.proofs.keys.paths import SequenceLoop, Unread
 
 CONTENT = z3.DeclareSort("Content")
 """What a text, bytes, a nested value or a list of them hold."""
 EMPTY = z3.Const("empty", CONTENT)
 Term: TypeAlias = z3.ExprRef
+T = TypeVar("T")
 
 
 def size(how: str) -> z3.FuncDeclRef:
@@ -60,15 +61,6 @@ class Nested:
 
 
 @dataclass(frozen=True)
-class SequenceLoop:
-    """`count` elements; `each` is what tells one from another, `elements` what tells all."""
-
-    count: z3.ArithRef
-    elements: Term
-    each: tuple[Term, ...]
-
-
-@dataclass(frozen=True)
 class Repeated:
     """Pieces that are written once for each element of a loop."""
 
@@ -80,16 +72,16 @@ class Repeated:
 class Rest:
     """All elements of a sequence, in a tuple: how many they are is not known."""
 
-    value: Any
+    value: object
 
 
 Piece: TypeAlias = "bytes | Field | BytesRun | Decimal | Nested | Repeated"
 
 
-def collect(parts: Iterable[Any]) -> tuple[Any, ...]:
+def collect(parts: Iterable[T]) -> tuple[T | Repeated, ...]:
     """All parts in their order; what is made within a loop is in a `Repeated`."""
     outside = len(paths.open_loops())
-    open_: list[tuple[SequenceLoop | None, list[Any]]] = [(None, [])]
+    open_: list[_Open[T]] = [(None, [])]
     for part in parts:
         loops = paths.open_loops()[outside:]
         shared = 0
@@ -102,14 +94,17 @@ def collect(parts: Iterable[Any]) -> tuple[Any, ...]:
     return tuple(open_[0][1])
 
 
-def _close(open_: list[tuple[SequenceLoop | None, list[Any]]], left: int) -> None:
+_Open: TypeAlias = tuple[SequenceLoop | None, list[T | Repeated]]
+
+
+def _close(open_: list[_Open[T]], left: int) -> None:
     while len(open_) > left:
         loop, parts = open_.pop()
         assert loop is not None
         open_[-1][1].append(Repeated(loop, tuple(parts)))
 
 
-def spread(parts: Iterable[Any]) -> Iterator[Any]:
+def spread(parts: Iterable[object]) -> Iterator[object]:
     """The parts of a tuple again, those in a `Repeated` within its loop."""
     for part in parts:
         match part:
@@ -139,15 +134,15 @@ class Symbol:
         """What `str` makes of it."""
         raise self._unread("str of")
 
-    def as_tuple(self) -> Any:
+    def as_tuple(self) -> object:
         """What `tuple` makes of it."""
         raise self._unread("a tuple of")
 
-    def as_list(self) -> Any:
+    def as_list(self) -> object:
         """What `list` makes of it."""
         raise self._unread("a list of")
 
-    def joined(self) -> Any:
+    def joined(self) -> object:
         """What its elements are end to end."""
         raise self._unread("what is joined of")
 
@@ -160,7 +155,7 @@ class Symbol:
     def __hash__(self) -> int:
         raise self._unread("the hash of")
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[object]:
         raise self._unread("a loop over")
 
     def __str__(self) -> str:
@@ -184,7 +179,7 @@ class Truth:
     def __bool__(self) -> bool:
         return paths.holds(self.condition)
 
-    def __eq__(self, other: object) -> Any:
+    def __eq__(self, other: object) -> bool:
         raise Unread("a comparison with a condition")
 
     def __hash__(self) -> int:
@@ -200,20 +195,20 @@ class Number(Symbol):
         self.term = term
         self.content = (term,)
 
-    def __add__(self, other: Any) -> "Number":
+    def __add__(self, other: "int | Number") -> "Number":
         return Number(self.term + number(other))
 
     __radd__ = __add__
 
-    def __sub__(self, other: Any) -> "Number":
+    def __sub__(self, other: "int | Number") -> "Number":
         return Number(self.term - number(other))
 
-    def __mul__(self, other: Any) -> "Number":
+    def __mul__(self, other: "int | Number") -> "Number":
         return Number(self.term * number(other))
 
     __rmul__ = __mul__
 
-    def __floordiv__(self, other: Any) -> "Number":
+    def __floordiv__(self, other: "int | Number") -> "Number":
         _positive(other)
         if isinstance(other, int):
             return Number(self.term / other)
@@ -226,16 +221,16 @@ class Number(Symbol):
         _positive(other)
         return Number(self.term % other)
 
-    def __lt__(self, other: Any) -> Truth:
+    def __lt__(self, other: "int | Number") -> Truth:
         return Truth(self.term < number(other))
 
-    def __le__(self, other: Any) -> Truth:
+    def __le__(self, other: "int | Number") -> Truth:
         return Truth(self.term <= number(other))
 
-    def __gt__(self, other: Any) -> Truth:
+    def __gt__(self, other: "int | Number") -> Truth:
         return Truth(self.term > number(other))
 
-    def __ge__(self, other: Any) -> Truth:
+    def __ge__(self, other: "int | Number") -> Truth:
         return Truth(self.term >= number(other))
 
     def __eq__(self, other: object) -> Any:
@@ -251,7 +246,7 @@ class Number(Symbol):
         paths.assume(bits >= 0)
         return Number(bits)
 
-    def to_bytes(self, width: Any, order: str, *, signed: bool = False) -> "Data":
+    def to_bytes(self, width: "int | Number", order: str, *, signed: bool = False) -> "Data":
         if isinstance(width, int):
             limit = 256**width
             # where the number does not fit Python raises, and nothing is written
@@ -318,10 +313,10 @@ class Data(Symbol):
         return self
 
 
-class Many(Symbol):
+class Many(Symbol, Generic[T]):
     """A list, a tuple or a set of entries; `element` makes what stands for any one of it."""
 
-    def __init__(self, element: Any, content: tuple[Term, ...], types: Iterable[str]) -> None:
+    def __init__(self, element: T, content: tuple[Term, ...], types: Iterable[str]) -> None:
         self.types = frozenset(types)
         self.element = element
         self.count = z3.Int(fresh("count"))
@@ -330,7 +325,7 @@ class Many(Symbol):
         self.each = content
         paths.assume(self.count >= 0)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[T]:
         with paths.within(SequenceLoop(self.count, self.elements, self.each)):
             yield self.element
 
@@ -346,21 +341,21 @@ class Laid(Symbol):
 
     types = frozenset({"tuple"})
 
-    def __init__(self, parts: tuple[Any, ...]) -> None:
+    def __init__(self, parts: tuple[object, ...]) -> None:
         self.parts = parts
 
     @property
-    def count(self) -> Any:  # type: ignore[override]
+    def count(self) -> z3.ArithRef:  # type: ignore[override]
         """Raises Unread: a part is of a length that is not known."""
         return z3.Sum([_parts_of(one) for one in self.parts] + [z3.IntVal(0)])
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[object]:
         return spread(self.parts)
 
-    def __add__(self, other: Any) -> "Laid":
+    def __add__(self, other: object) -> "Laid":
         return Laid(self.parts + _parts(other))
 
-    def __radd__(self, other: Any) -> "Laid":
+    def __radd__(self, other: object) -> "Laid":
         return Laid(_parts(other) + self.parts)
 
     def __bool__(self) -> bool:
@@ -370,12 +365,12 @@ class Laid(Symbol):
         return self
 
 
-def laid(parts: tuple[Any, ...]) -> "tuple[Any, ...] | Laid":
+def laid(parts: tuple[object, ...]) -> "tuple[object, ...] | Laid":
     """A tuple of these parts, Python's own where each is one element."""
     return Laid(parts) if any(isinstance(one, Repeated) for one in parts) else parts
 
 
-def _parts(value: Any) -> tuple[Any, ...]:
+def _parts(value: object) -> tuple[object, ...]:
     match value:
         case Laid():
             return value.parts
@@ -384,7 +379,7 @@ def _parts(value: Any) -> tuple[Any, ...]:
     raise Unread("a tuple put together with something else")
 
 
-def _parts_of(part: Any) -> Any:
+def _parts_of(part: object) -> z3.ArithRef | int:
     if isinstance(part, Rest):
         raise Unread("the length of a tuple that holds all of a sequence")
     return part.loop.count * len(part.pieces) if isinstance(part, Repeated) else 1
@@ -400,7 +395,7 @@ def content_of(name: str) -> Term:
     return z3.Const(fresh(name), CONTENT)
 
 
-def number(value: Any) -> Any:
+def number(value: object) -> z3.ArithRef | int:
     """The term of a number, or Python's own.
 
     Raises:
@@ -414,7 +409,7 @@ def number(value: Any) -> Any:
     raise Unread(f"a number in the place of which stands a {type(value).__name__}")
 
 
-def _positive(divisor: Any) -> None:
+def _positive(divisor: "int | Number") -> None:
     # Python rounds down, z3 leaves no negative remainder: they agree on positive divisors
     if not Truth(z3.simplify(z3.IntVal(0) + number(divisor) > 0)):
         raise Unread("a division by what may not be positive")
@@ -438,7 +433,7 @@ def _run(of: Term, how: str, lossy: bool) -> BytesRun:
     return BytesRun(of, how, length, lossy)
 
 
-def _length(piece: bytes | Field | BytesRun) -> Any:
+def _length(piece: bytes | Field | BytesRun) -> z3.ArithRef | int:
     match piece:
         case bytes():
             return len(piece)

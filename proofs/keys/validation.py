@@ -5,7 +5,7 @@ that admits no value of the scopes is about nothing that is known to happen.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,11 +53,11 @@ class PythonRun:
 
     shown: str
     kind: str
-    written: Any
+    written: object
     values: Callable[[Layout], ConcreteValues]
 
 
-Writes = Callable[[Layout, ConcreteValues], Any]
+Writes = Callable[[Layout, ConcreteValues], object]
 """What a layout comes to on values."""
 
 
@@ -111,12 +111,12 @@ def _can_be_read(layout: Layout) -> bool:
 SHOWN = 120
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = " ".join(repr(value).split())
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 
 
-def _name(term: Any) -> str:
+def _name(term: z3.ExprRef) -> str:
     return str(term.decl().name())
 
 
@@ -135,7 +135,7 @@ def _bytes_of(layout: Layout, values: ConcreteValues) -> bytes:
 
 
 def _media_runs(media: MediaTexts) -> Iterator[PythonRun]:
-    def stream(value: Any) -> bytes:
+    def stream(value: object) -> bytes:
         return media.stream(media.content(value))
 
     for made in scopes.media():
@@ -149,7 +149,7 @@ def _media_runs(media: MediaTexts) -> Iterator[PythonRun]:
 
 
 def _values_of(
-    made: MadeValue, stream: Callable[[Any], bytes]
+    made: MadeValue, stream: Callable[[object], bytes]
 ) -> Callable[[Layout], ConcreteValues]:
     value, identity = made.value, made.identity
     match made.kind:
@@ -181,15 +181,15 @@ def _values_of(
 
 
 def _entries(
-    entries: Sequence[tuple[Any, Any]], stream: Callable[[Any], bytes]
+    entries: Sequence[tuple[object, object]], stream: Callable[[object], bytes]
 ) -> Callable[[Layout], ConcreteValues]:
     return lambda layout: _of_layout(layout, [len(entries), None], entries, stream)
 
 
 def _of_layout(
     layout: Layout,
-    content: Sequence[Any],
-    rounds: Sequence[Sequence[Any]],
+    content: Sequence[object],
+    rounds: Sequence[Sequence[object]],
     stream: Callable[[Any], bytes],
 ) -> ConcreteValues:
     """The symbols of a layout, in the order of its content, and those of each round of its loop."""
@@ -219,7 +219,9 @@ def of_frames(semantics: MediaSemantics, text: str, of_python: str | None = None
     return validated(layouts, runs(), _bytes_of, "values")
 
 
-def _framed(made: MadeValue, stream: Callable[[Any], bytes]) -> Callable[[Layout], ConcreteValues]:
+def _framed(
+    made: MadeValue, stream: Callable[[object], bytes]
+) -> Callable[[Layout], ConcreteValues]:
     if made.kind == "mapping":
         return _entries(list(made.value.items()), stream)
     return _values_of(made, stream)
@@ -267,8 +269,8 @@ def _named(layout: Layout, first: bool) -> Layout:
     return Layout(kind, layout.constructor, layout.content, layout.pieces, layout.conditions)
 
 
-def _row_of(layout: Layout, values: ConcreteValues) -> Any:
-    row: list[Any] = []
+def _row_of(layout: Layout, values: ConcreteValues) -> tuple[object, ...] | None:
+    row: list[object] = []
     for piece in layout.pieces:
         if isinstance(piece, Repeated):
             (one,) = piece.pieces
@@ -297,7 +299,10 @@ def _extra_runs(blocks: BlockTexts, first: bool) -> Iterator[PythonRun]:
         kind = f"{told} of {'a first' if first else 'a later'} block"
 
         def values(
-            layout: Layout, of: Requested = requested, items: Any = tuple(items), start: int = start
+            layout: Layout,
+            of: Requested = requested,
+            items: Sequence[tuple[str, int]] = tuple(items),
+            start: int = start,
         ) -> ConcreteValues:
             return _extra_values(layout, of, items, start)
 
@@ -310,7 +315,7 @@ def _extra_values(
     part = slice(start, start + 2)
     rows = tuple(row or bytes(2) for row in (of.rows or ())[part])
     given = bytes(row is not None for row in (of.rows or ())[part])
-    parts: dict[str, Sequence[Any]] = {
+    parts: dict[str, Sequence[object]] = {
         "adapter": of.adapter or (),
         "items": (len(items), None),
         "salt": (of.salt,),
@@ -329,14 +334,14 @@ def _extra_values(
     symbols |= {_name(START): part.start, _name(END): part.stop}
     symbols |= _unsaid(layout, symbols, of)
     digest = hashlib.sha256(b"".join(rows)).digest()
-    digests: dict[str, Callable[..., Any]] = {
+    digests: dict[str, Callable[..., object]] = {
         "digest of rows": lambda _: digest,
         "rows of digest": {digest: rows}.__getitem__,
     }
     return ConcreteValues(symbols, digests, loops)
 
 
-def _unsaid(layout: Layout, symbols: dict[str, Any], of: Requested) -> dict[str, Any]:
+def _unsaid(layout: Layout, symbols: Mapping[str, object], of: Requested) -> dict[str, object]:
     """What is assumed of what extra keys do not tell: a later block's salt, rows of none."""
     names = {_name(one) for term in layout.conditions for one in constants(term)}
     kinds = {"salt": of.salt or "salt", "rows": (), "count": 1, "mask": b""}
@@ -347,6 +352,6 @@ def _unsaid(layout: Layout, symbols: dict[str, Any], of: Requested) -> dict[str,
     }
 
 
-def _offset(term: Any) -> str:
+def _offset(term: z3.ExprRef) -> str:
     """The symbol of an item's offset from the start of its request."""
     return next(_name(one) for one in constants(term) if not z3.eq(one, START))

@@ -5,11 +5,11 @@ admit them, and come to what Python came to. Paths from any round of a loop admi
 """
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
 import z3
 
@@ -21,12 +21,16 @@ from cacheproof.proofs.keys.loops import LoopClaims
 from cacheproof.proofs.keys.media import Texts
 from cacheproof.proofs.keys.paths import Path, all_paths, ended, satisfiable
 from cacheproof.proofs.keys.readings import BYTE, VALUE_END, constants
-from cacheproof.proofs.keys.running import BlockTexts, MediaTexts, Requested, ideal_hash
+from cacheproof.proofs.keys.running import BlockTexts, MediaNode, MediaTexts, Requested, ideal_hash
 from cacheproof.proofs.keys.source import run_round_by_round
 from cacheproof.proofs.keys.symbolic import CONTENT, Number, Symbol, SymbolicText, size
 from cacheproof.proofs.keys.symbolic import number as term_of
 from cacheproof.proofs.keys.validation import Validated, of_extra
 from cacheproof.reference.semantics.block_keys import BlockKeySemantics
+
+T = TypeVar("T")
+Numbers = Sequence[tuple[z3.ArithRef, int]]
+"""What symbols are in a run."""
 
 
 @dataclass(frozen=True)
@@ -41,13 +45,15 @@ class LoopRun:
     """
 
     shown: str
-    group: Any
-    fixed: Callable[[Sequence[Any]], list[Any]]
-    came: Callable[[Any], Any]
+    group: str
+    fixed: Callable[[Sequence[z3.BoolRef]], list[z3.BoolRef]]
+    came: Callable[[Any], z3.BoolRef]
 
 
-def _validated(groups: dict[Any, list[Path[Any]]], runs: Iterable[LoopRun], what: str) -> Validated:
-    met: set[tuple[Any, int]] = set()
+def _validated(
+    groups: Mapping[str, list[Path[T]]], runs: Iterable[LoopRun], what: str
+) -> Validated:
+    met: set[tuple[str, int]] = set()
     count, against = 0, ""
     for run in runs:
         count += 1
@@ -74,7 +80,7 @@ def of_decoder(texts: Texts, of_python: Texts | None = None) -> Validated:
     """MH-1: leaves of every tag and lists of every tag, of up to two bytes and children."""
     media = MediaTexts(of_python or texts)
     claims = LoopClaims()
-    groups: dict[Any, list[Path[Any]]] = {
+    groups = {
         "a list" if is_list else "a leaf": decoding.decoding_paths(
             texts.stream, claims, is_list=is_list
         )
@@ -111,7 +117,9 @@ def _decodings(media: MediaTexts) -> Iterator[LoopRun]:
         )
 
 
-def _stream(stream: bytes, node: Any, ends: Sequence[int], conditions: Sequence[Any]) -> list[Any]:
+def _stream(
+    stream: bytes, node: MediaNode, ends: Sequence[int], conditions: Sequence[z3.BoolRef]
+) -> list[z3.BoolRef]:
     """The bytes of the stream, and where the node and its children lie."""
     known = [decoding.START == 1, z3.IntVal(len(stream)) == decoding.LENGTH]
     known.append(z3.IntVal(node.tag) == decoding.TAG)
@@ -127,7 +135,7 @@ def _stream(stream: bytes, node: Any, ends: Sequence[int], conditions: Sequence[
     return known
 
 
-def _equal(wanted: Sequence[int], result: Sequence[Any]) -> Any:
+def _equal(wanted: Sequence[int], result: Sequence[z3.ArithRef]) -> z3.BoolRef:
     return z3.And([one == other for one, other in zip(result, wanted, strict=True)])
 
 
@@ -175,11 +183,11 @@ def _hashings(blocks: BlockTexts, names: dict[tuple[bool, bool], str]) -> Iterat
             )
 
 
-def _numbers(numbers: Sequence[tuple[Any, int]], _: Sequence[Any]) -> list[Any]:
+def _numbers(numbers: Numbers, _: Sequence[z3.BoolRef]) -> list[z3.BoolRef]:
     return [symbol == number for symbol, number in numbers]
 
 
-def _comes_to(count: int, result: Any) -> Any:
+def _comes_to(count: int, result: z3.ExprRef) -> z3.BoolRef:
     return result == count
 
 
@@ -187,9 +195,9 @@ def _covering(found: Validated, chain: block_chain.Chain, blocks: BlockTexts) ->
     """What keys are hashes of, by the proof and by Python."""
     count = 0
     for requested, (block, ahead) in itertools.product(scopes.laden(), scopes.SIZES):
-        hashed: list[Any] = []
+        hashed: list[object] = []
 
-        def hash_of(value: Any, hashed: list[Any] = hashed) -> bytes:
+        def hash_of(value: object, hashed: list[object] = hashed) -> bytes:
             hashed.append(value)
             return ideal_hash(value)
 
@@ -199,7 +207,7 @@ def _covering(found: Validated, chain: block_chain.Chain, blocks: BlockTexts) ->
         extras = blocks.extras(requested, block, ahead)
         for number, value in enumerate(of_blocks):
             parent = ideal_hash(of_blocks[number - 1] if number else seed)
-            functions: dict[str, Callable[..., Any]] = {
+            functions: dict[str, Callable[..., object]] = {
                 "parent": lambda _, parent=parent: parent,
                 "tokens": lambda one, other, tokens=tokens: tokens[one:other],
                 "extra": lambda one, other, extras=extras: extras.get((one, other)),
@@ -221,7 +229,7 @@ def of_items(semantics: BlockKeySemantics, text: str, of_python: str | None = No
     """BK-3: which items a block names."""
     blocks = BlockTexts(of_python or text, semantics)
     claims = LoopClaims()
-    groups: dict[Any, list[Path[Any]]] = {
+    groups = {
         "items of a later block" if later else "items of the first block hashed": (
             block_items.naming_paths(semantics, text, claims, later=later)
         )
@@ -276,12 +284,12 @@ def _named_by_reader(
     items: Sequence[tuple[str, int, int]],
     spans: Sequence[tuple[int, int]],
     known: int,
-) -> list[list[Any]]:
+) -> list[list[object]]:
     names = run_round_by_round(text, language.BLOCK_HASH)
     features = _Listed(items)
     request = SimpleNamespace(mm_features=features, lora_request=None, block_hashes=(b"",) * known)
 
-    def run() -> list[list[Any]]:
+    def run() -> list[list[object]]:
         keys = names["_ExtraKeys"](request, semantics)
         return [list(keys._of_items(*map(_whole, span))) for span in spans]
 
@@ -306,7 +314,7 @@ class _Listed(Symbol):
     def __bool__(self) -> bool:
         return bool(self._items)
 
-    def __getitem__(self, place: Any) -> Any:
+    def __getitem__(self, place: int | Number) -> SimpleNamespace:
         at = int(str(z3.simplify(z3.IntVal(0) + term_of(place))))
         _, offset, length = self._items[at]
         name = SymbolicText(z3.Const(f"item {at}", CONTENT))
@@ -339,8 +347,8 @@ def _namings(blocks: BlockTexts, first: str, later: str) -> Iterator[LoopRun]:
 
 
 def _places(
-    items: Sequence[tuple[str, int, int]], numbers: Sequence[tuple[Any, int]], _: Sequence[Any]
-) -> list[Any]:
+    items: Sequence[tuple[str, int, int]], numbers: Numbers, _: Sequence[z3.BoolRef]
+) -> list[z3.BoolRef]:
     known = [symbol == number for symbol, number in numbers]
     for number, (_name, offset, length) in enumerate(items):
         known.append(block_items.OFFSET(z3.IntVal(number)) == offset)
@@ -348,5 +356,5 @@ def _places(
     return known
 
 
-def _is_named(named: bool, result: Any) -> Any:
+def _is_named(named: bool, result: z3.ExprRef) -> z3.BoolRef:
     return result if named else z3.Not(result)

@@ -16,7 +16,15 @@ import z3
 
 from cacheproof.proofs.keys import language, paths
 from cacheproof.proofs.keys.media import pieces
-from cacheproof.proofs.keys.media_values import Float, Library, Mapping, Open, image_id, is_of
+from cacheproof.proofs.keys.media_values import (
+    Constructed,
+    Float,
+    Library,
+    Mapping,
+    Open,
+    image_id,
+    is_of,
+)
 from cacheproof.proofs.keys.paths import Unread
 from cacheproof.proofs.keys.readings import Layout
 from cacheproof.proofs.keys.source import run_text, text_of
@@ -27,6 +35,7 @@ from cacheproof.proofs.keys.symbolic import (
     Many,
     Nested,
     Number,
+    Piece,
     Symbol,
     SymbolicText,
     collect,
@@ -43,19 +52,19 @@ SHOWN = 40
 """Characters of a value that are shown."""
 
 
-def framed_kinds() -> dict[str, Callable[[], tuple[str, tuple[Any, ...], Any]]]:
+def framed_kinds() -> dict[str, Callable[[], Constructed]]:
     """Values of JSON without numbers: what the frames of 0.31 tell apart."""
 
-    def sequence() -> tuple[str, tuple[Any, ...], Any]:
+    def sequence() -> Constructed:
         element = Open("element")
         made = Many(element, element.content, ("list",))
         return "sequence", made.content, made
 
-    def mapping() -> tuple[str, tuple[Any, ...], Any]:
+    def mapping() -> Constructed:
         made = Mapping(SymbolicText(content_of("key")))
         return "mapping", made.content, made
 
-    def text() -> tuple[str, tuple[Any, ...], Any]:
+    def text() -> Constructed:
         made = SymbolicText(content_of("text"))
         return "str", made.content, made
 
@@ -83,10 +92,10 @@ class _Arguments(Symbol):
 
     types = frozenset({"dict"})
 
-    def __init__(self, named: Sequence[tuple[SymbolicText, Any]]) -> None:
+    def __init__(self, named: Sequence[tuple[SymbolicText, object]]) -> None:
         self._named = named
 
-    def __getitem__(self, name: Any) -> Any:
+    def __getitem__(self, name: object) -> object:
         for one, value in self._named:
             if one is name:
                 return value
@@ -96,7 +105,7 @@ class _Arguments(Symbol):
         return [name for name, _ in self._named]
 
 
-def _names_in_order(arguments: Any) -> list[SymbolicText]:
+def _names_in_order(arguments: object) -> list[SymbolicText]:
     if isinstance(arguments, _Arguments):
         return arguments.as_list()
     raise Unread("the order of what are no names")
@@ -112,14 +121,15 @@ MAKERS: dict[str, Maker] = {
 }
 
 
-def _pack(form: str, value: Any) -> Data:
+def _pack(form: str, value: Float | Number) -> Data:
     if form not in ("<d", "<q", "<Q"):
         raise Unread(f"struct.pack of the format {form}")
     match value:
         case Float() if form == "<d":
             return Data(Field(value.bits, 8, "little"))
-        case _:
+        case Number():
             return Data(Field(z3.simplify(value.term % 2**64), 8, "little"))
+    raise Unread(f"a float in the format {form}")
 
 
 class ReleaseEncoding:
@@ -148,10 +158,8 @@ class ReleaseEncoding:
             )
         )
 
-    def _layouts(
-        self, kind: str, make: Callable[[], tuple[str, tuple[Any, ...], Any]]
-    ) -> Iterator[Layout]:
-        def run() -> Any:
+    def _layouts(self, kind: str, make: Callable[[], Constructed]) -> Iterator[Layout]:
+        def run() -> tuple[Constructed, tuple[Piece, ...]]:
             made = make()
             return made, pieces(collect(self._framed_or_open(made[2])))
 
@@ -159,7 +167,7 @@ class ReleaseEncoding:
             (constructor, terms, _), written = path.result
             yield Layout(kind, constructor, terms, written, path.conditions)
 
-    def _framed_or_open(self, value: Any) -> Iterator[Any]:
+    def _framed_or_open(self, value: object) -> Iterator[object]:
         if isinstance(value, Open):
             yield Nested(value.value)
         else:
@@ -170,7 +178,7 @@ class ReleaseEncoding:
         content is each name with the value's own. The first of two names is empty, so that their
         order is theirs."""
 
-        def run() -> tuple[tuple[Any, ...], Any]:
+        def run() -> tuple[tuple[z3.ExprRef, ...], tuple[Piece, ...]]:
             named = [(SymbolicText(content_of("name")), MAKERS[kind]()) for kind in kinds]
             if len(named) > 1:
                 paths.assume(named[0][0].of == EMPTY, named[1][0].of != EMPTY)
@@ -189,8 +197,8 @@ class ReleaseEncoding:
 class StreamPair:
     """Two calls with one stream, as keyword arguments."""
 
-    first: dict[str, Any]
-    second: dict[str, Any]
+    first: dict[str, object]
+    second: dict[str, object]
     stream: bytes
 
     def __str__(self) -> str:
@@ -238,7 +246,7 @@ def pairs(
         raise unread[0]
 
 
-def _arguments(call: Layout, content: Sequence[bytes | int]) -> dict[str, Any]:
+def _arguments(call: Layout, content: Sequence[bytes | int]) -> dict[str, object]:
     held = iter(content)
     found = {}
     for kind in call.kind.split(", "):
@@ -253,13 +261,13 @@ def _float(bits: int) -> float:
     return number
 
 
-def _row(elements: bytes) -> Any:
+def _row(elements: bytes) -> object:
     import numpy
 
     return numpy.frombuffer(elements, "u1")
 
 
-VALUES: dict[str, Callable[[Iterator[Any]], Any]] = {
+VALUES: dict[str, Callable[[Iterator[Any]], object]] = {
     "True": lambda held: True,
     "int": next,
     "float": lambda held: _float(next(held)),
@@ -269,11 +277,11 @@ VALUES: dict[str, Callable[[Iterator[Any]], Any]] = {
 }
 
 
-def _shown(arguments: dict[str, Any]) -> str:
+def _shown(arguments: dict[str, object]) -> str:
     parts = (f"{_short(name)}: {_short(value)}" for name, value in arguments.items())
     return "{" + ", ".join(parts) + "}"
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = " ".join(repr(value).split())
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."

@@ -6,7 +6,6 @@ is fixed by it, every other one can be any, and stands as a letter.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import z3
 
@@ -34,10 +33,10 @@ class _Bytewise:
     """A layout read from the first byte on: what must hold of which bytes."""
 
     def __init__(self, pieces: Sequence[Piece]) -> None:
-        self.end: Any = z3.IntVal(0)
-        self.fixed: list[Any] = []
+        self.end: z3.ArithRef = z3.IntVal(0)
+        self.fixed: list[z3.ArithRef] = []
         self.constraints: list[z3.BoolRef] = []
-        self.runs: list[tuple[BytesRun, Any]] = []
+        self.runs: list[tuple[BytesRun, z3.ArithRef]] = []
         for piece in pieces:
             self._read(piece)
 
@@ -96,7 +95,7 @@ def witness(one_layout: Layout, other_layout: Layout, seed: int = 0) -> StreamWi
     return None
 
 
-def _is_of(alphabet: bytes, place: Any) -> z3.BoolRef:
+def _is_of(alphabet: bytes, place: z3.ArithRef) -> z3.BoolRef:
     """Whether the byte at a place is of the alphabet, which is taken apart into runs."""
     known = set(alphabet)
     ends = [byte for byte in alphabet if byte + 1 not in known]
@@ -109,14 +108,14 @@ def _is_of(alphabet: bytes, place: Any) -> z3.BoolRef:
     )
 
 
-def _measures(layout: Layout) -> list[Any]:
+def _measures(layout: Layout) -> list[z3.ArithRef]:
     """A layout's numbers, and the length of everything else in it."""
     numbers = [term for term in layout.content if z3.is_int(term)]
     return numbers + [piece.length for piece in layout.pieces if isinstance(piece, BytesRun)]
 
 
 def _written(model: z3.ModelRef, *sides: tuple[Layout, _Bytewise]) -> StreamWitness:
-    def value(term: Any) -> int:
+    def value(term: z3.ArithRef) -> int:
         return int(model.eval(term, model_completion=True).as_long())
 
     stream = bytearray([FILLER]) * value(sides[0][1].end)

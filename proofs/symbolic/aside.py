@@ -145,7 +145,7 @@ class _There:
         _, assumptions = promises_of(self.kind)[promise]
         return exploring.witness(contract, assumptions, twin)
 
-    def result(self, what: str, given: Sequence[Any]) -> _Result:
+    def result(self, what: str, given: Sequence[object]) -> _Result:
         """What is answered, or raised."""
         try:
             return True, getattr(self, what)(*given)
@@ -157,7 +157,7 @@ def _serve(parents: Connection, own: Connection, there: _There) -> None:
     """Answer until the parent lets go of its end, or has ended; then end at once."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent sees to interruptions
     parents.close()
-    questions: Queue[tuple[str, Sequence[Any]]] = Queue()
+    questions: Queue[tuple[str, Sequence[object]]] = Queue()
 
     def receive() -> None:
         with suppress(EOFError, OSError):

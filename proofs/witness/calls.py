@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
 
 from cacheproof.proofs.crosshair.episode import Episode
+from cacheproof.proofs.crosshair.states import SymbolicRequest
 from cacheproof.spec.ghost import Ghost
 
 
@@ -30,7 +30,9 @@ class MadeCall:
         return f"{self.operation}({given})"
 
 
-def perform(episode: Episode, made: MadeCall, request: Any, *, ledger: bool) -> Any:
+def perform(
+    episode: Episode, made: MadeCall, request: SymbolicRequest | None, *, ledger: bool
+) -> object:
     """Make a call, and let the episode judge it. Returns its answer.
 
     Args:
@@ -41,13 +43,16 @@ def perform(episode: Episode, made: MadeCall, request: Any, *, ledger: bool) -> 
     """
     match made.operation:
         case "notices":
-            return episode.step(ledger=ledger)
+            episode.step(ledger=ledger)
+            return None
         case "consume":
             episode.ghost.consume(made.request, made.progress)
-            return episode.judge_state(made.operation)
+            episode.judge_state(made.operation)
+            return None
         case "withdraw":
             episode.ghost.withdraw(made.request)
-            return episode.judge_state(made.operation)
+            episode.judge_state(made.operation)
+            return None
         case "reset":
             episode.call("reset")
             episode.encoded = {}
@@ -61,8 +66,8 @@ def perform(episode: Episode, made: MadeCall, request: Any, *, ledger: bool) -> 
 
 
 def attributes_of(
-    manager: Mapping[str, Any], ghost: Ghost, encoded: Mapping[str, int]
-) -> dict[tuple[str, str], Any]:
+    manager: Mapping[str, object], ghost: Ghost, encoded: Mapping[str, int]
+) -> dict[tuple[str, str], object]:
     """What every attribute is, of a manager, of the ghost, and of the step in the making, by its
     owner, "m", "g" or "w", and its name."""
     return {

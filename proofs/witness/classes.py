@@ -11,7 +11,7 @@ import builtins
 import sys
 import types
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from cacheproof.proofs.witness.limits import Endless, limited
 
@@ -25,16 +25,16 @@ _UNEVALUATED = __future__.annotations.compiler_flag
 class _Absent(type):
     """The type of what is not there: nothing that is asked of it is there either."""
 
-    def __getattr__(cls, name: str) -> Any:
+    def __getattr__(cls, name: str) -> "_Absent":
         if name.startswith("__"):
             # Python looks these up by itself, and takes what it finds for a meaning
             raise AttributeError(name)
         return _absent(name)
 
-    def __getitem__(cls, key: object) -> Any:
+    def __getitem__(cls, key: object) -> "_Absent":
         return cls
 
-    def __or__(cls, other: object) -> Any:
+    def __or__(cls, other: object) -> "_Absent":
         return cls
 
     __ror__ = __or__
@@ -44,7 +44,7 @@ class _Absent(type):
         return cls if "is_absent" in vars(cls) else super().__call__(*arguments, **named)
 
 
-def _absent(name: str) -> Any:
+def _absent(name: str) -> _Absent:
     return _Absent(name, (), {"is_absent": True})
 
 
@@ -54,7 +54,7 @@ def _import(
     locals: Mapping[str, object] | None = None,
     fromlist: Sequence[str] | None = None,
     level: int = 0,
-) -> Any:
+) -> object:
     package = name.partition(".")[0]
     # a class of the reference needs what it imports of this package
     if level == 0 and (package in sys.stdlib_module_names or package == "cacheproof"):
@@ -90,4 +90,4 @@ def class_of(tree: ast.Module, path: str, name: str) -> type[Any]:
     found = namespace.get(name)
     if not isinstance(found, type):
         raise LookupError(f"{path}: no class {name}")
-    return cast("type[Any]", found)
+    return found

@@ -65,7 +65,7 @@ class _State:
     path: tuple[TableAsked, ...]
 
     @property
-    def found(self) -> dict[tuple[str, str], Any]:
+    def found(self) -> Found:
         """Every attribute, as the proof has them."""
         of_table = {("m", name): copy.copy(getattr(self.table, name)) for name in ATTRIBUTES}
         told = {
@@ -88,7 +88,7 @@ class _State:
 
 
 def explore(
-    table_class: type[Any], setting: TableSetting, rules: Collection[str], calls_max: int
+    table_class: type, setting: TableSetting, rules: Collection[str], calls_max: int
 ) -> Exploration:
     """What comes of tables of a class in a setting, as `Exploration.go_through` says. `rules` are
     the ids of the contracts that are asserted, each until it is broken."""
@@ -110,7 +110,7 @@ def explore(
 
 
 def _attempted(
-    table_class: type[Any],
+    table_class: type,
     exploration: Exploration,
     before: _State | None,
     asked: TableAsked,
@@ -145,7 +145,7 @@ def _judges(rule: Contract, operation: str) -> bool:
     return rule.kind != "transition" or operation in rule.calls
 
 
-def _holds(rule: Contract, given: Mapping[str, Any]) -> bool:
+def _holds(rule: Contract, given: Mapping[str, object]) -> bool:
     """Whether a contract holds; one that cannot even be asked, for want of a key, does not."""
     try:
         return rule.predicate(**given)
@@ -153,7 +153,7 @@ def _holds(rule: Contract, given: Mapping[str, Any]) -> bool:
         return False
 
 
-def _why(rule: Contract, given: Mapping[str, Any]) -> str:
+def _why(rule: Contract, given: Mapping[str, object]) -> str:
     try:
         return rule.explain(**given)
     except KeyError as error:
@@ -179,8 +179,8 @@ def _offered(state: _State, setting: TableSetting) -> Iterator[TableAsked]:
 
 
 def _called(
-    table_class: type[Any], setting: TableSetting, before: _State | None, asked: TableAsked
-) -> tuple[_State, Any]:
+    table_class: type, setting: TableSetting, before: _State | None, asked: TableAsked
+) -> tuple[_State, object]:
     """The state after a call, and its answer."""
     if before is None:
         return _State(table_class(setting.capacity), TableGhost(), (asked,)), None
@@ -212,7 +212,7 @@ def _key(found: Found, setting: TableSetting) -> Hashable:
     )
 
 
-def _renamed(found: Any, names: Mapping[str, str]) -> Any:
+def _renamed(found: object, names: Mapping[str, str]) -> object:
     """A value with its entries renamed; a mapping as its pairs, in their order where it has one."""
     if isinstance(found, set):
         return sorted(names[one] for one in found)
@@ -222,7 +222,7 @@ def _renamed(found: Any, names: Mapping[str, str]) -> Any:
     return found
 
 
-def _kind(was: Found | None, asked: TableAsked, answer: Any, after: Found) -> Hashable:
+def _kind(was: Found | None, asked: TableAsked, answer: object, after: Found) -> Hashable:
     """What makes a call of another kind than those before: where its entry stood, and who else was
     idle; what it answers, and by how much it changed what."""
     if was is None:

@@ -11,10 +11,11 @@ from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import Any
 
-from cacheproof.proofs.crosshair.episode import BrokenRule, ClaimTables, Episode
+from cacheproof.proofs.crosshair.episode import BrokenRule, ClaimTables, Episode, ReadState
 from cacheproof.proofs.crosshair.states import SymbolicRequest
 from cacheproof.proofs.witness.breadth import breadth_first
 from cacheproof.proofs.witness.calls import MadeCall, attributes_of, perform
+from cacheproof.proofs.witness.recorded import Found
 from cacheproof.spec.ghost import Ghost
 from cacheproof.spec.manager_calls import COMPONENT as CALLERS
 from cacheproof.spec.records import Call, Making
@@ -100,7 +101,7 @@ class WitnessState:
             yield from self.parent.path()
             yield self.made
 
-    def attributes(self) -> dict[tuple[str, str], Any]:
+    def attributes(self) -> Found:
         """What every attribute is, by its owner, "m", "g" or "w", and its name."""
         kept, ghost = pickle.loads(self.saved)
         return attributes_of(kept, ghost, self.encoded)
@@ -113,7 +114,7 @@ class CallTransition:
 
     scope: WitnessScope
     made: MadeCall
-    answer: Any
+    answer: object
     before: WitnessState | None
     after: WitnessState
 
@@ -166,11 +167,11 @@ class WitnessExplorer:
         self,
         manager: type[Any],
         operations: Collection[str],
-        constants: Mapping[str, Any],
+        constants: Mapping[str, object],
         component: str,
         rules: Sequence[Contract],
         safety: str,
-        state_of: Callable[[Any, Ghost], Any],
+        state_of: ReadState,
         *,
         has_ledger: bool,
     ) -> None:
@@ -234,14 +235,14 @@ class WitnessExplorer:
 
         request = scope.request(made.request) if made.request else None
 
-        def run(episode: Episode) -> Any:
+        def run(episode: Episode) -> object:
             return perform(episode, made, request, ledger=self._has_ledger)
 
         return self._judged(manager, ghost, run, scope, state, made, found)
 
     def _judged(
         self,
-        manager: Any,
+        manager: object,
         ghost: Ghost,
         run: Callable[[Episode], object],
         scope: WitnessScope,
@@ -274,7 +275,8 @@ class WitnessExplorer:
             return None
         kept = {k: v for k, v in vars(manager).items() if k not in self._constants}
         encoded = episode.encoded
-        key = (_canonical(kept), _shared(kept), _of_ghost(ghost), _canonical(encoded))
+        attributes = tuple((name, _canonical(one)) for name, one in kept.items())
+        key = (attributes, _shared(kept), _of_ghost(ghost), _canonical(encoded))
         try:
             saved = pickle.dumps((kept, ghost))
         except Exception as error:
@@ -286,7 +288,7 @@ class WitnessExplorer:
             found.unlike[met] = CallTransition(scope, made, answer, before, after)
         return after
 
-    def _seen(self, scope: WitnessScope, manager: Any, ghost: Ghost) -> Any:
+    def _seen(self, scope: WitnessScope, manager: object, ghost: Ghost) -> Any:
         """What contracts look at; the capacity is the one that the manager was built with, not what
         it says."""
         return self._state_of(manager, ghost)._replace(capacity=scope.capacity)
@@ -300,7 +302,12 @@ class WitnessExplorer:
                 yield made
 
     def _may(
-        self, scope: WitnessScope, manager: Any, ghost: Ghost, state: WitnessState, made: MadeCall
+        self,
+        scope: WitnessScope,
+        manager: object,
+        ghost: Ghost,
+        state: WitnessState,
+        made: MadeCall,
     ) -> bool:
         """Whether a caller that keeps its promises makes this call."""
         seen = self._seen(scope, manager, ghost)
@@ -322,7 +329,7 @@ class WitnessExplorer:
 
     # states
 
-    def _restored(self, state: WitnessState) -> tuple[Any, Ghost]:
+    def _restored(self, state: WitnessState) -> tuple[object, Ghost]:
         kept, ghost = pickle.loads(state.saved)
         manager = object.__new__(self._manager)
         vars(manager).update(self._constants, **kept)
@@ -356,7 +363,7 @@ def _call(scope: WitnessScope, ghost: Ghost, made: MadeCall) -> Call:
     )  # fmt: skip
 
 
-def _canonical(value: Any) -> Any:
+def _canonical(value: Any) -> Hashable:
     """A value that is equal for equal containers, order included where there is one."""
     match value:
         case dict():
@@ -369,14 +376,14 @@ def _canonical(value: Any) -> Any:
             return value
 
 
-def _shared(kept: Mapping[str, Any]) -> tuple[int, ...]:
+def _shared(kept: Mapping[str, object]) -> tuple[int, ...]:
     """Which attributes have one container between them: two states that are equal but for that may
     go on differently."""
     objects = [id(one) for one in kept.values() if isinstance(one, dict | list | set)]
     return tuple(map(objects.index, objects))
 
 
-def _of_ghost(ghost: Ghost) -> Any:
+def _of_ghost(ghost: Ghost) -> tuple[Hashable, ...]:
     """A ghost without its clock: entries that became idle by their order, what is stored by whether
     it was just encoded."""
     times = sorted(set(ghost.idle_since.values()))
@@ -392,10 +399,14 @@ def _of_ghost(ghost: Ghost) -> Any:
     )
 
 
-_Key = tuple[Any, Any, Any, Any]
+_Key = tuple[tuple[tuple[str, Hashable], ...], tuple[int, ...], tuple[Hashable, ...], Hashable]
+"""Equal for states of which only one need be gone on from: attributes, which of them are one
+object, the ghost, and what the step in the making encodes."""
 
 
-def _met(scope: WitnessScope, before: _Key, made: MadeCall, answer: Any, after: _Key) -> Hashable:
+def _met(
+    scope: WitnessScope, before: _Key, made: MadeCall, answer: object, after: _Key
+) -> Hashable:
     """What makes a call of another kind than those before: its operation and answer, and what was
     pending; where its request, input and identifier stand in the manager's containers; which
     attributes it changed, and how; and which fields of the ghost."""
@@ -409,7 +420,7 @@ def _met(scope: WitnessScope, before: _Key, made: MadeCall, answer: Any, after: 
     return made.operation, str(answer), made.pending, meets, changes, of_ghost
 
 
-def _stands(found: Any, name: Hashable) -> Hashable:
+def _stands(found: Hashable, name: Hashable) -> Hashable:
     """Whether something is in a container, and how much is under it."""
     if not isinstance(found, tuple | frozenset):
         return False
@@ -422,7 +433,7 @@ def _stands(found: Any, name: Hashable) -> Hashable:
     return False
 
 
-def _change(old: Any, new: Any) -> Hashable:
+def _change(old: Hashable, new: Hashable) -> Hashable:
     if old == new:
         return ""
     if isinstance(new, tuple | frozenset) and not new:

@@ -12,6 +12,7 @@ from typing import Any
 
 from cacheproof.proofs.witness import recorded
 from cacheproof.proofs.witness.recorded import Found, change_of, told
+from cacheproof.reference.block_pool import BlockKey, KVCacheBlock
 from cacheproof.reference.kv_events import BlockRemoved, BlockStored, KVCacheEvent
 from cacheproof.reference.scheduled_request import ScheduledRequest
 from cacheproof.reference.semantics import Semantics
@@ -117,7 +118,7 @@ class _State:
 
 
 def explore(
-    pool_class: type[Any], setting: PoolSetting, rules: Collection[str], calls_max: int
+    pool_class: type, setting: PoolSetting, rules: Collection[str], calls_max: int
 ) -> Exploration:
     """What comes of pools of a class in a setting, as `Exploration.go_through` says. `rules` are
     the ids of the contracts that are asserted, each until it is broken."""
@@ -138,7 +139,7 @@ def explore(
 
 
 def _attempted(
-    pool_class: type[Any],
+    pool_class: type,
     exploration: Exploration,
     before: _State | None,
     asked: PoolAsked,
@@ -252,7 +253,7 @@ def _cached(state: _State, names: Sequence[str], setting: PoolSetting) -> Iterat
 
 
 def _called(
-    pool_class: type[Any], setting: PoolSetting, before: _State | None, asked: PoolAsked
+    pool_class: type, setting: PoolSetting, before: _State | None, asked: PoolAsked
 ) -> tuple[_State, Any]:
     """The state after a call, and its answer."""
     if before is None:
@@ -266,7 +267,7 @@ def _called(
     held, replayed = +before.held, +before.replayed
     given = dict(asked.given)
 
-    def blocks_of(name: str) -> list[Any]:
+    def blocks_of(name: str) -> list[KVCacheBlock]:
         return [pool.blocks[int(one[1:])] for one in given[name]]
 
     answer: Any = None
@@ -308,7 +309,7 @@ def _request(hashes: Sequence[str]) -> ScheduledRequest:
     return ScheduledRequest("r", tuple(range(len(hashes))), block_hasher=lambda _: digests)
 
 
-def _name(block: Any) -> str:
+def _name(block: KVCacheBlock) -> str:
     return f"b{block.block_id}"
 
 
@@ -316,7 +317,7 @@ def _number(name: str) -> int:
     return int(name[1:])
 
 
-def _key(key: Any) -> tuple[str, str]:
+def _key(key: BlockKey) -> tuple[str, str]:
     return key.block_hash.decode(), f"g{key.group_id}"
 
 
@@ -348,7 +349,7 @@ def _after(
 
 def _judged(
     before: _State | None, after: _State, asked: PoolAsked, answer: Any
-) -> Iterator[tuple[str, Any]]:
+) -> Iterator[tuple[str, object]]:
     """Contracts and the records of a state, and of the call that led to it, that they judge."""
     state = after.seen
     for rule in ("BP-1", "BP-2", "BP-3"):
@@ -400,7 +401,7 @@ def _told(key: tuple[str, str]) -> str:
 # which states and calls are alike
 
 
-def _canonical(found: Any) -> Hashable:
+def _canonical(found: object) -> Hashable:
     """A key that is equal for equal states; of dicts the order counts."""
     if isinstance(found, Counter):
         return frozenset(found.items())
@@ -409,7 +410,7 @@ def _canonical(found: Any) -> Hashable:
     return tuple(map(_canonical, found)) if isinstance(found, list | tuple) else found
 
 
-def _kind(was: Found | None, asked: PoolAsked, answer: Any, after: Found) -> Hashable:
+def _kind(was: Found | None, asked: PoolAsked, answer: object, after: Found) -> Hashable:
     """What makes a call of another kind than those before: what it is given; of the blocks that it
     names, or that are free, who is held or found, beside how many others; whether it answers
     anything; and what it changes, how much."""
@@ -418,7 +419,7 @@ def _kind(was: Found | None, asked: PoolAsked, answer: Any, after: Found) -> Has
     refs, keys = was["b", "ref_cnt"], was["b", "keys"]
     found = was["m", "cached_block_hash_to_block"]
 
-    def about(one: Any) -> Hashable:
+    def about(one: Hashable) -> Hashable:
         if isinstance(one, tuple):
             return tuple(map(about, one))
         if one in refs:

@@ -132,11 +132,13 @@ class SettingExploration(Generic[SettingT, CallT]):
             self.unlike[kind] = Transition(self.setting, asked, said, before, after)
 
 
-def change_of(found: Any, was: Any) -> Hashable:
+def change_of(found: object, was: object) -> Hashable:
     """By how much something changed; "" where it did not."""
     if found == was:
         return ""
-    return len(found) - len(was) if isinstance(found, dict) else "changed"
+    if isinstance(found, dict) and isinstance(was, dict):
+        return len(found) - len(was)
+    return "changed"
 
 
 def told(before: HasPath | None, asked: object) -> str:

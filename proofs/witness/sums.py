@@ -18,7 +18,7 @@ KEYS = range(2)
 ENTRIES_MAX = 3
 # a negative one too: without the assumption that there is none a lemma must fail
 SHARES = (-1, 0, 1)
-_OPERATIONS: Mapping[int, Callable[..., Any]] = {
+_OPERATIONS: Mapping[int, Callable[..., object]] = {
     z3.Z3_OP_ADD: lambda *of: sum(of),
     z3.Z3_OP_AND: lambda *of: all(of),
     z3.Z3_OP_DISTINCT: operator.ne,

@@ -10,7 +10,6 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from types import FunctionType, ModuleType
-from typing import Any
 
 import cacheproof.reference
 import cacheproof.spec
@@ -29,7 +28,7 @@ def modules_of(package: ModuleType) -> Iterator[ModuleType]:
         yield importlib.import_module(found.name)
 
 
-def public(module: ModuleType) -> Iterator[Any]:
+def public(module: ModuleType) -> Iterator[type | FunctionType]:
     """The classes and functions that a module defines for others, contracts' predicates aside."""
     rules = {rule.predicate for rule in contracts()}
     for name, one in vars(module).items():
@@ -40,7 +39,7 @@ def public(module: ModuleType) -> Iterator[Any]:
             yield one
 
 
-def methods_of(owner: type) -> Iterator[tuple[str, Any]]:
+def methods_of(owner: type) -> Iterator[tuple[str, FunctionType]]:
     """The public methods and properties that a class itself defines: name, and function."""
     for name, one in vars(owner).items():
         function = inspect.unwrap(getattr(one, "fget", None) or getattr(one, "__func__", one))
@@ -54,7 +53,7 @@ def said_of(owner: type, name: str) -> str:
     return next(filter(None, (inspect.getdoc(one) for one in found if one is not None)), "")
 
 
-def is_written(one: Any, owner: type) -> bool:
+def is_written(one: object, owner: type) -> bool:
     """Whether it is a function that stands in the file of the class, not one that was made."""
     is_function = isinstance(one, FunctionType)
     return is_function and one.__code__.co_filename == inspect.getfile(owner)
@@ -68,7 +67,7 @@ MEMBERS = [
 ]
 
 
-def functions(members: list[Any]) -> Iterator[tuple[str, Any, str]]:
+def functions(members: list[type | FunctionType]) -> Iterator[tuple[str, FunctionType, str]]:
     """Everything public that can be called: its name, the function, and what is said of it."""
     for one in members:
         if not isinstance(one, type):
@@ -81,7 +80,7 @@ def functions(members: list[Any]) -> Iterator[tuple[str, Any, str]]:
             yield f"{one.__name__}.{name}", function, said_of(one, name)
 
 
-def unsaid(members: list[Any]) -> list[tuple[str, str]]:
+def unsaid(members: list[type | FunctionType]) -> list[tuple[str, str]]:
     """What raises an exception by itself of which it does not say so, with the exception."""
     found = []
     for name, function, said in functions(members):

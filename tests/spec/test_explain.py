@@ -1,7 +1,8 @@
 """A broken contract says which comparison failed and what stood on both sides."""
 
 import itertools
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Set
+from typing import NamedTuple
 
 import pytest
 
@@ -20,43 +21,43 @@ class Cache(NamedTuple):
     held: dict[str, frozenset[str]]
 
 
-def in_bounds(s: Any) -> bool:
+def in_bounds(s: Cache) -> bool:
     return s.free >= 0 and s.free <= 5
 
 
-def either(s: Any) -> bool:
+def either(s: Cache) -> bool:
     return s.free == 0 or s.free == 1
 
 
-def every_size(s: Any) -> bool:
+def every_size(s: Cache) -> bool:
     return all(s.size[h] <= 4 for h in s.size if h in s.held)
 
 
-def every_pair(s: Any) -> bool:
+def every_pair(s: Cache) -> bool:
     return all(s.size[a] <= s.size[b] for a in s.size for b in s.size)
 
 
-def not_held(s: Any) -> bool:
+def not_held(s: Cache) -> bool:
     return not s.held["h1"]
 
 
-def held_by(s: Any) -> bool:
+def held_by(s: Cache) -> bool:
     return "r9" in s.held["h1"]
 
 
-def guarded(s: Any) -> bool:
+def guarded(s: Cache) -> bool:
     return ("h3" not in s.size or s.size["h3"] > 4) and s.free <= 5
 
 
-def none_there(s: Any) -> bool:
+def none_there(s: Set[str]) -> bool:
     return all(h not in s for h in s)
 
 
-def empty(s: Any) -> bool:
+def empty(s: int) -> bool:
     return s == 0
 
 
-def agreeing(s: Any, g: Any) -> bool:
+def agreeing(s: Cache, g: Mapping[str, int]) -> bool:
     return within(s.size, g)
 
 
@@ -75,7 +76,9 @@ CACHE = Cache(7, {"h1": 4, "h2": 5}, {"h1": frozenset({"r2", "r1"}), "h2": froze
         (held_by, "'r9' in s.held['h1'] is false: 'r9' in {'r1', 'r2'}"),
     ],
 )
-def test_the_failing_comparison_is_shown_with_both_sides(predicate: Any, why: str) -> None:
+def test_the_failing_comparison_is_shown_with_both_sides(
+    predicate: Callable[..., bool], why: str
+) -> None:
     assert not predicate(CACHE)
     assert subset.parse(predicate).explain({"s": CACHE}) == why
 
@@ -87,7 +90,9 @@ def test_the_failing_comparison_is_shown_with_both_sides(predicate: Any, why: st
         (empty, "s == 0 is false: {Cache(free=1, size={}, held={'h': {'a', 'b', 'c'}}), Cache("),
     ],
 )
-def test_sets_are_in_order_whatever_the_seed_of_hashes(predicate: Any, why: str) -> None:
+def test_sets_are_in_order_whatever_the_seed_of_hashes(
+    predicate: Callable[..., bool], why: str
+) -> None:
     class Hashed(Cache):
         """Of which any may come first in a set."""
 

@@ -13,6 +13,7 @@ import cacheproof.spec.entry_table
 import cacheproof.spec.manager_calls
 import cacheproof.spec.worker_mirror  # noqa: F401  (importing a component registers its contracts)
 from cacheproof.spec import registry
+from cacheproof.spec.records import EncoderCacheState
 from cacheproof.spec.registry import (
     ANY_CALL,
     BEGIN,
@@ -31,11 +32,11 @@ def scratch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_CONTRACTS", dict(registry._CONTRACTS))
 
 
-def free_is_positive(s: Any) -> bool:
+def free_is_positive(s: EncoderCacheState) -> bool:
     return s.free_slots >= 0
 
 
-def register(id: str = "XX-1", **settings: Any) -> Any:
+def register(id: str = "XX-1", **settings: EncoderCacheState) -> Any:
     rule = getattr(Component("x"), settings.pop("kind", "state"))
     return rule(id, "safety", "A title", source="x", **settings)(free_is_positive)
 
@@ -103,7 +104,7 @@ def test_the_decorated_function_is_returned_unchanged(scratch: None) -> None:
 
 @pytest.mark.parametrize("settings", [{"kind": "transition"}, {"calls": {"can"}}])
 def test_transition_contracts_and_only_they_name_calls(
-    scratch: None, settings: dict[str, Any]
+    scratch: None, settings: dict[str, object]
 ) -> None:
     with pytest.raises(ValueError, match="transitions and promises, and only they, name calls"):
         register(**settings)

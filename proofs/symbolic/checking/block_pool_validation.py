@@ -11,7 +11,7 @@ from cacheproof.proofs.symbolic.checking.validation import element, is_value
 from cacheproof.proofs.symbolic.deciding.play import Play
 from cacheproof.proofs.symbolic.deciding.subject import CallEnd
 from cacheproof.proofs.symbolic.reading.block_pool_readings import Places
-from cacheproof.proofs.symbolic.values.values import BLOCK, BOOL, HASH, Universe
+from cacheproof.proofs.symbolic.values.values import BLOCK, BOOL, HASH, Universe, Value
 from cacheproof.proofs.witness.pool import BLOCKS, Exploration, PoolAsked, PoolSetting
 from cacheproof.proofs.witness.recorded import RecordedCall
 
@@ -55,7 +55,9 @@ def calls_of(explorations: Sequence[Exploration]) -> dict[str, list[PoolCall]]:
     return found
 
 
-def _is_given(universe: Universe, given: Any, found: Any) -> Iterator[Formula]:
+def _is_given(
+    universe: Universe, given: Value | z3.ExprRef | Places, found: Any
+) -> Iterator[Formula]:
     if not isinstance(given, Places):
         yield from is_value(universe, given, found)
         return

@@ -3,7 +3,6 @@ made, and calls from states that a solver found."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import z3
 
@@ -65,7 +64,8 @@ class ManagerCall:
         if isinstance(self.answer, bool):
             return iff(said["granted"], self.answer)
         if isinstance(self.answer, frozenset):
-            told, universe = said["told"], said["told"].universe
+            told = end.names["c"].container("told")
+            universe = told.universe
             named = {element(universe, IDENTIFIER, one) for one in self.answer}
             members = universe.members(IDENTIFIER)
             return conjunction(iff(told.has(one), one in named) for one in members)
@@ -171,5 +171,5 @@ def _typed(subject: Subject, found: Found) -> Found:
     return {place: value for place, value in found.items() if place in subject.types}
 
 
-def _short(found: Mapping[tuple[str, str], Any]) -> str:
+def _short(found: Found) -> str:
     return ", ".join(f"{name}={value}" for (_, name), value in found.items() if value)

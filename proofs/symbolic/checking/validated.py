@@ -1,7 +1,6 @@
 """Whether what CPython's calls showed of a text bears out all that is proved of it."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 
 from cacheproof.proofs.symbolic.checking.vacuity import contradicted, unseen, words_of
 from cacheproof.proofs.symbolic.checking.validator import ShownCalls
@@ -17,7 +16,7 @@ class Validation:
 
     def __init__(self, library: ProverLibrary) -> None:
         self._library = library
-        self._places: dict[tuple[Any, ...], frozenset[Place]] = {}
+        self._places: dict[Hashable, frozenset[Place]] = {}
 
     def witness(
         self,

@@ -9,7 +9,7 @@ import copy
 import itertools
 import random
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import cached_property, partial
 from typing import Any
@@ -222,7 +222,7 @@ def places_of(ends: Iterable[CallEnd]) -> frozenset[Place]:
 # values that were found
 
 
-def is_value(universe: Universe, value: Any, found: Any) -> Iterator[Formula]:
+def is_value(universe: Universe, value: Value | z3.ExprRef, found: Any) -> Iterator[Formula]:
     """The conditions that a symbolic value is what was found."""
     if not isinstance(value, Value):
         yield value == element(universe, _leaf_of(universe, value), found)
@@ -246,13 +246,13 @@ def is_value(universe: Universe, value: Any, found: Any) -> Iterator[Formula]:
             yield value.place(earlier) < value.place(later)
 
 
-def _leaf_of(universe: Universe, value: Any) -> Leaf:
+def _leaf_of(universe: Universe, value: z3.ExprRef) -> Leaf:
     found = universe.leaf_of(value) if isinstance(value, z3.ExprRef) else None
     return found or BOOL
 
 
 def _are_events(
-    value: Value, leaf: Leaf, cleared: bool, growth: Mapping[Any, int]
+    value: Value, leaf: Leaf, cleared: bool, growth: Mapping[Hashable, int]
 ) -> Iterator[Formula]:
     known = {element(value.universe, leaf, key).get_id(): by for key, by in growth.items()}
     yield value.terms[0] == cleared
@@ -260,7 +260,7 @@ def _are_events(
         yield z3.Select(value.terms[1], member) == known.get(member.get_id(), 0)
 
 
-def element(universe: Universe, leaf: Leaf, found: Any) -> Any:
+def element(universe: Universe, leaf: Leaf, found: Any) -> z3.ExprRef:
     """The element that a number, a letter and a number, or a pair of such stands for."""
     if leaf in (INT, BOOL):
         return found

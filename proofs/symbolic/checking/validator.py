@@ -8,7 +8,7 @@ where it can be.
 
 import ast
 import random
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
@@ -20,7 +20,7 @@ from cacheproof.proofs.symbolic.checking.validation import (
     places_of,
     with_a_change,
 )
-from cacheproof.proofs.symbolic.deciding.answers import Answer, OperationAnswers
+from cacheproof.proofs.symbolic.deciding.answers import Answer, OperationAnswers, QuestionPart
 from cacheproof.proofs.symbolic.deciding.counterexample import Model
 from cacheproof.proofs.symbolic.deciding.play import Play
 from cacheproof.proofs.symbolic.deciding.subject import CallEnd, Operation, Subject
@@ -99,7 +99,7 @@ class Validator:
     def __init__(self, universe: Universe, running: RunningClass | None = None) -> None:
         self._language = RuleLanguage(universe)
         self._running = running
-        self._readings: dict[tuple[Any, ...], _Reading] = {}
+        self._readings: dict[Hashable, _Reading] = {}
 
     def all_shown(
         self,
@@ -212,7 +212,7 @@ class _Reading:
         self._operation = operation
         self._language = language
         self._answers = answers
-        self._said: dict[tuple[Any, ...], _Said] = {}
+        self._said: dict[Hashable, _Said] = {}
 
     @cached_property
     def paths(self) -> Paths:
@@ -269,7 +269,9 @@ class _Reading:
             return _Said(refused=end)
         return _Said(places_of([end]), of_changed is UnadmittedCall.BY_ALL)
 
-    def _once(self, what: str, kind: Any, ask: Callable[[], Answer], *given: Any) -> Answer:
+    def _once(
+        self, what: str, kind: Any, ask: Callable[[], Answer], *given: QuestionPart
+    ) -> Answer:
         return self._answers.once((what, self._digest, *given), kind, ask)
 
     @cached_property

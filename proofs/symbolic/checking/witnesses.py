@@ -175,7 +175,7 @@ class Exploring(ABC):
         judged = {rule for one in self._subject.operations for rule in self._subject.judged_at(one)}
         return [rule.id for rule in contracts() if rule.id in judged]
 
-    def _class_of(self, source: Source) -> type[Any]:
+    def _class_of(self, source: Source) -> type:
         name = self._subject.sources["m"].name
         return class_of(source.tree, source.path, name)
 

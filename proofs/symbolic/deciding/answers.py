@@ -6,13 +6,14 @@ changed the other operations are not proved again, in whatever process they were
 """
 
 import hashlib
-from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
 Answer = TypeVar("Answer")
-Question = tuple[Any, ...]
+QuestionPart: TypeAlias = "str | int | bool | Sequence[QuestionPart] | None"
+Question = tuple[QuestionPart, ...]
 """What is asked, as texts, numbers, truth values, and lists of them."""
 
 

@@ -26,6 +26,7 @@ from cacheproof.proofs.symbolic.values.values import (
     is_ordered,
 )
 from cacheproof.proofs.symbolic.values.words import Words
+from cacheproof.proofs.witness.recorded import Found
 
 
 def terms_of(at: Snapshot) -> list[z3.ExprRef]:
@@ -66,7 +67,7 @@ class Model:
         number = [one.get_id() for one in self.universe.members(leaf)].index(value.get_id())
         return number if leaf == INPUT else f"{_LETTERS[leaf]}{number}"
 
-    def value(self, value: Any) -> Any:
+    def value(self, value: Value | z3.ExprRef) -> Any:
         """A container as Python's, in order where it has one; a list has each member once."""
         if not isinstance(value, Value):
             return self.scalar(value)
@@ -104,7 +105,7 @@ class Model:
             if self.scalar(words.has_input(r, i))
         }
 
-    def sentence(self, state: State, call: str, given: Mapping[str, Any]) -> str:
+    def sentence(self, state: State, call: str, given: Mapping[str, object]) -> str:
         """The state from which a path went to where a rule is broken, in one line."""
         # a loop begins anew from a state of its own: what was before says nothing of the break
         start = [one for one in state.snapshots if one.anew][-1]
@@ -126,7 +127,7 @@ class Model:
             return f"{call} of {arguments} where {' '.join(objects)}"
         return f"{call} of {self._called_with()} where {inputs or 'no inputs'}; {' '.join(objects)}"
 
-    def attributes(self, at: Snapshot) -> dict[tuple[str, str], Any]:
+    def attributes(self, at: Snapshot) -> Found:
         """What every attribute is at a moment, by owner and name."""
         state = State(at.attributes, at.cells, {})
         return {
@@ -158,7 +159,7 @@ class Model:
         return ", ".join(sorted(shown)) or "nothing"
 
 
-def _short(found: Any) -> str:
+def _short(found: object) -> str:
     if isinstance(found, list):
         return "[" + ", ".join(map(str, found)) + "]"
     if isinstance(found, dict):

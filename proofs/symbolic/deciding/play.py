@@ -65,15 +65,15 @@ class Play:
             subject.unrolls and universe.elements is not None,
             joins,
         )
-        self._named: dict[tuple[int, int], tuple[State | Snapshot, dict[str, Any]]] = {}
-        self._made: dict[tuple[Any, ...], tuple[tuple[Any, ...], Any]] = {}
+        self._named: dict[tuple[int, int], tuple[State | Snapshot, Names]] = {}
+        self._made: dict[tuple[Hashable, ...], tuple[tuple[Value | Formula, ...], Any]] = {}
         self.arguments: list[z3.ExprRef] = []
-        self.given: dict[str, Any] = {}
+        self.given: dict[str, Value | z3.ExprRef] = {}
         self.ends = list(operation.run(self, self._start()))
 
     # reading rules
 
-    def names(self, state: State | Snapshot) -> dict[str, Any]:
+    def names(self, state: State | Snapshot) -> Names:
         """The records that predicates look at, of a state; those of states that differ in what is
         known of them alone are made once."""
         held = id(state.attributes), id(state.cells)

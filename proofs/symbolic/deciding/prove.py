@@ -14,7 +14,11 @@ from cacheproof.proofs.symbolic.deciding.answers import OperationAnswers
 from cacheproof.proofs.symbolic.deciding.play import Play
 from cacheproof.proofs.symbolic.deciding.prover import Prover, Unkept
 from cacheproof.proofs.symbolic.deciding.refuter import Counterexample, Findings, Refuter
-from cacheproof.proofs.symbolic.deciding.subject import Operation, Subject
+from cacheproof.proofs.symbolic.deciding.subject import (
+    Operation,
+    OperationReading,
+    Subject,
+)
 from cacheproof.proofs.symbolic.rules.readings import RuleLanguage
 from cacheproof.proofs.symbolic.values.solver import (
     ALL_BUT_THE_GREATEST,
@@ -58,11 +62,11 @@ class ProverLibrary:
         self.few = [RuleLanguage(Universe(size)) for size in (2, 3)]
         self._language = RuleLanguage(Universe())
         self._seed = seed
-        self._provers: dict[tuple[Any, ...], Prover] = {}
+        self._provers: dict[OperationReading, Prover] = {}
         self._found = Findings(answers=self.answers)
         self._anew: set[str] = set()
         self._efforts: dict[tuple[str, str, int], Effort] = {}
-        self.twins: dict[tuple[Any, ...], Any] = {}
+        self.twins: dict[tuple[OperationReading, frozenset[str]], Any] = {}
 
     def prover(self, subject: Subject, operation: Operation) -> Prover:
         key = subject.reading_of(operation)

@@ -9,7 +9,7 @@ from functools import cached_property
 import z3
 
 from cacheproof.proofs.logic import Formula
-from cacheproof.proofs.symbolic.deciding.answers import OperationAnswers, Question
+from cacheproof.proofs.symbolic.deciding.answers import OperationAnswers, Question, QuestionPart
 from cacheproof.proofs.symbolic.deciding.play import Condition, Play
 from cacheproof.proofs.symbolic.values.solver import (
     RLIMIT,
@@ -75,7 +75,7 @@ class Prover:
         self._kept: _Kept | None = None if known is None else known[0]
         self._proved: dict[int, list[SolverVerdict]] = {}
         self._premises = Premises(seed)
-        self._sums: dict[int, tuple[State, list[Fact]]] = {}
+        self._sums: dict[int, tuple[State, dict[frozenset[str], list[Fact]]]] = {}
         self._told: dict[str, Effort] = {}
         self._first: dict[int, Effort | None] = {}
 
@@ -108,7 +108,7 @@ class Prover:
         self.answers.keep(self._asked("rules"), here)
         return here
 
-    def _asked(self, *question: object) -> Question:
+    def _asked(self, *question: QuestionPart) -> Question:
         return (self.reading, *question)
 
     def verdict(self, number: int, without: Collection[str], tries: slice) -> SolverVerdict:
@@ -217,23 +217,29 @@ class Prover:
         return SolverVerdict("unknown", frozenset(), worst)
 
     def _sums_at(self, state: State, without: Collection[str]) -> list[Fact]:
-        if id(state) not in self._sums:
+        """What is known of sums there, `without` some rules: other rules may tell as much."""
+        # with the state, whose id no other state takes while it is there
+        _, told = self._sums.setdefault(id(state), (state, {}))
+        out = frozenset(without)
+        for fewer, facts in told.items():
+            # what leans on none of those that are left out now stands, and nothing was missing
+            if fewer <= out and all(fact.rules.isdisjoint(out) for fact in facts):
+                return facts
 
-            def known(fact: Fact) -> bool:
-                return fact.rules.isdisjoint(without)
+        def known(fact: Fact) -> bool:
+            return fact.rules.isdisjoint(without)
 
-            def plain(fact: Fact) -> bool:
-                return known(fact) and _takes_part(fact, Among.PLAIN)
+        def plain(fact: Fact) -> bool:
+            return known(fact) and _takes_part(fact, Among.PLAIN)
 
-            def proved(claimed: Formula) -> SolverVerdict:
-                verdict = self._premises.imply(state.path, claimed, plain, RLIMIT // 200)
-                if verdict.word != "proved":
-                    verdict = self._premises.imply(state.path, claimed, known, RLIMIT // 100)
-                return verdict
+        def proved(claimed: Formula) -> SolverVerdict:
+            verdict = self._premises.imply(state.path, claimed, plain, RLIMIT // 200)
+            if verdict.word != "proved":
+                verdict = self._premises.imply(state.path, claimed, known, RLIMIT // 100)
+            return verdict
 
-            # with the state, whose id no other state takes while it is there
-            self._sums[id(state)] = state, list(self.play.sums(state, proved))
-        return self._sums[id(state)][1]
+        told[out] = list(self.play.sums(state, proved))
+        return told[out]
 
 
 def _with_first(first: Effort | None, efforts: Iterator[Effort]) -> Iterator[Effort]:

@@ -1,15 +1,14 @@
 """Looks for counterexamples: a state and a call from which a class breaks a rule."""
 
 import itertools
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from cacheproof.proofs.logic import negated
 from cacheproof.proofs.symbolic.deciding.answers import OperationAnswers, Question
 from cacheproof.proofs.symbolic.deciding.counterexample import Model, terms_of
 from cacheproof.proofs.symbolic.deciding.play import Play
-from cacheproof.proofs.symbolic.deciding.subject import Operation, Subject
+from cacheproof.proofs.symbolic.deciding.subject import Operation, OperationReading, Subject
 from cacheproof.proofs.symbolic.rules.readings import RuleLanguage
 from cacheproof.proofs.symbolic.values.solver import is_possible, models
 from cacheproof.proofs.symbolic.values.state import Fact
@@ -34,8 +33,8 @@ class Findings:
     """What was asked -> the counterexample that was found, if any; and whether one was there among
     the fewest elements. `answers` are what other processes found."""
 
-    counterexamples: dict[tuple[Any, ...], Counterexample | None] = field(default_factory=dict)
-    soon: dict[tuple[Any, ...], bool] = field(default_factory=dict)
+    counterexamples: dict[Hashable, Counterexample | None] = field(default_factory=dict)
+    soon: dict[Hashable, bool] = field(default_factory=dict)
     answers: OperationAnswers = field(default_factory=OperationAnswers)
 
 
@@ -54,7 +53,7 @@ class Refuter:
         self._subject = subject
         self._languages = languages
         self._found = found or Findings()
-        self._readings: dict[str, tuple[Any, ...]] = {}
+        self._readings: dict[str, OperationReading] = {}
         self._digests: dict[str, str] = {}
         self._contracts = {rule.id for rule in contracts()}
         self._plays: dict[tuple[str, int], Play] = {}
@@ -74,7 +73,7 @@ class Refuter:
             )
         return known[asked]
 
-    def _asked(self, operation: Operation, rule: str, without: Collection[str]) -> tuple[Any, ...]:
+    def _asked(self, operation: Operation, rule: str, without: Collection[str]) -> Hashable:
         if operation.name not in self._readings:
             self._readings[operation.name] = self._subject.reading_of(operation)
         return self._readings[operation.name], *self._how, rule, frozenset(without)

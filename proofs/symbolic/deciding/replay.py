@@ -5,15 +5,14 @@ a replay adds is that the contract is broken where nothing of ours has read the 
 """
 
 import collections
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from cacheproof.proofs.crosshair.episode import BrokenRule, ClaimTables, Episode
+from cacheproof.proofs.crosshair.episode import BrokenRule, ClaimTables, Episode, ReadState
 from cacheproof.proofs.crosshair.states import SymbolicRequest
 from cacheproof.proofs.symbolic.deciding.counterexample import Model
 from cacheproof.proofs.symbolic.reading.source import Source
-from cacheproof.proofs.symbolic.values.state import Snapshot, State
+from cacheproof.proofs.symbolic.values.state import Operand, Snapshot, State
 from cacheproof.proofs.witness.calls import MadeCall, perform
 from cacheproof.proofs.witness.classes import class_of
 from cacheproof.proofs.witness.limits import Endless, limited
@@ -30,13 +29,13 @@ class CounterexampleReplay:
     """How counterexamples of a manager are run again: `state_of` makes the record that contracts
     look at; `has_ledger` says whether the manager knows what may stay in a worker's store."""
 
-    state_of: Callable[[Any, Ghost], Any]
+    state_of: ReadState
     has_ledger: bool
 
     def breaks(
         self,
         source: Source,
-        constants: Mapping[tuple[str, str], Any],
+        constants: Mapping[tuple[str, str], Operand],
         operation: str,
         rule: str,
         found: Model,
@@ -56,12 +55,12 @@ class CounterexampleReplay:
     def run(
         self,
         source: Source,
-        constants: Mapping[tuple[str, str], Any],
+        constants: Mapping[tuple[str, str], Operand],
         operation: str,
         rules: Collection[Contract],
         found: Model,
         at: Snapshot,
-    ) -> tuple[Episode, Any]:
+    ) -> tuple[Episode, object]:
         """The class after the call that a model describes, from the state that it has at a moment,
         and what the call answers.
 

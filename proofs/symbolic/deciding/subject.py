@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import z3
 
@@ -13,7 +13,8 @@ from cacheproof.proofs.symbolic.reading.execution import Readings
 from cacheproof.proofs.symbolic.reading.machine import READINGS
 from cacheproof.proofs.symbolic.reading.source import Source, reached_from
 from cacheproof.proofs.symbolic.rules.rules import Predicate
-from cacheproof.proofs.symbolic.values.state import Loop, State
+from cacheproof.proofs.symbolic.values.records import Record
+from cacheproof.proofs.symbolic.values.state import Loop, Operand, State
 from cacheproof.proofs.symbolic.values.values import Leaf, Type
 from cacheproof.proofs.symbolic.values.words import Words
 from cacheproof.proofs.text.definitions import reading_of
@@ -22,7 +23,12 @@ from cacheproof.spec.versions import release_key
 if TYPE_CHECKING:
     from cacheproof.proofs.symbolic.deciding.play import Play
 
-Names = Mapping[str, Any]
+Names = Mapping[str, Record]
+"""The records that predicates look at, by the names that they have there."""
+Attributes = Mapping[tuple[str, str], Operand]
+"""Attributes by owner and name."""
+Records = Callable[[Callable[[str, str], Operand]], Names]
+"""Makes the records that contracts look at, from what gives each attribute by owner and name."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +69,18 @@ class Operation:
         return is_due or self.method in {"", *source.methods}
 
 
+OperationReading = tuple[
+    Operation,
+    tuple[tuple[str, str, str], ...],
+    tuple[tuple[tuple[str, str], Type], ...],
+    tuple[tuple[tuple[str, str], Operand], ...],
+    tuple[Predicate, ...],
+    tuple[Predicate, ...],
+]
+"""All by which an operation of two subjects is the same: it, the texts that it reaches, types,
+constants, and the invariants and further rules that it must keep."""
+
+
 @dataclass(frozen=True)
 class Subject:
     """A class and all that is said of it beside its text.
@@ -88,8 +106,8 @@ class Subject:
     name: str
     sources: Mapping[str, Source]
     types: Mapping[tuple[str, str], Type]
-    constants: Mapping[tuple[str, str], Any]
-    records: Callable[[Callable[[str, str], Any]], dict[str, Any]]
+    constants: Attributes
+    records: Records
     invariants: Sequence[Predicate]
     transitions: Mapping[str, Sequence[Predicate]]
     operations: Sequence[Operation]
@@ -115,7 +133,7 @@ class Subject:
         rules = (*self.invariants, *self.transitions.get(operation.name, ()))
         return list(dict.fromkeys([*(rule.id for rule in rules), self.safety]))
 
-    def reading_of(self, operation: Operation) -> tuple[Any, ...]:
+    def reading_of(self, operation: Operation) -> OperationReading:
         """All by which an operation of two subjects is the same, if they differ only in their texts
         and in what follows from these."""
         reached = reached_from(operation.method, self.sources.values())

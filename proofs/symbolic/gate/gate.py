@@ -13,7 +13,6 @@ import builtins
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 from cacheproof.proofs.symbolic.deciding.subject import Subject
 from cacheproof.proofs.symbolic.gate.gate_module import of_class, of_module, unbound
@@ -423,7 +422,7 @@ def _annotations(method: ast.FunctionDef) -> Iterator[ast.expr]:
 
 def _is_run_through(text: CalledMethods, node: ast.AST) -> bool:
     """Whether a loop, a comprehension or a builtin runs through it where it stands."""
-    parent: Any = text.parent(node)
+    parent = text.parent(node)
     if isinstance(parent, ast.For | ast.comprehension):
         return parent.iter is node
     return _is_call(parent, ONCE)

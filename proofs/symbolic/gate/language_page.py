@@ -10,7 +10,6 @@ import ast
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from cacheproof.proofs.symbolic.gate import gate_module
 from cacheproof.proofs.symbolic.gate.gate import CHECKS
@@ -48,7 +47,7 @@ be added to it where it begins as one. A loop that has moved to a helper is read
 attributes are called that nobody else looks at does not matter, as long as they are annotated as
 in 0.33.0."""
 OF_MODULE = (gate_module.of_module, gate_module.uses_of_class)
-OF_CLASS: tuple[Callable[..., Any], ...] = (
+OF_CLASS: tuple[Callable[..., object], ...] = (
     gate_module.definition,
     gate_module.body,
     gate_module.unbound,
@@ -99,7 +98,7 @@ def _list(title: str, sentences: Iterable[str]) -> Iterator[str]:
     yield ""
 
 
-def _said(check: Callable[..., Any]) -> str:
+def _said(check: Callable[..., object]) -> str:
     return " ".join(inspect.cleandoc(check.__doc__ or "").split())
 
 

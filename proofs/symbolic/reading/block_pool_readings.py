@@ -7,7 +7,6 @@ A block and its id are one element: ids are given once, where blocks are made, a
 import ast
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import z3
 
@@ -17,10 +16,12 @@ from cacheproof.proofs.symbolic.reading.builtin_calls import outermost
 from cacheproof.proofs.symbolic.reading.execution import UNREAD, Run
 from cacheproof.proofs.symbolic.reading.expressions import ATTRIBUTES, EXPRESSIONS, ITEMS, each
 from cacheproof.proofs.symbolic.reading.machine import READINGS
+from cacheproof.proofs.symbolic.reading.operands import number_of
 from cacheproof.proofs.symbolic.reading.source import Source
 from cacheproof.proofs.symbolic.values.records import Record
 from cacheproof.proofs.symbolic.values.state import (
     Lazy,
+    Operand,
     Ref,
     State,
     Ways,
@@ -109,6 +110,7 @@ def _subscript(run: Run, node: ast.Subscript, state: State) -> Ways:
     match node.slice:
         case ast.Slice(lower=ast.Constant(value=1), upper=None, step=None):
             for after, blocks in run.evaluated(node.value, state):
+                assert isinstance(blocks, Ref)
                 there, first = outermost(run, node, blocks, after, oldest=True)
                 found = there.value(blocks)
                 rest = found.filtered(z3.Store(found.terms[0], first, False))
@@ -120,10 +122,12 @@ def _subscript(run: Run, node: ast.Subscript, state: State) -> Ways:
 def _arithmetic(run: Run, node: ast.BinOp, state: State) -> Ways:
     match node.op:
         case ast.Mult():
-            for after, (one, other) in each(run, [node.left, node.right], state):
+            for after, operands in each(run, [node.left, node.right], state):
+                one, other = map(number_of, operands)
                 yield after, one * other
         case ast.FloorDiv():
-            for after, (one, other) in each(run, [node.left, node.right], state):
+            for after, operands in each(run, [node.left, node.right], state):
+                one, other = map(number_of, operands)
                 name = run.at(after, node, "ZeroDivisionError")
                 yield run.require(name, after, other > 0), term_of(one) / term_of(other)
         case _:
@@ -140,7 +144,7 @@ def _call(run: Run, node: ast.Call, state: State) -> Ways:
             yield from EXPRESSIONS[ast.Call](run, node, state)
 
 
-def _of_block_or_key(run: Run, operand: z3.ExprRef, name: str, state: State) -> Any:
+def _of_block_or_key(run: Run, operand: z3.ExprRef, name: str, state: State) -> Operand:
     leaf = run.universe.leaf_of(operand)
     if leaf == BLOCK and name == "block_id":
         return operand
@@ -149,20 +153,20 @@ def _of_block_or_key(run: Run, operand: z3.ExprRef, name: str, state: State) -> 
     return ATTRIBUTES[z3.ExprRef](run, operand, name, state)
 
 
-def _of_record(run: Run, operand: Record, name: str, state: State) -> Any:
+def _of_record(run: Run, operand: Record, name: str, state: State) -> Operand:
     return operand.fields[name]
 
 
-def _of_request(run: Run, operand: HashedRequest, name: str, state: State) -> Any:
+def _of_request(run: Run, operand: HashedRequest, name: str, state: State) -> Operand:
     return operand.block_hashes if name == "block_hashes" else UNREAD
 
 
-def _of_places(run: Run, node: ast.AST, state: State, of: Places, key: Any) -> Ways:
+def _of_places(run: Run, node: ast.AST, state: State, of: Places, key: int | z3.ArithRef) -> Ways:
     there = conjunction((key >= 0, key < of.length))
     return [(run.require(run.at(state, node, "IndexError"), state, there), of.at(key))]
 
 
-def _of_blocks(run: Run, node: ast.AST, state: State, of: Ref, key: Any) -> Ways:
+def _of_blocks(run: Run, node: ast.AST, state: State, of: Ref, key: Operand) -> Ways:
     """A block of a list by its place, where the first place alone is known, or an item of a
     dict."""
     blocks = state.value(of)
@@ -173,11 +177,11 @@ def _of_blocks(run: Run, node: ast.AST, state: State, of: Ref, key: Any) -> Ways
     return [(run.require(run.at(state, node, "IndexError"), state, blocks.has(key)), key)]
 
 
-def _block_key(run: Run, node: ast.AST, state: State, block_hash: Any, group: Any) -> Ways:
+def _block_key(run: Run, node: ast.AST, state: State, block_hash: Operand, group: Operand) -> Ways:
     return [(state, run.universe.pair(block_hash, group, KEY))]
 
 
-def _hashes_at(run: Run, node: ast.AST, state: State, hashes: Places, size: Any) -> Ways:
+def _hashes_at(run: Run, node: ast.AST, state: State, hashes: Places, size: Operand) -> Ways:
     return [(state, hashes)]
 
 
@@ -187,15 +191,19 @@ def _removed(
     return [(state, Told(-1, (block_hash,), group))]
 
 
-def _stored(run: Run, node: ast.AST, state: State, request: Any, what: Record, flags: Any) -> Ways:
-    return [(state, Told(1, what.fields["hashes"], what.fields["group_id"]))]
+def _stored(
+    run: Run, node: ast.AST, state: State, request: Operand, what: Record, flags: Operand
+) -> Ways:
+    hashes, group = what.fields["hashes"], what.fields["group_id"]
+    assert isinstance(hashes, tuple | Lazy)
+    return [(state, Told(1, hashes, term_of(group)))]
 
 
 def _cleared(run: Run, node: ast.AST, state: State) -> Ways:
     return [(state, Cleared())]
 
 
-def _bool(run: Run, node: ast.AST, state: State, of: tuple[Any, ...] | Lazy) -> Ways:
+def _bool(run: Run, node: ast.AST, state: State, of: tuple[Operand, ...] | Lazy) -> Ways:
     return [(state, truth_of(state, of))]
 
 
@@ -276,18 +284,18 @@ POOL_READINGS = replace(
 )
 
 
-def _at_first(values: Value, default: Any, block: z3.ExprRef) -> Formula:
+def _at_first(values: Value, default: Operand, block: z3.ExprRef) -> Formula:
     value = values.at(block)
     if default is dict:
         return value.is_empty
     return value.term == term_of(default)
 
 
-def defaults_of(source: Source) -> dict[str, Any]:
+def defaults_of(source: Source) -> dict[str, Operand]:
     """Attribute -> what an object of a dataclass has at first: a constant, or `dict`."""
     (definition,) = ast.parse(source.text).body
     assert isinstance(definition, ast.ClassDef)
-    found: dict[str, Any] = {}
+    found: dict[str, Operand] = {}
     for one in definition.body:
         match one:
             case ast.AnnAssign(target=ast.Name(id=name), value=ast.Constant(value=value)):

@@ -4,7 +4,6 @@ import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import z3
 
@@ -21,6 +20,7 @@ from cacheproof.proofs.symbolic.values.state import (
     Feature,
     Features,
     Lazy,
+    Operand,
     Range,
     Receiver,
     Ref,
@@ -50,7 +50,7 @@ def _empty(name: str, run: Run, node: ast.AST, state: State) -> Ways:
     return [(state, Empty(name))]
 
 
-def _copied(name: str, run: Run, node: ast.AST, state: State, among: Any) -> Ways:
+def _copied(name: str, run: Run, node: ast.AST, state: State, among: Operand) -> Ways:
     """A copy to be run through."""
     if isinstance(among, tuple) and not among:
         return [(state, Empty("list" if name == "sorted" else name))]
@@ -63,7 +63,7 @@ def _copied(name: str, run: Run, node: ast.AST, state: State, among: Any) -> Way
     return [(state, lazy if keeps_order else replace(lazy, place=None))]
 
 
-def _itself(run: Run, node: ast.AST, state: State, among: Any) -> Ways:
+def _itself(run: Run, node: ast.AST, state: State, among: Operand) -> Ways:
     return [(state, among)]
 
 
@@ -142,7 +142,7 @@ def outermost(
 
 
 def method(
-    run: Run, node: ast.AST, operand: Any, name: str, arguments: Sequence[Any], state: State
+    run: Run, node: ast.AST, operand: Operand, name: str, arguments: Sequence[Operand], state: State
 ) -> Ways:
     """What a method of an object, of a request or of a container answers."""
     if operand is None:
@@ -157,14 +157,14 @@ def method(
     return run.answered(node, f".{name}", (operand, *arguments), state)
 
 
-def _embeds(run: Run, node: ast.AST, state: State, of: RequestOf, number: Any) -> Ways:
+def _embeds(run: Run, node: ast.AST, state: State, of: RequestOf, number: Operand) -> Ways:
     name = run.at(state, node, "IndexError")
     number = input_of(run, number)
     state = run.require(name, state, run.words.has_input(of.term, number))
     return [(state, run.words.embeds(of.term, number))]
 
 
-def input_of(run: Run, key: Any) -> z3.ExprRef:
+def input_of(run: Run, key: Operand) -> z3.ExprRef:
     """The number of an input; no other number, and none from the end, is one."""
     number = unwrapped(key)
     if not isinstance(number, z3.ExprRef) or run.universe.leaf_of(number) != INPUT:
@@ -188,7 +188,7 @@ def _items(run: Run, node: ast.AST, state: State, of: Ref) -> Ways:
     container = state.value(of)
     lazy = lazy_of(run, node, of, state)
     taken = replace(lazy, target=lambda k: (k, unwrapped(container.at(k))))
-    scalars = isinstance(container.kind.value, Leaf)
+    scalars = isinstance(containers.values_of(container), Leaf)
     return [(state, replace(taken, takes_values=True, has_scalars=scalars))]
 
 
@@ -198,7 +198,7 @@ def _clear(run: Run, node: ast.AST, state: State, of: Ref) -> Ways:
     return [(containers.write(run, of, run.universe.empty(kind), state, None), None)]
 
 
-def _append(run: Run, node: ast.AST, state: State, of: Ref, member: Any) -> Ways:
+def _append(run: Run, node: ast.AST, state: State, of: Ref, member: Operand) -> Ways:
     found, member = state.value(of), unwrapped(member)
     if isinstance(found.kind, SequenceOf):
         name = run.at(state, node, "appended where it is read as once in a list")
@@ -206,15 +206,15 @@ def _append(run: Run, node: ast.AST, state: State, of: Ref, member: Any) -> Ways
     return [(containers.write(run, of, found.appended(member), state, member), None)]
 
 
-def _add(run: Run, node: ast.AST, state: State, of: Ref, member: Any) -> Ways:
+def _add(run: Run, node: ast.AST, state: State, of: Ref, member: Operand) -> Ways:
     return [(_with_member(run, of, unwrapped(member), True, state), None)]
 
 
-def _discard(run: Run, node: ast.AST, state: State, of: Ref, member: Any) -> Ways:
+def _discard(run: Run, node: ast.AST, state: State, of: Ref, member: Operand) -> Ways:
     return [(_with_member(run, of, unwrapped(member), False, state), None)]
 
 
-def _remove(run: Run, node: ast.AST, state: State, of: Ref, member: Any) -> Ways:
+def _remove(run: Run, node: ast.AST, state: State, of: Ref, member: Operand) -> Ways:
     there = state.value(of).has(unwrapped(member))
     state = run.require(run.at(state, node, "KeyError"), state, there)
     return _discard(run, node, state, of, member)
@@ -224,7 +224,7 @@ def _with_member(run: Run, of: Ref, member: z3.ExprRef, there: bool, state: Stat
     return containers.write(run, of, state.value(of).with_member(member, there), state, member)
 
 
-def _move_to_end(run: Run, node: ast.AST, state: State, of: Ref, key: Any, last: bool) -> Ways:
+def _move_to_end(run: Run, node: ast.AST, state: State, of: Ref, key: Operand, last: bool) -> Ways:
     """A key of an ordered map goes after all others, or before them."""
     key = containers.key_of(run, key)
     container = state.value(of)
@@ -244,24 +244,28 @@ def _popitem(run: Run, node: ast.AST, state: State, of: Ref, last: bool) -> Ways
         yield after, (key, found)
 
 
-def _pop(run: Run, node: ast.AST, state: State, of: Ref, key: Any) -> Ways:
+def _pop(run: Run, node: ast.AST, state: State, of: Ref, key: Operand) -> Ways:
     key = containers.key_of(run, key)
-    there = containers.map_of(of, state).has(key)
+    there = containers.map_of(of, state)[1].has(key)
     state = run.require(run.at(state, node, "KeyError"), state, there)
     state, found = containers.take_out(run, of, key, state)
     yield containers.write(run, of, state.value(of).without(key), state, key), found
 
 
-def _pop_or(run: Run, node: ast.AST, state: State, of: Ref, key: Any, fallback: Any) -> Ways:
-    key, container = containers.key_of(run, key), containers.map_of(of, state)
+def _pop_or(
+    run: Run, node: ast.AST, state: State, of: Ref, key: Operand, fallback: Operand
+) -> Ways:
+    key, (_, container) = containers.key_of(run, key), containers.map_of(of, state)
     absent = state.assuming(z3.Not(container.has(key)))
     there, found = containers.take_out(run, of, key, state.assuming(container.has(key)))
     yield containers.write(run, of, container.without(key), there, key), found
     yield _instead(run, containers.values_of(container), absent, fallback)
 
 
-def _get(run: Run, node: ast.AST, state: State, of: Ref, key: Any, fallback: Any = None) -> Ways:
-    key, container = containers.key_of(run, key), containers.map_of(of, state)
+def _get(
+    run: Run, node: ast.AST, state: State, of: Ref, key: Operand, fallback: Operand = None
+) -> Ways:
+    key, (_, container) = containers.key_of(run, key), containers.map_of(of, state)
     number = isinstance(fallback, int | z3.ArithRef) and not isinstance(fallback, bool)
     if containers.values_of(container) == INT and number:
         yield state, z3.If(container.has(key), container.at(key).term, term_of(fallback))
@@ -272,22 +276,22 @@ def _get(run: Run, node: ast.AST, state: State, of: Ref, key: Any, fallback: Any
     yield _instead(run, containers.values_of(container), absent, fallback)
 
 
-def _instead(run: Run, inside: Type, state: State, fallback: Any) -> Evaluated:
+def _instead(run: Run, inside: Type, state: State, fallback: Operand) -> Evaluated:
     """What stands for what a map of such values does not have."""
     if not (isinstance(fallback, Empty) or fallback == ()) or not isinstance(
         inside, MapOf | SetOf | ListOf
     ):
         return state, fallback
     cell = run.new_cell()
-    frozen = fallback == () or not fallback.fits(inside)
+    frozen = not isinstance(fallback, Empty) or not fallback.fits(inside)
     cells = {**state.cells, cell: run.universe.empty(inside)}
     return replace(state, cells=cells), Ref(cell, is_frozen=frozen)
 
 
 def _setdefault(
-    run: Run, node: ast.AST, state: State, of: Ref, key: Any, fallback: Any = None
+    run: Run, node: ast.AST, state: State, of: Ref, key: Operand, fallback: Operand = None
 ) -> Ways:
-    key, container = containers.key_of(run, key), containers.map_of(of, state)
+    key, (_, container) = containers.key_of(run, key), containers.map_of(of, state)
     whole = containers.whole(run, containers.values_of(container), fallback)
     now = container.at(key).unless(container.has(key), whole)
     state = containers.write(run, of, container.put(key, now), state, key)

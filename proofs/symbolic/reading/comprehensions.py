@@ -3,7 +3,6 @@
 import ast
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import z3
 
@@ -13,6 +12,7 @@ from cacheproof.proofs.symbolic.reading.execution import Run
 from cacheproof.proofs.symbolic.values.state import (
     Empty,
     Lazy,
+    Operand,
     Range,
     Ref,
     Reversed,
@@ -39,7 +39,7 @@ def comprehension(run: Run, node: ast.ListComp | ast.SetComp, state: State) -> W
             yield from _described(run, node, lazy, there)
 
 
-def lazy_of(run: Run, node: ast.AST, among: Any, state: State) -> Lazy:
+def lazy_of(run: Run, node: ast.AST, among: Operand, state: State) -> Lazy:
     if isinstance(among, Lazy):
         return among
     if isinstance(among, Reversed):

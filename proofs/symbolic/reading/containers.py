@@ -6,7 +6,7 @@ who have it.
 
 import ast
 from dataclasses import replace
-from typing import Any
+from typing import TypeGuard
 
 import z3
 
@@ -21,7 +21,7 @@ from cacheproof.proofs.symbolic.reading.operands import (
 )
 from cacheproof.proofs.symbolic.values.language import NotTranslated
 from cacheproof.proofs.symbolic.values.records import unwrapped
-from cacheproof.proofs.symbolic.values.state import Empty, Receiver, Ref, State, term_of
+from cacheproof.proofs.symbolic.values.state import Empty, Operand, Receiver, Ref, State, term_of
 from cacheproof.proofs.symbolic.values.values import BOOL, INT, Leaf, MapOf, Type, Value, is_ordered
 
 _PARKED = "parked "
@@ -35,7 +35,7 @@ _NOWHERE = State({}, {}, {})
 # what a variable has
 
 
-def park(run: Run, operand: Any, state: State) -> tuple[State, str]:
+def park(run: Run, operand: Operand, state: State) -> tuple[State, str]:
     """The state with a parked variable, and its name, for an operand that leads into a container:
     what takes its place there must not take its place here. For any other operand the name is
     ""."""
@@ -46,7 +46,7 @@ def park(run: Run, operand: Any, state: State) -> tuple[State, str]:
     return replace(state, names={**state.names, name: operand}), name
 
 
-def unpark(operand: Any, name: str, state: State) -> tuple[State, Any]:
+def unpark(operand: Operand, name: str, state: State) -> tuple[State, Operand]:
     """The state without the parked variable, and the operand as it is by now."""
     if not name:
         return state, operand
@@ -85,7 +85,7 @@ def detach(run: Run, ref: Ref, key: z3.ExprRef | None, state: State) -> State:
     return replace(state, cells=cells, names=frames[-1], frames=tuple(frames[:-1]))
 
 
-def take_out(run: Run, ref: Ref, key: z3.ExprRef, state: State) -> tuple[State, Any]:
+def take_out(run: Run, ref: Ref, key: z3.ExprRef, state: State) -> tuple[State, Operand]:
     """What is at a key, where it is to be kept when the key goes: a scalar, or a container that
     variables go on sharing."""
     found = inner(run, ref, key, state)
@@ -96,13 +96,13 @@ def take_out(run: Run, ref: Ref, key: z3.ExprRef, state: State) -> tuple[State, 
 # attributes
 
 
-def owner_of(run: Run, operand: Any) -> str | None:
+def owner_of(run: Run, operand: Operand) -> str | None:
     """The owner of the attributes of an element that is an object; None of anything else."""
     leaf = run.universe.leaf_of(operand) if isinstance(operand, z3.ExprRef) else None
     return run.objects.get(leaf) if leaf is not None else None
 
 
-def set_attribute(run: Run, state: State, owner: str, name: str, operand: Any) -> State:
+def set_attribute(run: Run, state: State, owner: str, name: str, operand: Operand) -> State:
     place, kind = (owner, name), run.types.get((owner, name))
     if kind is None:
         known = state.attributes.get(place, _NOTHING)
@@ -123,7 +123,7 @@ def set_attribute(run: Run, state: State, owner: str, name: str, operand: Any) -
     return state.snapshot()
 
 
-def refuse_misfit(run: Run, name: str, kind: Type, operand: Any, state: State) -> None:
+def refuse_misfit(run: Run, name: str, kind: Type, operand: Operand, state: State) -> None:
     """Refuse what is of another type than the place that it is put."""
     if isinstance(operand, Ref):
         fits = not operand.is_frozen and state.value(operand).kind == kind
@@ -143,25 +143,25 @@ def refuse_misfit(run: Run, name: str, kind: Type, operand: Any, state: State) -
 # items
 
 
-def key_of(run: Run, operand: Any) -> z3.ExprRef:
+def key_of(run: Run, operand: Operand) -> z3.ExprRef:
     if isinstance(operand, tuple):
         return run.universe.pair(*operand)
     return unwrapped(operand)
 
 
-def inner(run: Run, of: Any, key: z3.ExprRef, state: State) -> Any:
+def inner(run: Run, of: Operand, key: z3.ExprRef, state: State) -> Operand:
     """What a key of a container maps to: a scalar, or where the inner container is."""
-    value = state.value(of).at(key)
+    of, container = map_of(of, state)
+    value = container.at(key)
     scalar = unwrapped(value)
     return Ref(of.cell, (*of.keys, key)) if scalar is value else scalar
 
 
-def map_of(of: Any, state: State) -> Value:
-    """A dict by its contents; all else has no items."""
-    container = state.value(of)
-    if not isinstance(of, Ref) or not isinstance(container.kind, MapOf):
+def map_of(of: Operand, state: State) -> tuple[Ref, Value]:
+    """A dict by where it lives, and its contents; all else has no items."""
+    if not isinstance(of, Ref) or not isinstance(state.value(of).kind, MapOf):
         raise NotTranslated(f"{short(of)} has no items")
-    return container  # type: ignore[no-any-return]
+    return of, state.value(of)
 
 
 def values_of(container: Value) -> Type:
@@ -170,9 +170,9 @@ def values_of(container: Value) -> Type:
     return container.kind.value
 
 
-def put(run: Run, of: Any, key: Any, operand: Any, state: State) -> State:
+def put(run: Run, of: Operand, key: Operand, operand: Operand, state: State) -> State:
     key = key_of(run, key)
-    container = map_of(of, state)
+    of, container = map_of(of, state)
     kind = values_of(container)
     state = detach(run, of, key, state)
     if isinstance(operand, Ref):
@@ -180,22 +180,22 @@ def put(run: Run, of: Any, key: Any, operand: Any, state: State) -> State:
     return write(run, of, container.put(key, whole(run, kind, operand)), state, key)
 
 
-def delete(run: Run, node: ast.AST, of: Any, key: Any, state: State) -> State:
+def delete(run: Run, node: ast.AST, of: Operand, key: Operand, state: State) -> State:
     key = key_of(run, key)
-    container = map_of(of, state)
+    of, container = map_of(of, state)
     state = run.require(run.at(state, node, "KeyError"), state, container.has(key))
     return drop(run, of, key, state)
 
 
-def drop(run: Run, of: Any, key: Any, state: State) -> State:
+def drop(run: Run, of: Operand, key: Operand, state: State) -> State:
     """The state in which a container is without a key, if it had it."""
     key = key_of(run, key)
-    map_of(of, state)
+    of, _ = map_of(of, state)
     state = detach(run, of, key, state)
     return write(run, of, state.value(of).without(key), state, key)
 
 
-def whole(run: Run, kind: Type, operand: Any) -> Value:
+def whole(run: Run, kind: Type, operand: Operand) -> Value:
     """An operand as a value of the type of the place that it is put."""
     if isinstance(operand, Empty):
         return empty_in(run, operand, kind)
@@ -229,7 +229,7 @@ def write(run: Run, ref: Ref, value: Value, state: State, touched: z3.ExprRef | 
     # callers too: a method that a loop calls may change what the loop runs over
     for names in (*state.frames, state.names):
         for name, over in names.items():
-            if name.startswith(RUNNING) and over.cell == ref.cell:
+            if name.startswith(RUNNING) and isinstance(over, Ref) and over.cell == ref.cell:
                 same = same_place(before.value(over), state.value(over), name)
                 state = run.require(_CHANGED, state, same)
     # sums are over the keys of the outermost container
@@ -270,7 +270,7 @@ def end_turn(state: State, name: str, ref: Ref) -> State:
     return replace(state, names=names)
 
 
-def _leads_into(operand: Any, ref: Ref) -> bool:
+def _leads_into(operand: Operand, ref: Ref) -> TypeGuard[Ref]:
     """Whether a variable's container is inside another."""
     return (
         isinstance(operand, Ref)

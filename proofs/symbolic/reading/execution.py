@@ -26,6 +26,7 @@ from cacheproof.proofs.symbolic.values.state import (
     Evaluated,
     Loop,
     Obligation,
+    Operand,
     Place,
     Receiver,
     Ref,
@@ -45,9 +46,9 @@ Statement = Callable[["Run", Any, State], Iterable[Ended]]
 """Reads a node: where the method may be after it."""
 Expression = Callable[["Run", Any, State], Iterable[Evaluated]]
 """Reads a node: what it is in a state, on each way that it may take."""
-Target = Callable[["Run", Any, Any, State], Iterable[State]]
+Target = Callable[["Run", Any, Operand, State], Iterable[State]]
 """Reads a node and what is assigned to it: the states after the assignment."""
-Attribute = Callable[["Run", Any, str, State], Any]
+Attribute = Callable[["Run", Any, str, State], Operand]
 """Reads an attribute: what an operand has of a name, or `UNREAD`."""
 Function = Callable[..., Iterable[Evaluated]]
 """Reads a call, given the execution, its node, a state and operands: what the function answers."""
@@ -68,12 +69,12 @@ class Readings:
     attributes: Mapping[type, Attribute]
     functions: Mapping[Signature, Function]
 
-    def attribute_of(self, operand: Any) -> Attribute | None:
+    def attribute_of(self, operand: Operand) -> Attribute | None:
         """Who reads attributes of such operands."""
         table = self.attributes
         return next((table[one] for one in type(operand).__mro__ if one in table), None)
 
-    def function(self, name: str, operands: Sequence[Any]) -> Function | None:
+    def function(self, name: str, operands: Sequence[Operand]) -> Function | None:
         """Who reads a function of such operands: the reader for the narrowest types, the first
         operand's before the others'."""
         for types in itertools.product(*(type(one).__mro__ for one in operands)):
@@ -123,14 +124,14 @@ class Run:
             raise self.refused_in(state, node)
         return read(self, node, state)
 
-    def assigned(self, target: ast.expr, operand: Any, state: State) -> Iterable[State]:
+    def assigned(self, target: ast.expr, operand: Operand, state: State) -> Iterable[State]:
         """The states in which a target is bound to an operand."""
         assign = self.readings.targets.get(type(target))
         if assign is None:
             raise self.refused_in(state, target)
         return assign(self, target, operand, state)
 
-    def answered(self, node: ast.AST, name: str, operands: Sequence[Any], state: State) -> Ways:
+    def answered(self, node: ast.AST, name: str, operands: Sequence[Operand], state: State) -> Ways:
         """What a function answers in a state, on each way that it may take."""
         read = self.readings.function(name, operands)
         if read is None:
@@ -167,13 +168,13 @@ class Run:
     # calls of methods
 
     def call(
-        self, owner: str, name: str, arguments: Sequence[Any], state: State
+        self, owner: str, name: str, arguments: Sequence[Operand], state: State
     ) -> list[Evaluated]:
         """The states in which a call of a method may end, and its answers."""
         return self.call_on(Receiver(owner), owner, name, arguments, state)
 
     def call_on(
-        self, receiver: Any, owner: str, name: str, arguments: Sequence[Any], state: State
+        self, receiver: Operand, owner: str, name: str, arguments: Sequence[Operand], state: State
     ) -> list[Evaluated]:
         """The states in which a call of a method on an object may end, and its answers."""
         method = self.sources[owner].methods[name]
@@ -217,7 +218,7 @@ class Run:
 
     def through(self, node: ast.stmt | ast.expr, state: State, way: str = "") -> State:
         """The state, gone through a node of the method that runs."""
-        of_method = owner, method = state.names[""]
+        of_method = owner, method = state.method
         if of_method not in self._numbers:
             bare = without_docstring(self.sources[owner].methods[method])
             self._numbered.append(bare)  # so that no other node has its place in memory
@@ -262,16 +263,16 @@ class Run:
 
     def at(self, state: State, node: ast.AST, what: str) -> str:
         """The name of an obligation: what, and where."""
-        owner, method = state.names.get("", ("", ""))
+        owner, method = state.method
         path = self.sources[owner].path if owner in self.sources else ""
         return f"{method}: {what} ({path}:{getattr(node, 'lineno', 0)})"
 
     def refused_in(self, state: State, node: ast.AST, why: str = "") -> NotTranslated:
         """The refusal of a node of the method that runs."""
-        owner, _ = state.names.get("", ("", ""))
+        owner, _ = state.method
         return self.refused(owner, node, ast.unparse(node).splitlines()[0] + why)
 
-    def refused(self, owner: str, node: Any, what: str) -> NotTranslated:
+    def refused(self, owner: str, node: ast.AST, what: str) -> NotTranslated:
         """The refusal of what stands in the text of an owner."""
         path = self.sources[owner].path if owner in self.sources else owner
         place = f"{path}:{getattr(node, 'lineno', 0)}"

@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, get_args
+from typing import get_args
 
 import z3
 
@@ -34,6 +34,7 @@ from cacheproof.proofs.symbolic.values.state import (
     Feature,
     Features,
     Flags,
+    Operand,
     Receiver,
     Ref,
     RequestOf,
@@ -43,7 +44,7 @@ from cacheproof.proofs.symbolic.values.state import (
     Ways,
     truth_of,
 )
-from cacheproof.proofs.symbolic.values.values import DEBIT, Value
+from cacheproof.proofs.symbolic.values.values import DEBIT, Leaf, Value
 
 _OF_ANY: Mapping[tuple[type[ast.cmpop], int], bool] = {
     (ast.Eq, 0): False, (ast.NotEq, 0): True, (ast.Gt, 0): True, (ast.LtE, 0): False,
@@ -69,8 +70,8 @@ def decided(run: Run, test: ast.expr, state: State) -> Iterator[tuple[State, boo
 # targets
 
 
-def _to_name(run: Run, target: ast.Name, operand: Any, state: State) -> Iterator[State]:
-    kind = run.variables.get((*state.names[""], target.id))
+def _to_name(run: Run, target: ast.Name, operand: Operand, state: State) -> Iterator[State]:
+    kind = run.variables.get((*state.method, target.id))
     if isinstance(operand, Empty) and kind is not None:
         state, operand = containers.hold(run, containers.empty_in(run, operand, kind), state)
     refuse_kept(operand)
@@ -78,7 +79,9 @@ def _to_name(run: Run, target: ast.Name, operand: Any, state: State) -> Iterator
     yield replace(state, names={**state.names, target.id: operand})
 
 
-def _to_attribute(run: Run, target: ast.Attribute, operand: Any, state: State) -> Iterator[State]:
+def _to_attribute(
+    run: Run, target: ast.Attribute, operand: Operand, state: State
+) -> Iterator[State]:
     for after, receiver in run.evaluated(target.value, state):
         if isinstance(receiver, Receiver):
             yield containers.set_attribute(run, after, receiver.owner, target.attr, operand)
@@ -89,19 +92,19 @@ def _to_attribute(run: Run, target: ast.Attribute, operand: Any, state: State) -
             raise run.refused_in(state, target)
 
 
-def _to_item(run: Run, target: ast.Subscript, operand: Any, state: State) -> Iterator[State]:
+def _to_item(run: Run, target: ast.Subscript, operand: Operand, state: State) -> Iterator[State]:
     for after, (of, at) in each(run, [target.value, target.slice], state):
         yield containers.put(run, of, at, operand, after)
 
 
-def _to_tuple(run: Run, target: ast.Tuple, operand: Any, state: State) -> Iterator[State]:
+def _to_tuple(run: Run, target: ast.Tuple, operand: Operand, state: State) -> Iterator[State]:
     if not isinstance(operand, tuple) or len(target.elts) != len(operand):
         raise run.refused_in(state, target)
     yield from _assign_each(run, target.elts, operand, state)
 
 
 def _assign_each(
-    run: Run, targets: Sequence[ast.expr], operands: Sequence[Any], state: State
+    run: Run, targets: Sequence[ast.expr], operands: Sequence[Operand], state: State
 ) -> Iterator[State]:
     """Assign operands one after the other; a container that is still to be assigned stays the one
     that it is, whatever takes its place meanwhile."""
@@ -125,7 +128,7 @@ def _assign_each(
 
 def each(
     run: Run, nodes: Sequence[ast.expr], state: State
-) -> Iterator[tuple[State, tuple[Any, ...]]]:
+) -> Iterator[tuple[State, tuple[Operand, ...]]]:
     if not nodes:
         yield state, ()
         return
@@ -168,8 +171,8 @@ def _dict(run: Run, node: ast.Dict, state: State) -> Ways:
 def _sum(run: Run, node: ast.BinOp, state: State) -> Ways:
     if not isinstance(node.op, ast.Add | ast.Sub):
         raise run.refused_in(state, node)
-    for after, (one, other) in each(run, [node.left, node.right], state):
-        one, other = number_of(one), number_of(other)
+    for after, operands in each(run, [node.left, node.right], state):
+        one, other = map(number_of, operands)
         yield after, one + other if isinstance(node.op, ast.Add) else one - other
 
 
@@ -191,8 +194,8 @@ def _not(run: Run, node: ast.UnaryOp, state: State) -> Ways:
         case ast.USub(), ast.Constant(value=int() as value):
             yield state, -value
         case ast.Not(), operand:
-            for after, value in run.evaluated(operand, state):
-                yield after, negated(truth_of(after, value))
+            for after, found in run.evaluated(operand, state):
+                yield after, negated(truth_of(after, found))
         case _:
             raise run.refused_in(state, node)
 
@@ -207,8 +210,9 @@ def _if_else(run: Run, node: ast.IfExp, state: State) -> Ways:
 
 def _attribute(run: Run, node: ast.Attribute, state: State) -> Ways:
     for after, operand in run.evaluated(node.value, state):
-        is_self = isinstance(operand, Receiver)
-        owner = operand.owner if is_self else containers.owner_of(run, operand)
+        owner = (
+            operand.owner if isinstance(operand, Receiver) else containers.owner_of(run, operand)
+        )
         if owner is not None and node.attr in run.sources[owner].properties:
             yield from run.call_on(operand, owner, node.attr, [], after)
             continue
@@ -219,7 +223,7 @@ def _attribute(run: Run, node: ast.Attribute, state: State) -> Ways:
         yield after, found
 
 
-def _of_element(run: Run, operand: z3.ExprRef, name: str, state: State) -> Any:
+def _of_element(run: Run, operand: z3.ExprRef, name: str, state: State) -> Operand:
     """An attribute of an element that is an object."""
     owner = containers.owner_of(run, operand)
     if owner is None or (owner, name) not in state.attributes:
@@ -227,11 +231,11 @@ def _of_element(run: Run, operand: z3.ExprRef, name: str, state: State) -> Any:
     return containers.inner(run, state.attributes[owner, name], operand, state)
 
 
-def _of_object(run: Run, operand: Receiver, name: str, state: State) -> Any:
+def _of_object(run: Run, operand: Receiver, name: str, state: State) -> Operand:
     return state.attributes.get((operand.owner, name), UNREAD)
 
 
-def _of_request(run: Run, operand: RequestOf, name: str, state: State) -> Any:
+def _of_request(run: Run, operand: RequestOf, name: str, state: State) -> Operand:
     match name:
         case "request_id":
             return operand.term
@@ -242,13 +246,13 @@ def _of_request(run: Run, operand: RequestOf, name: str, state: State) -> Any:
     return UNREAD
 
 
-def _of_feature(run: Run, operand: Feature, name: str, state: State) -> Any:
+def _of_feature(run: Run, operand: Feature, name: str, state: State) -> Operand:
     if name != "identifier":
         return UNREAD
     return run.words.item(operand.request, operand.number)
 
 
-def _of_flags(run: Run, operand: Flags, name: str, state: State) -> Any:
+def _of_flags(run: Run, operand: Flags, name: str, state: State) -> Operand:
     return getattr(operand, name, UNREAD)
 
 
@@ -266,13 +270,13 @@ def _subscript(run: Run, node: ast.Subscript, state: State) -> Ways:
         yield from run.answered(node, "[]", operands, after)
 
 
-def _part(run: Run, node: ast.AST, state: State, of: z3.ExprRef, key: Any) -> Ways:
+def _part(run: Run, node: ast.AST, state: State, of: z3.ExprRef, key: int) -> Ways:
     if run.universe.leaf_of(of) != DEBIT:
         raise run.refused_in(state, node)
     yield state, run.universe.parts(of)[key]
 
 
-def _input_or_identifier(run: Run, node: ast.AST, state: State, of: Features, key: Any) -> Ways:
+def _input_or_identifier(run: Run, node: ast.AST, state: State, of: Features, key: Operand) -> Ways:
     number = input_of(run, key)
     name = run.at(state, node, "IndexError")
     state = run.require(name, state, run.words.has_input(of.request, number))
@@ -280,15 +284,15 @@ def _input_or_identifier(run: Run, node: ast.AST, state: State, of: Features, ke
     yield state, identifier if of.gives_identifiers else Feature(of.request, number)
 
 
-def _of_tuple(run: Run, node: ast.AST, state: State, of: tuple[Any, ...], key: int) -> Ways:
+def _of_tuple(run: Run, node: ast.AST, state: State, of: tuple[Operand, ...], key: int) -> Ways:
     if not -len(of) <= key < len(of):
         raise run.refused_in(state, node)
     yield state, of[key]
 
 
-def _of_map(run: Run, node: ast.AST, state: State, of: Ref, key: Any) -> Ways:
+def _of_map(run: Run, node: ast.AST, state: State, of: Ref, key: Operand) -> Ways:
     """What a key of a dict maps to."""
-    key, container = containers.key_of(run, key), containers.map_of(of, state)
+    key, (_, container) = containers.key_of(run, key), containers.map_of(of, state)
     state = run.require(run.at(state, node, "KeyError"), state, container.has(key))
     yield state, containers.inner(run, of, key, state)
 
@@ -312,7 +316,7 @@ def _comparison(run: Run, node: ast.Compare, state: State) -> Ways:
 def _chain(
     run: Run,
     node: ast.AST,
-    left: Any,
+    left: Operand,
     operators: Sequence[ast.cmpop],
     others: Sequence[ast.expr],
     state: State,
@@ -334,7 +338,7 @@ def _chain(
 
 
 def _compared(
-    run: Run, node: ast.AST, operator: ast.cmpop, left: Any, right: Any, state: State
+    run: Run, node: ast.AST, operator: ast.cmpop, left: Operand, right: Operand, state: State
 ) -> Formula:
     if isinstance(operator, ast.Is | ast.IsNot):
         if right is not None:
@@ -347,7 +351,7 @@ def _compared(
     return compared(operator, left, right, state) if is_empty is None else is_empty
 
 
-def _emptiness(run: Run, operator: ast.cmpop, left: Any, right: Any) -> Formula | None:
+def _emptiness(run: Run, operator: ast.cmpop, left: Operand, right: Operand) -> Formula | None:
     """What a comparison of how many keys there are says, if it is whether there are any."""
     if (container := run.words.measured_by(left)) is not None:
         asked = _OF_ANY.get((type(operator), right)) if type(right) is int else None
@@ -360,17 +364,16 @@ def _emptiness(run: Run, operator: ast.cmpop, left: Any, right: Any) -> Formula 
     return negated(container.is_empty) if asked else container.is_empty
 
 
-def _contains(run: Run, node: ast.AST, among: Any, key: Any, state: State) -> Formula:
+def _contains(run: Run, node: ast.AST, among: Operand, key: Operand, state: State) -> Formula:
     if isinstance(among, tuple):
         return disjunction(tuple(compared(ast.Eq(), key, one, state) for one in among))
     if isinstance(among, Values):
-        container = state.value(among.of)
-        inside = container.kind.value
+        mapping = state.value(among.of)
+        inside = containers.values_of(mapping)
+        assert isinstance(inside, Leaf)
         if not isinstance(key, z3.ExprRef) or run.universe.sort(inside) != key.sort():
             raise run.refused_in(state, node)
-        return container.some(
-            lambda k: conjunction((container.has(k), equal(container.at(k), key)))
-        )
+        return mapping.some(lambda k: conjunction((mapping.has(k), equal(mapping.at(k), key))))
     container = state.value(among)
     if not isinstance(container, Value) or not isinstance(key, z3.ExprRef | int):
         raise run.refused_in(state, node)
@@ -413,8 +416,8 @@ def call(run: Run, node: ast.Call, state: State) -> Ways:
 
 
 def _arranged(
-    run: Run, node: ast.Call, owner: str, name: str, values: Sequence[Any], state: State
-) -> list[Any]:
+    run: Run, node: ast.Call, owner: str, name: str, values: Sequence[Operand], state: State
+) -> list[Operand]:
     """The values of a call's arguments, which were evaluated as they stand there, in the order
     of the parameters that take them, with the defaults of those that are left out."""
     definition = run.sources[owner].methods[name]
@@ -444,7 +447,7 @@ def _first_or(run: Run, node: ast.Call, given: Sequence[ast.expr], state: State)
     if not isinstance(given[1], ast.Constant | ast.Name):
         raise run.refused_in(state, given[1])
     for after, (among, default) in each(run, given, state):
-        container = after.value(among.of if isinstance(among, Values | Reversed) else among)
+        container = after.container(among.of if isinstance(among, Values | Reversed) else among)
         for branch, empty in run.split(container.is_empty, after):
             there = run.through(node, branch, str(empty))
             if empty:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import z3
 
 from cacheproof.proofs.logic import Formula, conjunction, disjunction, iff, implies, negated
-from cacheproof.proofs.symbolic.values.state import Around
+from cacheproof.proofs.symbolic.values.state import Around, RequestOf, State
 from cacheproof.proofs.symbolic.values.values import Value
 
 Rules = list[tuple[str, Formula]]
@@ -23,10 +23,17 @@ def members_of(around: Around) -> Value:
     return around.members
 
 
+def term_of_request(state: State) -> z3.ExprRef:
+    """The request that a method was given."""
+    request = state.names["request"]
+    assert isinstance(request, RequestOf)
+    return request.term
+
+
 def still_claimed(around: Around) -> Rules:
     """What a request is still to be confirmed to have got past is claimed."""
     request = around.now.names["request"]
-    ends = around.now.attribute("g", "claimed_end")
+    ends = around.now.contents("g", "claimed_end")
     there = members_of(around).all(
         lambda h: implies(_todo(around, h), ends.at(request).has(h)),
     )
@@ -36,8 +43,8 @@ def still_claimed(around: Around) -> Rules:
 def needs_the_rest(around: Around) -> Rules:
     """A request that is withdrawn needs, of what it claimed, what is still to come."""
     request = around.now.names["request"]
-    ends = around.now.attribute("g", "claimed_end")
-    needed = around.now.attribute("g", "needed")
+    ends = around.now.contents("g", "claimed_end")
+    needed = around.now.contents("g", "needed")
     universe = needed.universe
     own = members_of(around).all(
         lambda h: iff(conjunction((needed.has(h), needed.at(h).has(request))), _todo(around, h))
@@ -68,7 +75,7 @@ def without_keys(then: Value, now: Value, gone: Callable[[z3.ExprRef], Formula])
 
 def debits_dropped(around: Around) -> Rules:
     assert around.seen is not None
-    then, now = (state.attribute("g", "debits") for state in (around.start, around.now))
+    then, now = (state.contents("g", "debits") for state in (around.start, around.now))
     return [("debits dropped", without_keys(then, now, around.seen.has))]
 
 
@@ -77,7 +84,7 @@ def reported(around: Around) -> Rules:
     assert around.seen is not None
     rules = []
     for name in ("stored", "steps_since_encode"):
-        then, now = (state.attribute("g", name) for state in (around.start, around.now))
+        then, now = (state.contents("g", name) for state in (around.start, around.now))
         gone = without_keys(then, now, around.seen.has)
         rules.append((f"{name} without what is reported", gone))
     return rules
@@ -85,7 +92,7 @@ def reported(around: Around) -> Rules:
 
 def counted(around: Around) -> Rules:
     """Counting steps leaves the same entries."""
-    then, now = (state.attribute("g", "steps_since_encode") for state in (around.start, around.now))
+    then, now = (state.contents("g", "steps_since_encode") for state in (around.start, around.now))
     return [("what is stored stays", now.all(lambda h: iff(now.has(h), then.has(h))))]
 
 
@@ -93,13 +100,14 @@ def stored(around: Around) -> Rules:
     """What was encoded is in the store, with no step since; nothing else is new."""
     seen = around.seen
     assert seen is not None
-    rules = []
-    for name in ("stored", "steps_since_encode"):
-        then, now = (state.attribute("g", name) for state in (around.start, around.now))
-        there = now.all(
-            lambda h, then=then, now=now: iff(now.has(h), disjunction((then.has(h), seen.has(h))))
-        )
-        rules.append((f"{name} with what is encoded", there))
-    steps = around.now.attribute("g", "steps_since_encode")
+
+    def there(name: str) -> Formula:
+        then, now = (state.contents("g", name) for state in (around.start, around.now))
+        return now.all(lambda h: iff(now.has(h), disjunction((then.has(h), seen.has(h)))))
+
+    rules = [
+        (f"{name} with what is encoded", there(name)) for name in ("stored", "steps_since_encode")
+    ]
+    steps = around.now.contents("g", "steps_since_encode")
     fresh = steps.all(lambda h: implies(seen.has(h), steps.at(h).term == 0))
     return [*rules, ("no step since", fresh)]

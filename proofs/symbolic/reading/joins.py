@@ -7,14 +7,25 @@ Containers are never joined: what is proved of them is proved by the terms that 
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TypeVar
 
 import z3
 
 from cacheproof.proofs.logic import conjunction, disjunction
 from cacheproof.proofs.symbolic.values.solver import shared_by
-from cacheproof.proofs.symbolic.values.state import Fact, Place, Ref, Snapshot, State, term_of
+from cacheproof.proofs.symbolic.values.state import (
+    Fact,
+    Operand,
+    Place,
+    Ref,
+    Snapshot,
+    State,
+    term_of,
+)
 from cacheproof.proofs.symbolic.values.values import BOOL, INT, Universe, Value
+
+PlaceT = TypeVar("PlaceT", bound=Hashable)
+"""A variable, or an attribute with its owner."""
 
 
 @dataclass(frozen=True)
@@ -105,11 +116,11 @@ def _shape(state: State) -> Hashable:
     )
 
 
-def _shape_of(operands: Mapping[Any, Any]) -> Hashable:
+def _shape_of(operands: Mapping[PlaceT, Operand]) -> Hashable:
     return frozenset((place, _of(operand)) for place, operand in operands.items())
 
 
-def _of(operand: Any) -> Hashable:
+def _of(operand: Operand) -> Hashable:
     """A value that is equal for operands that are the same, or of which one symbol can stand for
     both."""
     # before int, since a bool is one
@@ -129,7 +140,7 @@ def _of(operand: Any) -> Hashable:
     return id(operand)
 
 
-def _of_term(term: Any) -> Hashable:
+def _of_term(term: z3.ExprRef) -> Hashable:
     return z3.ExprRef, term.get_id()
 
 
@@ -138,13 +149,13 @@ def _is_plain(one: Snapshot, state: State) -> bool:
     return one.key is None and not one.anew and _cells(one.cells) == _cells(state.cells)
 
 
-def _cells(cells: Mapping[int, Any]) -> dict[int, Hashable]:
+def _cells(cells: Mapping[int, Value]) -> dict[int, Hashable]:
     return {cell: _of(value) for cell, value in cells.items()}
 
 
 def _merged(
-    universe: Universe, several: Sequence[Mapping[Any, Any]], there: Sequence[list[Fact]]
-) -> dict[Any, Any]:
+    universe: Universe, several: Sequence[Mapping[PlaceT, Operand]], there: Sequence[list[Fact]]
+) -> dict[PlaceT, Operand]:
     """What operands are, by their places; what those are that differ is said by what is known
     `there`, on each path."""
     found = dict(several[0])
@@ -157,5 +168,5 @@ def _merged(
     return found
 
 
-def _are_same(operands: Iterable[Any]) -> bool:
+def _are_same(operands: Iterable[Operand]) -> bool:
     return len({term_of(one).get_id() for one in operands}) == 1

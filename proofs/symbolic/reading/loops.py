@@ -220,7 +220,7 @@ def _numbered(run: Run, node: ast.For, number: z3.ArithRef, state: State) -> lis
 
 def _loop(run: Run, node: ast.AST, state: State) -> Loop:
     """What is known of a loop, by its number among those of its method."""
-    owner, method = state.names[""]
+    owner, method = state.method
     loops = [
         one
         for one in ast.walk(run.sources[owner].methods[method])

@@ -5,7 +5,6 @@ The text is not changed and not imported.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import z3
 
@@ -14,7 +13,7 @@ from cacheproof.proofs.symbolic.reading.builtin_calls import FUNCTIONS, is_itsel
 from cacheproof.proofs.symbolic.reading.execution import Readings, Run
 from cacheproof.proofs.symbolic.reading.expressions import ATTRIBUTES, EXPRESSIONS, ITEMS, TARGETS
 from cacheproof.proofs.symbolic.reading.statements import STATEMENTS
-from cacheproof.proofs.symbolic.values.state import Evaluated, Lazy, Ref, State
+from cacheproof.proofs.symbolic.values.state import Evaluated, Lazy, Operand, Ref, State
 from cacheproof.proofs.symbolic.values.values import Leaf, ListOf, SequenceOf, SetOf, Value
 
 READINGS = Readings(STATEMENTS, EXPRESSIONS, TARGETS, ATTRIBUTES, {**FUNCTIONS, **ITEMS})
@@ -24,7 +23,7 @@ READINGS = Readings(STATEMENTS, EXPRESSIONS, TARGETS, ATTRIBUTES, {**FUNCTIONS, 
 class Machine(Run):
     """Runs methods of objects whose attributes have the types of a table."""
 
-    def fresh_state(self, constants: Mapping[tuple[str, str], Any]) -> State:
+    def fresh_state(self, constants: Mapping[tuple[str, str], Operand]) -> State:
         """Objects of which nothing is known, with some attributes that are."""
         state = State(dict(constants), {}, {})
         for (owner, name), kind in self.types.items():
@@ -59,14 +58,17 @@ class Machine(Run):
         ends = self.call(owner, name, [], state)
         for end, answer in ends:
             for (_, attribute), operand in end.attributes.items():
-                both = isinstance(answer, Ref) and isinstance(operand, Ref)
-                if both and answer.cell == operand.cell:
+                if (
+                    isinstance(answer, Ref)
+                    and isinstance(operand, Ref)
+                    and answer.cell == operand.cell
+                ):
                     method = self.sources[owner].methods[name]
                     words = f"{name}(), which answers with {attribute} itself"
                     raise self.refused(owner, method, words)
         return ends
 
-    def inputs_in(self, owner: str, name: str, answer: Any, state: State) -> Value | None:
+    def inputs_in(self, owner: str, name: str, answer: Operand, state: State) -> Value | None:
         """The members of a set or a list that a call of a method has answered; None: it is neither.
 
         Raises:
@@ -83,7 +85,7 @@ class Machine(Run):
         return None
 
     def asked(
-        self, name: str, given: Sequence[Any], state: State
+        self, name: str, given: Sequence[Operand], state: State
     ) -> Iterator[tuple[State, bool | z3.BoolRef]]:
         """The ends of a call, as `call` has them, of a method of the manager that answers yes or
         no.

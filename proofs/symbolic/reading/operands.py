@@ -1,14 +1,13 @@
 """What operators do with operands that a run has evaluated; what has no reading they refuse."""
 
 import ast
-from typing import Any
 
 import z3
 
 from cacheproof.proofs.logic import Formula, conjunction, implies, negated
 from cacheproof.proofs.symbolic.values.language import NotTranslated
 from cacheproof.proofs.symbolic.values.records import equal, unwrapped
-from cacheproof.proofs.symbolic.values.state import Empty, Ref, State
+from cacheproof.proofs.symbolic.values.state import Empty, Operand, Ref, State
 from cacheproof.proofs.symbolic.values.values import ListOf, MapOf, SetOf, Type, Value, is_ordered
 
 RUNNING = "over "
@@ -17,7 +16,7 @@ WHOLE = f"{RUNNING}whole "
 """Prefix of that variable for a loop that takes values along with their keys."""
 
 
-def number_of(operand: Any) -> Any:
+def number_of(operand: Operand) -> int | z3.ArithRef:
     """A number, as an operator takes it.
 
     Raises:
@@ -29,7 +28,7 @@ def number_of(operand: Any) -> Any:
     raise NotTranslated(f"{term} in the place of a number")
 
 
-def compared(operator: ast.cmpop, left: Any, right: Any, state: State) -> Formula:
+def compared(operator: ast.cmpop, left: Operand, right: Operand, state: State) -> Formula:
     """What ==, !=, <, <=, > and >= say of two operands.
 
     Raises:
@@ -53,7 +52,7 @@ def compared(operator: ast.cmpop, left: Any, right: Any, state: State) -> Formul
     raise NotTranslated(f"{type(operator).__name__} has no reading")
 
 
-def _are_equal(left: Any, right: Any, state: State) -> Formula:
+def _are_equal(left: Operand, right: Operand, state: State) -> Formula:
     if any(isinstance(one, Ref) and one.is_frozen for one in (left, right)):
         raise NotTranslated("a comparison of what stands for nothing in a get")
     left, right = unwrapped(state.value(left)), unwrapped(state.value(right))
@@ -74,7 +73,7 @@ def _has_order(kind: Type) -> bool:
     return inside or is_ordered(kind) or isinstance(kind, ListOf)
 
 
-def _may_be_compared(left: Any, right: Any) -> bool:
+def _may_be_compared(left: Operand, right: Operand) -> bool:
     if isinstance(left, Value) and isinstance(right, Value):
         return left.kind == right.kind
     if isinstance(left, z3.ExprRef) and isinstance(right, z3.ExprRef):
@@ -99,7 +98,7 @@ def same_place(before: Value, after: Value, name: str) -> Formula:
     return conjunction((same, kept))
 
 
-def short(operand: Any) -> str:
+def short(operand: Operand) -> str:
     """An operand in the words of a refusal: what it is, or of what kind."""
     if isinstance(operand, Value):
         return f"{operand.kind}"
@@ -108,7 +107,7 @@ def short(operand: Any) -> str:
     return f"a {type(operand).__name__}"
 
 
-def refuse_kept(operand: Any) -> None:
+def refuse_kept(operand: Operand) -> None:
     """Refuse a tuple that is kept while it has what is in another container: what takes its place
     there must not take its place in the tuple.
 
@@ -122,7 +121,7 @@ def refuse_kept(operand: Any) -> None:
                 raise NotTranslated("a container of another one in a tuple that is kept")
 
 
-def refuse_empty(operand: Any) -> None:
+def refuse_empty(operand: Operand) -> None:
     """Refuse an empty container that a variable has: it is not known which container it is, and so
     not that two places have it, or that it is empty no more.
 

@@ -22,7 +22,7 @@ def _expression(run: Run, node: ast.Expr, state: State) -> Iterator[Ended]:
             yield state, False, None
         case ast.Call(
             func=ast.Attribute(value=of, attr="pop"), args=[key, ast.Constant()], keywords=[]
-        ) if "pop" not in run.sources[state.names[""][0]].methods:
+        ) if "pop" not in run.sources[state.method[0]].methods:
             # whatever was there, nobody asks for it
             for after, (container, at) in each(run, [of, key], state):
                 yield containers.drop(run, container, at, after), False, None
@@ -89,7 +89,7 @@ def _augmented(run: Run, node: ast.AugAssign, state: State) -> Iterator[Ended]:
 
 def only_counts(run: Run, name: str, state: State) -> bool:
     """Whether an attribute of which nothing is proved is a number from the start, and stays one."""
-    owner, _ = state.names[""]
+    owner, _ = state.method
     return (owner, name) not in state.attributes and run.sources[owner].is_counter(name)
 
 

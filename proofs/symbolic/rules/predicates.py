@@ -15,6 +15,7 @@ import z3
 from cacheproof.proofs.logic import Formula, conjunction, disjunction, implies, negated
 from cacheproof.proofs.symbolic.values.language import NotTranslated
 from cacheproof.proofs.symbolic.values.records import (
+    Denoted,
     Joined,
     Record,
     equal,
@@ -33,7 +34,7 @@ class PredicateReader:
     words: Words
     place: str
 
-    def read(self, tree: ast.expr, names: Mapping[str, Any]) -> Any:
+    def read(self, tree: ast.expr, names: Mapping[str, Denoted]) -> Any:
         """The value of an expression; `names` are what its names stand for."""
         match tree:
             case ast.Name(id=name):
@@ -67,17 +68,17 @@ class PredicateReader:
                 return getattr(self.words, word)(*(self.read(one, names) for one in arguments))
         raise self._refused(tree)
 
-    def formula(self, tree: ast.expr, names: Mapping[str, Any]) -> tuple[Formula, Formula]:
+    def formula(self, tree: ast.expr, names: Mapping[str, Denoted]) -> tuple[Formula, Formula]:
         """What defines the results of an expression's words, and its truth value."""
         truth_value = truth(self.read(tree, names))
         return conjunction(tuple(self.words.taken())), truth_value
 
-    def _field(self, tree: ast.AST, record: Any, name: str) -> Any:
+    def _field(self, tree: ast.AST, record: Denoted, name: str) -> Denoted:
         if isinstance(record, Record) and name in record.fields:
             return unwrapped(record.fields[name])
         raise self._refused(tree)
 
-    def _comparison(self, tree: ast.Compare, names: Mapping[str, Any]) -> Formula:
+    def _comparison(self, tree: ast.Compare, names: Mapping[str, Denoted]) -> Formula:
         match tree:
             case ast.Compare(
                 left=ast.Call(func=ast.Name(id="len"), args=[of]),
@@ -120,7 +121,7 @@ class PredicateReader:
         word: str,
         element: ast.expr,
         generators: list[ast.comprehension],
-        names: Mapping[str, Any],
+        names: Mapping[str, Denoted],
     ) -> Formula:
         if not generators:
             return truth(self.read(element, names))

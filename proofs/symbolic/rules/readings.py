@@ -5,16 +5,15 @@ with names for the terms, and the terms take the names' places.
 """
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import z3
 
 from cacheproof.proofs.logic import Formula
 from cacheproof.proofs.symbolic.rules.predicates import PredicateReader
 from cacheproof.proofs.symbolic.rules.rules import Predicate
-from cacheproof.proofs.symbolic.values.records import Record
+from cacheproof.proofs.symbolic.values.records import Denoted, Record
 from cacheproof.proofs.symbolic.values.values import Universe, Value
 from cacheproof.proofs.symbolic.values.words import Words
 
@@ -39,9 +38,9 @@ class RuleLanguage:
         self.universe = universe
         self.words = Words(universe)
         self._parts: dict[ast.expr, list[tuple[str, str]]] = {}
-        self._readings: dict[tuple[ast.expr, tuple[Any, ...]], _Reading | None] = {}
+        self._readings: dict[tuple[ast.expr, tuple[Hashable, ...]], _Reading | None] = {}
 
-    def formula(self, rule: Predicate, names: Mapping[str, Any]) -> tuple[Formula, Formula]:
+    def formula(self, rule: Predicate, names: Mapping[str, Denoted]) -> tuple[Formula, Formula]:
         """What defines the results of a rule's words, and its truth value; of these records."""
         apart = _Apart()
         try:
@@ -55,7 +54,7 @@ class RuleLanguage:
         return self._read(rule, names) if reading is None else (True, reading.of(apart.terms))
 
     def _reading(
-        self, rule: Predicate, names: Mapping[str, Any], apart: "_Apart"
+        self, rule: Predicate, names: Mapping[str, Denoted], apart: "_Apart"
     ) -> _Reading | None:
         """None where words make something new at each reading."""
         standing = [
@@ -64,10 +63,10 @@ class RuleLanguage:
         defined, holds = self._read(rule, apart.rebuilt(names, iter(standing)))
         return _Reading(holds, standing) if defined is True else None
 
-    def _read(self, rule: Predicate, names: Mapping[str, Any]) -> tuple[Formula, Formula]:
+    def _read(self, rule: Predicate, names: Mapping[str, Denoted]) -> tuple[Formula, Formula]:
         return PredicateReader(self.words, rule.place).formula(rule.tree, names)
 
-    def _parts_of(self, rule: Predicate, names: Mapping[str, Any]) -> list[tuple[str, str]]:
+    def _parts_of(self, rule: Predicate, names: Mapping[str, Denoted]) -> list[tuple[str, str]]:
         """What a rule looks at: of records the fields, of other names themselves ("")."""
         if rule.tree not in self._parts:
             nodes = list(ast.walk(rule.tree))
@@ -98,15 +97,17 @@ class _Apart:
         self.terms: list[z3.ExprRef] = []
         self._taken: list[tuple[str, str]] = []
 
-    def take(self, names: Mapping[str, Any], name: str, field: str) -> Any:
+    def take(self, names: Mapping[str, Denoted], name: str, field: str) -> Hashable:
         """The shape of a field, or of all that a name stands for."""
-        of = names[name]
-        if field and not (isinstance(of, Record) and field in of.fields):
-            raise _NotTold
+        found = names[name]
+        if field:
+            if not (isinstance(found, Record) and field in found.fields):
+                raise _NotTold
+            found = found.fields[field]
         self._taken.append((name, field))
-        return self._shape(of.fields[field] if field else of)
+        return self._shape(found)
 
-    def _shape(self, value: Any) -> Any:
+    def _shape(self, value: Denoted) -> Hashable:
         if isinstance(value, Value):
             self.terms += value.terms
             return value.kind
@@ -117,18 +118,21 @@ class _Apart:
             return type(value), value
         raise _NotTold
 
-    def rebuilt(self, names: Mapping[str, Any], terms: Iterator[z3.ExprRef]) -> dict[str, Any]:
+    def rebuilt(
+        self, names: Mapping[str, Denoted], terms: Iterator[z3.ExprRef]
+    ) -> dict[str, Denoted]:
         """The names, with other terms in place of those that were taken."""
         found = dict(names)
         for name, field in self._taken:
-            if not field:
-                found[name] = self._of(found[name], terms)
-                continue
-            fields = found[name].fields
-            found[name] = Record({**fields, field: self._of(fields[field], terms)})
+            taken = found[name]
+            if field and isinstance(taken, Record):
+                of_field = self._of(taken.fields[field], terms)
+                found[name] = Record({**taken.fields, field: of_field})
+            else:
+                found[name] = self._of(taken, terms)
         return found
 
-    def _of(self, value: Any, terms: Iterator[z3.ExprRef]) -> Any:
+    def _of(self, value: Denoted, terms: Iterator[z3.ExprRef]) -> Denoted:
         if isinstance(value, Value):
             return Value(value.universe, value.kind, tuple(next(terms) for _ in value.terms))
         return next(terms) if isinstance(value, z3.ExprRef) else value

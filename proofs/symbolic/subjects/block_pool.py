@@ -8,11 +8,16 @@ knows. What a manager owes the pool is said at each operation, in block_pool_cal
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import z3
 
-from cacheproof.proofs.symbolic.deciding.subject import Aggregate, Names, Operation, Subject
+from cacheproof.proofs.symbolic.deciding.subject import (
+    Aggregate,
+    Attributes,
+    Names,
+    Operation,
+    Subject,
+)
 from cacheproof.proofs.symbolic.reading.block_pool_readings import POOL_READINGS
 from cacheproof.proofs.symbolic.reading.source import source_of
 from cacheproof.proofs.symbolic.rules.rules import of_contract
@@ -21,7 +26,7 @@ from cacheproof.proofs.symbolic.subjects.block_pool_loops import loops
 from cacheproof.proofs.symbolic.subjects.block_pool_rules import AUXILIARIES
 from cacheproof.proofs.symbolic.subjects.calls import Assumption
 from cacheproof.proofs.symbolic.values.records import Record
-from cacheproof.proofs.symbolic.values.state import Receiver
+from cacheproof.proofs.symbolic.values.state import Operand, Receiver
 from cacheproof.proofs.symbolic.values.values import (
     BLOCK,
     BOOL,
@@ -80,23 +85,24 @@ VARIABLES: Mapping[tuple[str, str, str], Type] = {
     ("m", "get_cached_block", "found"): ListOf(BLOCK),
     ("q", "popleft_n", "blocks"): SequenceOf(BLOCK),
 }
-CONSTANTS: Mapping[tuple[str, str], Any] = {
+CONSTANTS: Attributes = {
     ("m", "semantics"): Semantics.ideal(),
     ("m", "metrics_collector"): None,
     ("m", "free_block_queue"): Receiver("q"),
 }
 
 
-def view(get: Callable[[str, str], Any]) -> dict[str, Any]:
+def view(get: Callable[[str, str], Operand]) -> Names:
     """The records that contracts look at. The null block is none of the blocks they speak of."""
-    blocks, queue = get("m", "blocks"), get("q", "_blocks")
-    others = z3.Store(blocks.terms[0], get("m", "null_block"), False)
-    fields: dict[str, dict[str, Any]] = {"m": {}, "q": {}, "b": {}, "g": {}}
+    fields: dict[str, dict[str, Operand]] = {"m": {}, "q": {}, "b": {}, "g": {}}
     for owner, name in TYPES:
         fields[owner][name.removeprefix("_")] = get(owner, name)
+    records = {owner: Record(found) for owner, found in fields.items()}
+    blocks, queue = records["m"].container("blocks"), records["q"].container("blocks")
+    others = z3.Store(blocks.terms[0], fields["m"]["null_block"], False)
 
     def of_others(name: str) -> Value:
-        values = fields["b"][name]
+        values = records["b"].container(name)
         return Value(values.universe, values.kind, (others, *values.terms[1:]))
 
     state = {
@@ -108,7 +114,7 @@ def view(get: Callable[[str, str], Any]) -> dict[str, Any]:
         "hashes": of_others("keys"),
         "found": fields["m"]["cached_block_hash_to_block"],
     }
-    return {"s": Record(state), **{owner: Record(found) for owner, found in fields.items()}}
+    return {"s": Record(state), **records}
 
 
 _TAKES = ("new", "touch")
@@ -130,8 +136,8 @@ def _aggregates() -> list[Aggregate]:
     def of(record: str, name: str) -> Aggregate:
         return Aggregate(
             BLOCK,
-            lambda w, n: w.number(n[record].fields[name]),
-            lambda w, n, key: z3.If(n[record].fields[name].has(key), 1, 0),
+            lambda w, n: w.number(n[record].container(name)),
+            lambda w, n, key: z3.If(n[record].container(name).has(key), 1, 0),
         )
 
     def is_null(words: Words, names: Names, key: z3.ExprRef) -> z3.ArithRef:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
 
 import z3
 
@@ -15,7 +14,7 @@ from cacheproof.proofs.symbolic.reading.block_pool_readings import (
     Places,
 )
 from cacheproof.proofs.symbolic.reading.containers import in_order
-from cacheproof.proofs.symbolic.values.records import Record
+from cacheproof.proofs.symbolic.values.records import Denoted, Record
 from cacheproof.proofs.symbolic.values.state import Empty, Lazy, State
 from cacheproof.proofs.symbolic.values.values import (
     BLOCK,
@@ -44,27 +43,27 @@ def end_of(
     waiting: Value | None = None,
     may: Value | None = None,
     must: Value | None = None,
-    **known: Any,
+    **known: Denoted,
 ) -> CallEnd:
     """Where a call ended. What is not said is nothing: no block was given back, taken or told to
     lose its hashes. `waiting` is the queue that those who take found."""
-    then, now = (play.names(state)["s"].fields for state in (before, after))
+    then, now = (play.names(state)["s"] for state in (before, after))
     nothing = play.universe.empty(SequenceOf(BLOCK))
     nobody = play.universe.empty(SetOf(BLOCK))
-    lost, defined = play.once(_lost, then["hashes"], now["hashes"])
+    lost, defined = play.once(_lost, then.container("hashes"), now.container("hashes"))
     seen = {
-        "before": then["queue"],
-        "after": now["queue"],
+        "before": then.container("queue"),
+        "after": now.container("queue"),
         "first": first or nothing,
         "last": last or nothing,
         "taken": taken or nothing,
-        "waiting": waiting or then["queue"],
-        "held": then["held"],
+        "waiting": waiting or then.container("queue"),
+        "held": then.container("held"),
         "lost": lost,
         "may": may or must or nobody,
         "must": must or nobody,
-        "hashes": now["hashes"],
-        **_follows(play, after, play.names(after)["m"].fields["kv_event_queue"]),
+        "hashes": now.container("hashes"),
+        **_follows(play, after, play.names(after)["m"].container("kv_event_queue")),
         **known,
     }
     end = after.assuming(defined)
@@ -86,7 +85,7 @@ def _lost(play: Play, then: Value, now: Value) -> tuple[Value, Formula]:
 
 def holding(play: Play, state: State, change: Callable[[z3.ExprRef], z3.ArithRef]) -> State:
     """The state in which blocks stand in more tables, or in fewer, by a `change`."""
-    held = state.attribute("g", "held")
+    held = state.contents("g", "held")
     now = play.universe.fresh(held.kind, "held")
 
     def of_block(block: z3.ExprRef) -> Formula:
@@ -138,13 +137,12 @@ def count(play: Play, state: State) -> Iterator[CallEnd]:
 def new(play: Play, state: State) -> Iterator[CallEnd]:
     """So many blocks are free."""
     many = z3.Int("num_blocks")
-    queue = play.names(state)["s"].fields["queue"]
+    queue = play.names(state)["s"].container("queue")
     play.given = {"num_blocks": many}
     state = state.assuming(many >= 0, many <= play.words.number(queue))
     for after, answer in play.machine.call("m", "get_new_blocks", [many], state):
-        taken = after.value(answer)
-        if isinstance(answer, Empty):
-            taken = play.universe.empty(SequenceOf(BLOCK))
+        none = isinstance(answer, Empty)
+        taken = play.universe.empty(SequenceOf(BLOCK)) if none else after.container(answer)
         held = holding(play, after, partial(_one_more, taken))
         yield end_of(play, state, held, taken=taken, must=taken.keys)
 
@@ -156,20 +154,20 @@ def _one_more(blocks: Value, block: z3.ExprRef) -> z3.ArithRef:
 def touch(play: Play, state: State) -> Iterator[CallEnd]:
     """Each block is given once, but for the null block."""
     state, given, lazy, null = _given(play, state)
-    s = play.names(state)["s"].fields
+    queue = play.names(state)["s"].container("queue")
     for after, _ in play.machine.call("m", "touch", [lazy], state):
         more = holding(play, after, lambda b: z3.If(_is_one(given, null, b), 1, 0))
         more, rest = described(
-            play, more, lambda b: conjunction((s["queue"].has(b), negated(given.has(b))))
+            play, more, lambda b: conjunction((queue.has(b), negated(given.has(b))))
         )
-        yield end_of(play, state, more, waiting=s["queue"].filtered(rest.term))
+        yield end_of(play, state, more, waiting=queue.filtered(rest.term))
 
 
 def free(play: Play, state: State) -> Iterator[CallEnd]:
     """Each block is given once, but for the null block, and somebody holds it."""
     state, given, lazy, null = _given(play, state)
-    s = play.names(state)["s"].fields
-    held, hashes = s["held"], s["hashes"]
+    s = play.names(state)["s"]
+    held, hashes = s.container("held"), s.container("hashes")
     state = state.assuming(given.all(lambda b: implies(_is_one(given, null, b), held.has(b))))
     for after, _ in play.machine.call("m", "free_blocks", [lazy], state):
         less = holding(play, after, lambda b: z3.If(_is_one(given, null, b), -1, 0))
@@ -189,8 +187,8 @@ def _given(play: Play, state: State) -> tuple[State, Value, Lazy, z3.ExprRef]:
     """Blocks of the pool in some order, each once, but for the null block, which is the last of
     these."""
     given = play.universe.fresh(SequenceOf(BLOCK), "given")
-    fields = play.names(state)["m"].fields
-    blocks, null = fields["blocks"], fields["null_block"]
+    m = play.names(state)["m"]
+    blocks, null = m.container("blocks"), m.fields["null_block"]
     state = state.assuming(
         *in_order(given), given.all(lambda b: implies(given.has(b), blocks.has(b)))
     )
@@ -208,7 +206,7 @@ def evict(play: Play, state: State) -> Iterator[CallEnd]:
     named = play.universe.fresh(SetOf(BLOCK), "named")
     play.given = {"block_ids": named}
     names = play.names(state)
-    blocks, refs = names["m"].fields["blocks"], names["s"].fields["refs"]
+    blocks, refs = names["m"].container("blocks"), names["s"].container("refs")
     state = state.assuming(named.all(lambda b: implies(named.has(b), blocks.has(b))))
     state, must = described(play, state, lambda b: conjunction((named.has(b), refs.has(b))))
     for after, _ in play.machine.call(
@@ -218,7 +216,7 @@ def evict(play: Play, state: State) -> Iterator[CallEnd]:
 
 
 def reset(play: Play, state: State) -> Iterator[CallEnd]:
-    refs = play.names(state)["s"].fields["refs"]
+    refs = play.names(state)["s"].container("refs")
     for after, answer in play.machine.call("m", "reset_prefix_cache", [], state):
         must = refs.keys if answer is True else None
         yield end_of(play, state, after, must=must, done=answer)
@@ -227,12 +225,10 @@ def reset(play: Play, state: State) -> Iterator[CallEnd]:
 def take_events(play: Play, state: State) -> Iterator[CallEnd]:
     """Who follows the events replays what it takes."""
     for after, answer in play.machine.call("m", "take_events", [], state):
-        events = after.value(answer)
-        if isinstance(answer, Empty):
-            events = play.universe.empty(EventsOf(KEY))
-        known = after.attribute("g", "replayed")
-        told = play.machine.become("g", "replayed", _replayed(play, known, events), after)
         nothing = play.universe.empty(EventsOf(KEY))
+        events = nothing if isinstance(answer, Empty) else after.container(answer)
+        known = after.contents("g", "replayed")
+        told = play.machine.become("g", "replayed", _replayed(play, known, events), after)
         yield end_of(play, state, told)
         yield end_of(play, state, told, **_follows(play, told, nothing))
 
@@ -249,8 +245,8 @@ def _follows(play: Play, state: State, events: Value) -> dict[str, Value]:
     """What a follower knows when it has replayed these events too, and how many blocks each key
     finds. Where nothing is told nobody follows."""
     names = play.names(state)
-    told = names["g"].fields["replayed"], events, names["m"].fields["enable_kv_cache_events"]
-    return play.once(_followed, names["s"].fields["found"], *told)
+    told = names["g"].container("replayed"), events, names["m"].fields["enable_kv_cache_events"]
+    return play.once(_followed, names["s"].container("found"), *told)
 
 
 def _followed(
@@ -285,7 +281,7 @@ def _cache(play: Play, state: State, *, masked: bool) -> Iterator[CallEnd]:
     """Only where caching is on. The table and the hashes reach as far as what is to be cached; no
     hash stands twice in it, and no block but the null block; no block has the key already."""
     universe, names = play.universe, play.names(state)
-    m, keys = names["m"].fields, names["b"].fields["keys"]
+    m, keys = names["m"], names["b"].container("keys")
     start, stop, size = z3.Ints("num_cached_blocks num_full_blocks block_size")
     group = universe.constant(GROUP, "group")
     blocks, hashes = _places(play, "table", BLOCK), _places(play, "hashes", HASH)
@@ -303,16 +299,16 @@ def _cache(play: Play, state: State, *, masked: bool) -> Iterator[CallEnd]:
     def promised(number: z3.ArithRef) -> Formula:
         block, block_hash = blocks.at(number), hashes.at(number)
         inside = conjunction((start <= number, number < stop))
-        known = conjunction((m["blocks"].has(block), blocks.number_of(block) == number))
+        known = conjunction((m.container("blocks").has(block), blocks.number_of(block) == number))
         wanted = mask.at(number - start) if masked else True
         key = universe.pair(block_hash, group, KEY)
         new = implies(wanted, negated(keys.at(block).has(key)))
-        null = block == m["null_block"]
+        null = block == m.fields["null_block"]
         one = conjunction((hashes.number_of(block_hash) == number, disjunction((null, known))))
         return implies(inside, conjunction((one, disjunction((null, new)))))
 
     state = state.assuming(
-        m["enable_caching"],
+        m.fields["enable_caching"],
         start >= 0,
         stop <= blocks.length,
         stop <= hashes.length,
@@ -327,17 +323,17 @@ def _cache(play: Play, state: State, *, masked: bool) -> Iterator[CallEnd]:
 def cache_partial(play: Play, state: State) -> Iterator[CallEnd]:
     """Only where caching is on, up to a hash that the request has."""
     names = play.names(state)
-    m = names["m"].fields
+    m = names["m"]
     block = play.universe.constant(BLOCK, "block")
     tokens, size = z3.Ints("num_tokens block_size")
     group, hashes = play.universe.constant(GROUP, "group"), _places(play, "hashes", HASH)
     play.given = {"block": block, "num_tokens": tokens, "group": group, "hashes": hashes}
     state = state.assuming(
-        m["enable_caching"],
-        m["blocks"].has(block),
-        tokens >= m["hash_block_size"],
-        tokens / m["hash_block_size"] >= 1,
-        tokens / m["hash_block_size"] <= hashes.length,
+        m.fields["enable_caching"],
+        m.container("blocks").has(block),
+        tokens >= m.fields["hash_block_size"],
+        tokens / m.fields["hash_block_size"] >= 1,
+        tokens / m.fields["hash_block_size"] <= hashes.length,
     )
     given = [HashedRequest(hashes), block, tokens, group, size]
     for after, _ in play.machine.call("m", "cache_partial_block", given, state):

@@ -6,6 +6,7 @@ import z3
 
 from cacheproof.proofs.logic import Formula, conjunction, disjunction, iff, implies, negated
 from cacheproof.proofs.symbolic.deciding.play import Play
+from cacheproof.proofs.symbolic.reading.block_pool_readings import OncePlaces, Places
 from cacheproof.proofs.symbolic.reading.ghost_loops import Rules
 from cacheproof.proofs.symbolic.values.state import Around, Loop, State
 from cacheproof.proofs.symbolic.values.values import KEY, Value
@@ -73,7 +74,7 @@ Gone = Callable[[z3.ExprRef, z3.ExprRef], Formula]
 
 def _found(around: Around, gone: Gone) -> Rules:
     """What finds a block: what did, but for what is gone; and no key finds nothing."""
-    then, now = (state.attribute("m", FOUND) for state in (around.start, around.now))
+    then, now = (state.contents("m", FOUND) for state in (around.start, around.now))
 
     def of_key(key: z3.ExprRef) -> Formula:
         return now.at(key).all(
@@ -110,7 +111,7 @@ def _forgotten(around: Around) -> Rules:
 def _without_keys(around: Around) -> Rules:
     seen = around.seen
     assert seen is not None
-    then, now = (state.attribute("b", "keys") for state in (around.start, around.now))
+    then, now = (state.contents("b", "keys") for state in (around.start, around.now))
     empty = now.all(lambda b: implies(seen.has(b), now.at(b).is_empty))
     same = now.all(lambda b: disjunction((seen.has(b), same_keys(then.at(b), now.at(b)))))
     return [("keys of what is done", empty), ("keys of others", same)]
@@ -125,11 +126,13 @@ def _cached(around: Around) -> Rules:
     names, seen, universe = (
         around.now.names,
         around.seen,
-        around.start.attribute("b", "keys").universe,
+        around.start.contents("b", "keys").universe,
     )
     assert seen is not None
     blocks, hashes, group = names["blocks"], names["hashes"], names["kv_cache_group_id"]
-    then, now = (state.attribute("b", "keys") for state in (around.start, around.now))
+    assert isinstance(blocks, OncePlaces)
+    assert isinstance(hashes, Places)
+    then, now = (state.contents("b", "keys") for state in (around.start, around.now))
 
     def of_block(block: z3.ExprRef) -> Formula:
         number = blocks.number_of(block)
@@ -147,6 +150,7 @@ def _to_be_told(play: Play, around: Around) -> Rules:
     names, seen = around.now.names, around.seen
     assert seen is not None
     hashes, group = names["hashes"], names["kv_cache_group_id"]
+    assert isinstance(hashes, OncePlaces)
 
     def of_key(key: z3.ExprRef) -> Formula:
         block_hash, of_group = play.universe.parts(key)
@@ -168,8 +172,8 @@ def _told(play: Play, around: Around) -> Rules:
 
 def _untold(play: Play, state: State, key: z3.ExprRef) -> z3.ArithRef:
     """How many more blocks a key finds than events tell."""
-    events, found = (state.attribute("m", name) for name in ("kv_event_queue", FOUND))
-    told = play.words.count_told(events, state.attribute("g", "replayed"), key)
+    events, found = (state.contents("m", name) for name in ("kv_event_queue", FOUND))
+    told = play.words.count_told(events, state.contents("g", "replayed"), key)
     return play.words.count_found(found, key) - told
 
 
@@ -185,8 +189,8 @@ Counted = Callable[[z3.ArithRef, Formula], z3.ArithRef]
 
 
 def _referenced(around: Around, counted: Counted) -> Rules:
-    then, now = (state.attribute("b", "ref_cnt") for state in (around.start, around.now))
-    null, seen = around.now.attribute("b", "is_null"), around.seen
+    then, now = (state.contents("b", "ref_cnt") for state in (around.start, around.now))
+    null, seen = around.now.contents("b", "is_null"), around.seen
     assert seen is not None
 
     def of_block(block: z3.ExprRef) -> Formula:
@@ -198,8 +202,8 @@ def _referenced(around: Around, counted: Counted) -> Rules:
 
 def _released(around: Around) -> Rules:
     """What is released: the blocks that are done and that nobody references any more, in order."""
-    released = around.now.value(around.now.names["released"])
-    refs, null = (around.now.attribute("b", name) for name in ("ref_cnt", "is_null"))
+    released = around.now.container(around.now.names["released"])
+    refs, null = (around.now.contents("b", name) for name in ("ref_cnt", "is_null"))
     seen, place = around.seen, around.place
     assert seen is not None
     assert place is not None
@@ -236,7 +240,7 @@ def _ordered(
 
 
 def _queues(around: Around) -> tuple[Value, Value]:
-    then, now = (state.attribute("q", "_blocks") for state in (around.start, around.now))
+    then, now = (state.contents("q", "_blocks") for state in (around.start, around.now))
     return then, now
 
 
@@ -259,7 +263,7 @@ def _left_out(around: Around) -> Rules:
 def _taken(play: Play, around: Around) -> Rules:
     """What is taken stood in the queue in this order, and before what is left of it."""
     then, now = _queues(around)
-    taken, turns = around.now.value(around.now.names["blocks"]), around.turns
+    taken, turns = around.now.container(around.now.names["blocks"]), around.turns
     assert turns is not None
 
     def of_block(block: z3.ExprRef) -> Formula:

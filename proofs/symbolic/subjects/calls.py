@@ -3,7 +3,6 @@
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import z3
 
@@ -13,7 +12,7 @@ from cacheproof.proofs.symbolic.deciding.subject import CallEnd
 from cacheproof.proofs.symbolic.reading.plain import in_plain_words
 from cacheproof.proofs.symbolic.reading.source import Source, source_of
 from cacheproof.proofs.symbolic.rules.rules import of_contract
-from cacheproof.proofs.symbolic.values.records import Record
+from cacheproof.proofs.symbolic.values.records import Denoted, Record
 from cacheproof.proofs.symbolic.values.state import State
 from cacheproof.proofs.symbolic.values.values import (
     DEBIT,
@@ -63,7 +62,11 @@ def types_with(manager: Mapping[str, Type]) -> dict[tuple[str, str], Type]:
 
 
 def call_record(
-    play: Play, operation: str, request: Any, number: Any = None, **known: Any
+    play: Play,
+    operation: str,
+    request: z3.ExprRef | None,
+    number: z3.ExprRef | None = None,
+    **known: Denoted,
 ) -> Record:
     words = play.words
     given = {
@@ -113,7 +116,7 @@ def named_by(
 
 def leaves_out(play: Play, state: State, request: z3.ExprRef, inputs: Value | None) -> Formula:
     """Whether a request has been debited an input that is not among these, as spec's."""
-    universe, debits = play.universe, play.names(state)["g"].fields["debits"]
+    universe, debits = play.universe, play.names(state)["g"].container("debits")
     told = universe.empty(SetOf(INPUT)) if inputs is None or inputs.key != INPUT else inputs
 
     def is_left_out(number: z3.ExprRef) -> Formula:

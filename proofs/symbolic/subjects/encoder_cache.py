@@ -7,7 +7,6 @@ the step in the making. What a scheduler owes a manager is said at each operatio
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import z3
 
@@ -17,6 +16,7 @@ from cacheproof.proofs.symbolic.deciding.play import Play
 from cacheproof.proofs.symbolic.deciding.replay import CounterexampleReplay
 from cacheproof.proofs.symbolic.deciding.subject import (
     Aggregate,
+    Attributes,
     CallEnd,
     Names,
     Operation,
@@ -42,7 +42,7 @@ from cacheproof.proofs.symbolic.subjects.calls import (
 from cacheproof.proofs.symbolic.subjects.encoder_cache_loops import loops
 from cacheproof.proofs.symbolic.subjects.encoder_cache_rules import auxiliaries
 from cacheproof.proofs.symbolic.values.records import Record
-from cacheproof.proofs.symbolic.values.state import RequestOf, State, term_of
+from cacheproof.proofs.symbolic.values.state import Operand, RequestOf, State, term_of
 from cacheproof.proofs.symbolic.values.values import (
     IDENTIFIER,
     INPUT,
@@ -58,7 +58,7 @@ from cacheproof.proofs.symbolic.values.words import Words
 from cacheproof.reference.encoder_cache import EncoderCacheManager
 from cacheproof.reference.semantics.encoder_cache import EncoderCacheSemantics
 from cacheproof.spec import encoder_cache as contracts_of_component
-from cacheproof.spec.registry import contracts
+from cacheproof.spec.registry import Contract, contracts
 from cacheproof.spec.versions import release_key
 
 COMPONENT = contracts_of_component.COMPONENT
@@ -116,14 +116,15 @@ class EncoderCacheView:
     def __init__(self, attributes: Sequence[str]) -> None:
         self._attributes = attributes
 
-    def __call__(self, get: Callable[[str, str], Any]) -> dict[str, Any]:
+    def __call__(self, get: Callable[[str, str], Operand]) -> Names:
         fields = {name: get("m", name) for name in self._attributes}
         ghost = {name: get("g", name) for name in GHOST}
+        manager, told = Record(fields), Record(ghost)
         state = {
             "capacity": fields["cache_size"],
             "free_slots": fields["num_free_slots"],
             "freeable_slots": fields["num_freeable_slots"],
-            "size": fields.get("num_embeds_by_hash") or _sizes(fields["cached"], ghost["size"]),
+            "size": fields.get("num_embeds_by_hash") or _sizes(manager, told),
             "holders": fields["cached"],
             "queue": fields["freeable"],
             "notices": fields["freed"],
@@ -133,14 +134,15 @@ class EncoderCacheView:
                 fields["claims"] = fields[name]
         return {
             "s": Record(state),
-            "m": Record(fields),
-            "g": Record(ghost),
+            "m": manager,
+            "g": told,
             "w": Record({"encoded": get("w", "encoded")}),
         }
 
 
-def _sizes(cached: Value, size: Value) -> Value:
+def _sizes(manager: Record, ghost: Record) -> Value:
     """The sizes of a manager that stores none: what its entries were debited."""
+    cached, size = manager.container("cached"), ghost.container("size")
     return Value(cached.universe, size.kind, (cached.terms[0], size.terms[1]))
 
 
@@ -225,7 +227,7 @@ def free(play: Play, state: State) -> Iterator[CallEnd]:
 def consume(play: Play, state: State) -> Iterator[CallEnd]:
     """A worker has executed a request's tokens up to some progress; no step is in the making."""
     r = one_request(play)
-    encoded = play.names(state)["w"].fields["encoded"]
+    encoded = play.names(state)["w"].container("encoded")
     state = state.assuming(encoded.is_empty, *_nothing_held_in_vain(play, state))
     for after, _ in play.machine.call("g", "consume", [r, z3.Int("progress")], state):
         yield end_of(play, after, after, after, call_record(play, "consume", r))
@@ -235,7 +237,7 @@ def _nothing_held_in_vain(play: Play, state: State) -> list[Formula]:
     """What a request has got past it has released before anything else happens: what CP-5 says of
     releases, of the order in which a scheduler's update takes requests."""
     names = play.names(state)
-    holders, needed = names["s"].fields["holders"], names["g"].fields["needed"]
+    holders, needed = names["s"].container("holders"), names["g"].container("needed")
     return [
         holders.all(
             lambda h: disjunction((negated(holders.has(h)), needed.has(h), holders.at(h).is_empty))
@@ -254,8 +256,8 @@ def notices(play: Play, state: State) -> Iterator[CallEnd]:
             names = play.names(done)
             step = {
                 "notices": reported,
-                "ledger": names["s"].fields["size"],
-                "store": names["g"].fields["stored"],
+                "ledger": names["s"].container("size"),
+                "store": names["g"].container("stored"),
                 "pending": play.universe.empty(SetOf(IDENTIFIER)),
             }
             end = end_of(play, state, after, done, call_record(play, "notices", None))
@@ -282,7 +284,7 @@ def embeds(play: Play, state: State) -> Iterator[CallEnd]:
         yield end_of(play, state, after, after, call)
 
 
-def _number_of(answer: Any) -> Any:
+def _number_of(answer: Operand) -> z3.ArithRef | int:
     """An answer as contracts look at it: as spec's `number_of`."""
     number = term_of(answer)
     is_number = isinstance(number, int | z3.ArithRef) and not isinstance(number, bool)
@@ -318,24 +320,24 @@ _OPERATIONS = (
 
 def _aggregates() -> list[Aggregate]:
     def share_of_total(words: Words, names: Names, key: z3.ExprRef) -> z3.ArithRef:
-        size = names["s"].fields["size"]
+        size = names["s"].container("size")
         return z3.If(size.has(key), size.at(key).term, 0)
 
     def share_unheld(words: Words, names: Names, key: z3.ExprRef) -> z3.ArithRef:
-        s = names["s"].fields
-        return words.unheld(s["size"], s["holders"], key)
+        s = names["s"]
+        return words.unheld(s.container("size"), s.container("holders"), key)
 
     def one_each(words: Words, names: Names, key: z3.ExprRef) -> z3.ArithRef:
-        return z3.If(names["s"].fields["queue"].has(key), 1, 0)
+        return z3.If(names["s"].container("queue").has(key), 1, 0)
 
-    whole = Aggregate(IDENTIFIER, lambda w, n: w.total(n["s"].fields["size"]), share_of_total)
+    whole = Aggregate(IDENTIFIER, lambda w, n: w.total(n["s"].container("size")), share_of_total)
     unheld = Aggregate(
         IDENTIFIER,
-        lambda w, n: w.total_unheld(n["s"].fields["size"], n["s"].fields["holders"]),
+        lambda w, n: w.total_unheld(n["s"].container("size"), n["s"].container("holders")),
         share_unheld,
         at_most=whole,
     )
-    queued = Aggregate(IDENTIFIER, lambda w, n: w.number(n["s"].fields["queue"]), one_each)
+    queued = Aggregate(IDENTIFIER, lambda w, n: w.number(n["s"].container("queue")), one_each)
     return [whole, unheld, queued]
 
 
@@ -347,7 +349,7 @@ def subject_of(
     source: Source,
     release: str | None,
     assumptions: Sequence[Assumption] = (),
-    constants: Mapping[tuple[str, str], Any] | None = None,
+    constants: Attributes | None = None,
 ) -> Subject:
     """A manager by its text.
 
@@ -429,7 +431,7 @@ def absent_of(release: str | None) -> list[str]:
     ]
 
 
-def judged_at(operation: str, rules: Sequence[Any]) -> list[Predicate]:
+def judged_at(operation: str, rules: Sequence[Contract]) -> list[Predicate]:
     """The contracts of one call, of the calls of an event, and of a step at its end."""
     return [
         of_contract(rule)

@@ -20,12 +20,12 @@ from cacheproof.proofs.symbolic.reading.ghost_loops import (
     reported,
     still_claimed,
     stored,
+    term_of_request,
 )
 from cacheproof.proofs.symbolic.reading.source import Source, place_of_loop
 from cacheproof.proofs.symbolic.values.language import NotTranslated
 from cacheproof.proofs.symbolic.values.records import Record
 from cacheproof.proofs.symbolic.values.state import Around, Loop, State
-from cacheproof.proofs.symbolic.values.values import Value
 
 CARRIED = ("EC-6", "EC-7", "EC-8a")
 """What an admission keeps at each eviction."""
@@ -47,7 +47,7 @@ def loops(play: Play) -> Mapping[tuple[str, str], Sequence[Loop]]:
         ]
 
     def queued(state: State) -> z3.ArithRef:
-        return play.words.number(play.names(state)["s"].fields["queue"])
+        return play.words.number(play.names(state)["s"].container("queue"))
 
     def releasing(around: Around) -> Rules:
         return play.invariants(around.now, taken=around.taken) + _released(play, around)
@@ -85,16 +85,16 @@ def _variable_of_while(source: Source, method: str) -> str:
 
 def _released(play: Play, around: Around) -> Rules:
     """What holds of the manager while a request lets go of what it claimed."""
-    request = around.now.names["request"].term
-    m = play.names(around.now)["m"].fields
+    request = term_of_request(around.now)
+    m = play.names(around.now)["m"]
     members, seen = members_of(around), around.seen
     assert seen is not None
 
     def is_left(number: z3.ExprRef) -> Formula:
         return conjunction((members.has(number), negated(seen.has(number))))
 
-    if "claims" in m:
-        claims: Value = m["claims"]
+    if "claims" in m.fields:
+        claims = m.container("claims")
 
         def claimed(number: z3.ExprRef) -> Formula:
             return conjunction((claims.has(request), claims.at(request).has(number)))
@@ -104,7 +104,7 @@ def _released(play: Play, around: Around) -> Rules:
             ("claims left", members.all(lambda i: implies(is_left(i), claimed(i)))),
             ("claims given up", members.all(lambda i: implies(seen.has(i), negated(claimed(i))))),
         ]
-    cached: Value = m["cached"]
+    cached = m.container("cached")
 
     def held(number: z3.ExprRef) -> Formula:
         identifier = play.words.item(request, number)

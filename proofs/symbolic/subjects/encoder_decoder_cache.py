@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 import z3
 
@@ -18,6 +18,7 @@ from cacheproof.proofs.symbolic.deciding.play import Play
 from cacheproof.proofs.symbolic.deciding.replay import CounterexampleReplay
 from cacheproof.proofs.symbolic.deciding.subject import (
     Aggregate,
+    Attributes,
     CallEnd,
     Names,
     Operation,
@@ -31,6 +32,7 @@ from cacheproof.proofs.symbolic.reading.ghost_loops import (
     reported,
     still_claimed,
     stored,
+    term_of_request,
     without_keys,
 )
 from cacheproof.proofs.symbolic.reading.source import Source, place_of_loop, source_of
@@ -55,12 +57,14 @@ from cacheproof.proofs.symbolic.subjects.encoder_cache_rules import (
     somebody_needs,
 )
 from cacheproof.proofs.symbolic.values.records import Record
-from cacheproof.proofs.symbolic.values.state import Around, Loop, RequestOf, State
+from cacheproof.proofs.symbolic.values.state import Around, Loop, Operand, RequestOf, State
 from cacheproof.proofs.symbolic.values.values import DEBIT, IDENTIFIER, INT, ListOf, MapOf, Type
 from cacheproof.proofs.symbolic.values.words import Words
 from cacheproof.reference.encoder_decoder_cache import EncoderDecoderCacheManager
 from cacheproof.reference.semantics.encoder_cache import EncoderCacheSemantics
 from cacheproof.spec import encoder_decoder_cache as contracts_of_component
+from cacheproof.spec.ghost import Ghost
+from cacheproof.spec.records import Making
 from cacheproof.spec.registry import contracts
 
 COMPONENT = contracts_of_component.COMPONENT
@@ -77,32 +81,42 @@ MANAGER: Mapping[str, Type] = {
 """The attributes of managers, of which each release's has some."""
 
 
+class DecoderTables(Protocol):
+    """Attributes of managers, as `MANAGER` has them."""
+
+    cache_size: int
+    num_free_slots: int
+    allocated: Sequence[str]
+    to_free: Sequence[str]
+    _debits: Mapping[tuple[str, int], int]
+
+
 # what only proofs need to know
 
 
-def debits_are_sized(g: Any) -> bool:
+def debits_are_sized(g: Ghost) -> bool:
     """What is debited is at least one slot."""
     return all(g.debits[d] >= 1 for d in g.debits)
 
 
-def debits_are_of_inputs(g: Any, has_input: Any) -> bool:
+def debits_are_of_inputs(g: Ghost, has_input: Callable[[str, int], bool]) -> bool:
     """Only inputs are debited."""
     return all(has_input(d[0], d[1]) for d in g.debits)
 
 
-def encoded_is_to_be_dropped(m: Any, w: Any) -> bool:
+def encoded_is_to_be_dropped(m: DecoderTables, w: Making) -> bool:
     """What the step in the making encodes is to be dropped after the next."""
     return all(h in m.allocated for h in w.encoded)
 
 
-def stored_is_dated(g: Any) -> bool:
+def stored_is_dated(g: Ghost) -> bool:
     """Of what the worker has, and of nothing else, it is known how long it has it."""
     return all(h in g.steps_since_encode for h in g.stored) and all(
         h in g.stored for h in g.steps_since_encode
     )
 
 
-def stored_is_to_be_dropped(m: Any, g: Any) -> bool:
+def stored_is_to_be_dropped(m: DecoderTables, g: Ghost) -> bool:
     """What the worker has was encoded in the last step, and is to be dropped in the next."""
     return all(
         h in m.to_free and h in g.steps_since_encode and g.steps_since_encode[h] == 0
@@ -110,12 +124,12 @@ def stored_is_to_be_dropped(m: Any, g: Any) -> bool:
     )
 
 
-def books_balance(m: Any, total: Any) -> bool:
+def books_balance(m: DecoderTables, total: Callable[[Mapping[tuple[str, int], int]], int]) -> bool:
     """Free slots and what the manager has debited make up the capacity."""
     return m.num_free_slots + total(m._debits) == m.cache_size
 
 
-def debits_are_known(m: Any, g: Any) -> bool:
+def debits_are_known(m: DecoderTables, g: Ghost) -> bool:
     """The manager has debited what it was told, and nothing else."""
     return all(d in g.debits and g.debits[d] == m._debits[d] for d in m._debits) and all(
         d in m._debits for d in g.debits
@@ -142,7 +156,7 @@ class EncoderDecoderView:
     def __init__(self, attributes: Sequence[str]) -> None:
         self._attributes = attributes
 
-    def __call__(self, get: Callable[[str, str], Any]) -> dict[str, Any]:
+    def __call__(self, get: Callable[[str, str], Operand]) -> Names:
         fields = {name: get("m", name) for name in self._attributes}
         state = {"capacity": fields["cache_size"], "free_slots": fields["num_free_slots"]}
         return {
@@ -167,7 +181,7 @@ def allocate(play: Play, state: State) -> Iterator[CallEnd]:
     state, r, i = one_input(play, state)
     m, words = play.machine, play.words
     identifier, need = words.item(r, i), words.embeds(r, i)
-    debited = play.names(state)["g"].fields["debits"].has(play.universe.pair(r, i))
+    debited = play.names(state)["g"].container("debits").has(play.universe.pair(r, i))
     state = kept(play, state, call_record(play, "allocate", r, i, debited=debited))
     for told, _ in m.call("g", "encode", [r, i, identifier, need], state):
         for after, _ in m.call("m", "allocate", [RequestOf(r), i], told):
@@ -180,7 +194,7 @@ def allocate(play: Play, state: State) -> Iterator[CallEnd]:
 def release(play: Play, state: State) -> Iterator[CallEnd]:
     """Any input may be released, at any time."""
     state, r, i = one_input(play, state)
-    debited = play.names(state)["g"].fields["debits"].has(play.universe.pair(r, i))
+    debited = play.names(state)["g"].container("debits").has(play.universe.pair(r, i))
     m = play.machine
     for after, _ in m.call("m", "free_encoder_input", [RequestOf(r), i], state):
         for told, _ in m.call("g", "release", [r, i], after):
@@ -267,9 +281,9 @@ def _released(play: Play, around: Around) -> Rules:
     """The debits of the inputs that are done are gone from a manager that knows its debits."""
     if ("m", "_debits") not in around.now.attributes:
         return []
-    request, seen = around.now.names["request"].term, around.seen
+    request, seen = term_of_request(around.now), around.seen
     assert seen is not None
-    then, now = (state.attribute("m", "_debits") for state in (around.start, around.now))
+    then, now = (state.contents("m", "_debits") for state in (around.start, around.now))
 
     def given_back(debit: z3.ExprRef) -> Formula:
         owner, number = play.universe.parts(debit)
@@ -284,10 +298,10 @@ def _released(play: Play, around: Around) -> Rules:
 def _aggregates(attributes: Sequence[str]) -> list[Aggregate]:
     def of(record: str, name: str) -> Aggregate:
         def share(words: Words, names: Names, key: z3.ExprRef) -> z3.ArithRef:
-            debits = names[record].fields[name]
+            debits = names[record].container(name)
             return z3.If(debits.has(key), debits.at(key).term, 0)
 
-        return Aggregate(DEBIT, lambda w, n: w.total(n[record].fields[name]), share)
+        return Aggregate(DEBIT, lambda w, n: w.total(n[record].container(name)), share)
 
     told = of("g", "debits")
     if "_debits" not in attributes:
@@ -318,7 +332,7 @@ def _subject_of(
     source: Source,
     release: str | None,
     assumptions: Sequence[Assumption],
-    constants: Mapping[tuple[str, str], Any],
+    constants: Attributes,
 ) -> Subject:
     attributes = [one for one in MANAGER if one in source.attributes]
     rules = [rule for rule in contracts(COMPONENT, release) if rule.component == COMPONENT]

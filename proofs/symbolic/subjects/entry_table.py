@@ -7,7 +7,6 @@ caller owes the table is said at each operation.
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import z3
 
@@ -24,8 +23,8 @@ from cacheproof.proofs.symbolic.reading.source import source_of
 from cacheproof.proofs.symbolic.rules.rules import of_contract
 from cacheproof.proofs.symbolic.subjects.calls import Assumption
 from cacheproof.proofs.symbolic.subjects.entry_table_rules import AUXILIARIES, loops
-from cacheproof.proofs.symbolic.values.records import Record
-from cacheproof.proofs.symbolic.values.state import State
+from cacheproof.proofs.symbolic.values.records import Denoted, Record
+from cacheproof.proofs.symbolic.values.state import Operand, State
 from cacheproof.proofs.symbolic.values.values import IDENTIFIER, INT, MapOf, SetOf, Type
 from cacheproof.proofs.symbolic.values.words import Words
 from cacheproof.reference.encoder_connector.entry_table import EntryTable
@@ -58,9 +57,9 @@ TYPES: Mapping[tuple[str, str], Type] = {
 }
 
 
-def view(get: Callable[[str, str], Any]) -> dict[str, Any]:
+def view(get: Callable[[str, str], Operand]) -> Names:
     """The records that contracts look at."""
-    fields: dict[str, dict[str, Any]] = {"m": {}, "g": {}}
+    fields: dict[str, dict[str, Operand]] = {"m": {}, "g": {}}
     for owner, name in TYPES:
         fields[owner][name] = get(owner, name)
     of_table = fields["m"]
@@ -78,7 +77,7 @@ def view(get: Callable[[str, str], Any]) -> dict[str, Any]:
 # calls, as a tier makes them
 
 
-def _end(play: Play, before: State, after: State, **known: Any) -> CallEnd:
+def _end(play: Play, before: State, after: State, **known: Denoted) -> CallEnd:
     names = play.names(after)
     call = {"need": 0, "granted": False, "raised": "", **known}
     seen = {"pre": play.names(before)["s"], "post": names["s"], "g": names["g"]}
@@ -181,8 +180,8 @@ def _of(play: Play, state: State, having: str) -> tuple[State, z3.ExprRef]:
 def _owed(names: Names, entry: z3.ExprRef, having: str) -> Formula:
     """What a caller owes: somebody writes the entry, or has it pinned; or it is not there."""
     if having == NOBODY:
-        return negated(names["s"].fields["size"].has(entry))
-    has: Formula = names["g"].fields[having].has(entry)
+        return negated(names["s"].container("size").has(entry))
+    has: Formula = names["g"].container(having).has(entry)
     return has
 
 
@@ -205,15 +204,15 @@ OPERATIONS = (
 def _aggregates() -> list[Aggregate]:
     def of(name: str) -> Aggregate:
         def share(words: Words, names: Names, key: z3.ExprRef) -> z3.ArithRef:
-            sizes = names["s"].fields[name]
+            sizes = names["s"].container(name)
             return z3.If(sizes.has(key), sizes.at(key).term, 0)
 
-        return Aggregate(IDENTIFIER, lambda w, n: w.total(n["s"].fields[name]), share)
+        return Aggregate(IDENTIFIER, lambda w, n: w.total(n["s"].container(name)), share)
 
     def one_each(words: Words, names: Names, key: z3.ExprRef) -> z3.ArithRef:
-        return z3.If(names["s"].fields["idle"].has(key), 1, 0)
+        return z3.If(names["s"].container("idle").has(key), 1, 0)
 
-    number = Aggregate(IDENTIFIER, lambda w, n: w.number(n["s"].fields["idle"]), one_each)
+    number = Aggregate(IDENTIFIER, lambda w, n: w.number(n["s"].container("idle")), one_each)
     return [of("size"), of("idle"), number]
 
 

@@ -5,8 +5,7 @@ attributes, `s` as contracts look at it, `g` what its callers have done, `pre` a
 before a call and midway.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 import z3
 
@@ -16,39 +15,44 @@ from cacheproof.proofs.symbolic.reading.ghost_loops import Rules, members_of
 from cacheproof.proofs.symbolic.rules.rules import auxiliary
 from cacheproof.proofs.symbolic.values.records import Record
 from cacheproof.proofs.symbolic.values.state import Around, Loop, State
+from cacheproof.reference.encoder_connector.entry_table import EntryTable
+from cacheproof.spec.entry_table import TableCall, TableState
+from cacheproof.spec.entry_table_ghost import TableGhost
 
 
-def sizes_are_positive(s: Any) -> bool:
+def sizes_are_positive(s: TableState) -> bool:
     """An entry takes some room."""
     return all(s.size[h] >= 1 for h in s.size)
 
 
-def found_is_finished(m: Any) -> bool:
+def found_is_finished(m: EntryTable) -> bool:
     """What can be found is written, and of its size."""
     return all(h in m.pins and m.order[h] == m.sizes[h] for h in m.order)
 
 
-def idle_is_found(m: Any) -> bool:
+def idle_is_found(m: EntryTable) -> bool:
     """What may be evicted can be found."""
     return all(h in m.order for h in m.idle)
 
 
-def pins_are_counted(g: Any) -> bool:
+def pins_are_counted(g: TableGhost) -> bool:
     """Who has an entry pinned has it so once at least."""
     return all(g.pins[h] >= 1 for h in g.pins)
 
 
-def uses_are_past(g: Any) -> bool:
+def uses_are_past(g: TableGhost) -> bool:
     """What was used was so before now, or is what was used last."""
     return all(g.used[h] <= g._clock for h in g.used)
 
 
-def found_was_used(m: Any, g: Any) -> bool:
+def found_was_used(m: EntryTable, g: TableGhost) -> bool:
     """What can be found was used once."""
     return all(h in g.used for h in m.order)
 
 
-def found_in_order(m: Any, g: Any, stands_before: Any) -> bool:
+def found_in_order(
+    m: EntryTable, g: TableGhost, stands_before: Callable[[Mapping[str, int], str, str], bool]
+) -> bool:
     """Who stands earlier was used earlier."""
     return all(
         all(not stands_before(m.order, e, k) or g.used[e] < g.used[k] for k in m.order)
@@ -73,19 +77,19 @@ AUXILIARIES = [
 # around loops
 
 
-def idle_stays(pre: Any, post: Any) -> bool:
+def idle_stays(pre: TableState, post: TableState) -> bool:
     """What is idle midway was so before."""
     return all(h in pre.idle and pre.idle[h] == post.idle[h] for h in post.idle) and all(
         h in pre.size for h in post.size
     )
 
 
-def room_can_be_made(post: Any, c: Any) -> bool:
+def room_can_be_made(post: TableState, c: TableCall) -> bool:
     """What is free and what may be evicted is enough."""
     return c.need <= post.free + post.evictable
 
 
-def evicted_so_far(pre: Any, post: Any, g: Any, c: Any) -> bool:
+def evicted_so_far(pre: TableState, post: TableState, g: TableGhost, c: TableCall) -> bool:
     """What TB-5 says, before the room is taken."""
     return all(
         all(g.used[e] < g.used[k] for k in post.idle)
@@ -113,17 +117,17 @@ def loops(play: Play) -> Mapping[tuple[str, str], Sequence[Loop]]:
         ]
 
     def idle(state: State) -> z3.ArithRef:
-        return play.words.number(play.names(state)["s"].fields["idle"])
+        return play.words.number(play.names(state)["s"].container("idle"))
 
     def passing(around: Around) -> Rules:
         assert around.seen is not None
-        seen, waiting = around.seen, around.now.attribute("m", "idle")
+        seen, waiting = around.seen, around.now.contents("m", "idle")
         none = seen.all(lambda h: implies(seen.has(h), negated(waiting.has(h))))
         return [("none of the earlier is idle", none)]
 
     def clearing(around: Around) -> Rules:
         assert around.seen is not None
-        seen, order, members = around.seen, around.now.attribute("m", "order"), members_of(around)
+        seen, order, members = around.seen, around.now.contents("m", "order"), members_of(around)
         todo = members.all(
             lambda h: implies(conjunction((members.has(h), negated(seen.has(h)))), order.has(h))
         )

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias, TypeVar
 
 import z3
 
@@ -15,7 +15,18 @@ from cacheproof.proofs.symbolic.values.values import Leaf, MapOf, Value, is_orde
 class Record:
     """A record of spec, or an object with attributes, whose fields are symbolic."""
 
-    fields: Mapping[str, Any]
+    fields: Mapping[str, "Denoted"]
+
+    def container(self, field: str) -> Value:
+        """A field that is a container.
+
+        Raises:
+            NotTranslated: it is none.
+        """
+        found = self.fields[field]
+        if not isinstance(found, Value):
+            raise NotTranslated(f"{field} is no container")
+        return found
 
 
 @dataclass(frozen=True)
@@ -25,17 +36,24 @@ class Joined:
     parts: tuple[Value, ...]
 
 
-def joined(one: Any, other: Any) -> Joined:
+Denoted: TypeAlias = "Value | Record | Joined | z3.ExprRef | bool | int | str | None"
+"""What a name or an expression of a predicate stands for."""
+
+
+T = TypeVar("T")
+
+
+def joined(one: Denoted, other: Denoted) -> Joined:
     """Two sequences, or several, one after the other."""
     return Joined((*_parts(one), *_parts(other)))
 
 
-def unwrapped(value: Any) -> Any:
+def unwrapped(value: T) -> T | z3.ExprRef:
     """The term of a scalar; anything else as it is."""
     return value.term if isinstance(value, Value) and isinstance(value.kind, Leaf) else value
 
 
-def truth(value: Any) -> Formula:
+def truth(value: Denoted) -> Formula:
     """What Python makes of a value where it needs a truth value."""
     if isinstance(value, Value):
         return negated(value.is_empty)
@@ -48,7 +66,7 @@ def truth(value: Any) -> Formula:
     return bool(value)
 
 
-def equal(left: Any, right: Any) -> Formula:
+def equal(left: Denoted, right: Denoted) -> Formula:
     """Whether two values are equal, as Python's == says."""
     left, right = unwrapped(left), unwrapped(right)
     if isinstance(left, Joined) or isinstance(right, Joined):
@@ -64,12 +82,13 @@ def equal(left: Any, right: Any) -> Formula:
     return left == right
 
 
-def _parts(value: Any) -> tuple[Value, ...]:
+def _parts(value: Denoted) -> tuple[Value, ...]:
     """The sequences that follow each other in a value."""
     parts = value.parts if isinstance(value, Joined) else (value,)
-    if not all(isinstance(one, Value) and is_ordered(one.kind) for one in parts):
+    sequences = tuple(one for one in parts if isinstance(one, Value) and is_ordered(one.kind))
+    if len(sequences) < len(parts):
         raise NotTranslated(f"what is joined to a sequence is {value}")
-    return parts
+    return sequences
 
 
 def _equal_sequences(left: Sequence[Value], right: Sequence[Value]) -> Formula:

@@ -3,19 +3,24 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias, overload
 
 import z3
 
 from cacheproof.proofs.logic import Formula
 from cacheproof.proofs.symbolic.values.language import NotTranslated
-from cacheproof.proofs.symbolic.values.records import truth
+from cacheproof.proofs.symbolic.values.records import Denoted, truth
 from cacheproof.proofs.symbolic.values.values import MapOf, SetOf, Type, Value
 from cacheproof.reference.semantics import Semantics
 from cacheproof.reference.semantics.encoder_cache import EncoderCacheSemantics
 from cacheproof.reference.semantics.kv_cache import KVCacheSemantics
 
 Flags = Semantics | EncoderCacheSemantics | KVCacheSemantics
+Operand: TypeAlias = (
+    "Denoted | Ref | Receiver | RequestOf | Features | Feature | Lazy | Empty | Values | Reversed"
+    " | Range | Count | Flags | tuple[Operand, ...]"
+)
+"""What a variable, an attribute or an expression of a text that runs may be."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +69,7 @@ class Lazy:
     whether these are scalars, and whether it goes through its source `backwards`."""
 
     members: Value
-    target: Callable[[z3.ExprRef], Any] = lambda member: member
+    target: Callable[[z3.ExprRef], Operand] = lambda member: member
     source: Ref | None = None
     place: Callable[[z3.ExprRef], z3.ArithRef] | None = None
     again: Callable[[z3.ExprRef], Formula] | None = None
@@ -78,7 +83,7 @@ class Snapshot:
     """All attributes and cells at a moment, and the key at which they changed since the last;
     `anew` when nothing ties them to what was before."""
 
-    attributes: Mapping[tuple[str, str], Any]
+    attributes: Mapping[tuple[str, str], Operand]
     cells: Mapping[int, Value]
     key: z3.ExprRef | None
     anew: bool
@@ -128,10 +133,10 @@ class State:
     """Where a path has come to. `frames` are the variables of the callers, the outermost first;
     `ran` are the places of the text that the path went through (`at`)."""
 
-    attributes: Mapping[tuple[str, str], Any]
+    attributes: Mapping[tuple[str, str], Operand]
     cells: Mapping[int, Value]
-    names: Mapping[str, Any]
-    frames: tuple[Mapping[str, Any], ...] = ()
+    names: Mapping[str, Operand]
+    frames: tuple[Mapping[str, Operand], ...] = ()
     path: tuple[Fact, ...] = ()
     snapshots: tuple[Snapshot, ...] = ()
     ran: frozenset["Place"] = frozenset()
@@ -141,7 +146,21 @@ class State:
         known = (one if isinstance(one, Fact) else Fact(one) for one in facts)
         return replace(self, path=(*self.path, *known))
 
-    def value(self, operand: Any) -> Any:
+    @property
+    def method(self) -> tuple[str, str]:
+        """The owner and the name of the method that runs; of none, empty."""
+        match self.names.get(""):
+            case (str() as owner, str() as name):
+                return owner, name
+        return "", ""
+
+    @overload
+    def value(self, operand: Ref) -> Value: ...
+
+    @overload
+    def value(self, operand: Operand) -> Operand: ...
+
+    def value(self, operand: Operand) -> Operand:
         """A container by its contents, anything else as it is."""
         if not isinstance(operand, Ref):
             return operand
@@ -150,7 +169,26 @@ class State:
             value = value.at(key)
         return value
 
-    def attribute(self, owner: str, name: str) -> Any:
+    def container(self, operand: Operand) -> Value:
+        """The contents of a container.
+
+        Raises:
+            NotTranslated: the operand is none.
+        """
+        found = self.value(operand)
+        if not isinstance(found, Value):
+            raise NotTranslated(f"{found} in the place of a container")
+        return found
+
+    def contents(self, owner: str, name: str) -> Value:
+        """What an attribute that is a container has in it.
+
+        Raises:
+            NotTranslated: nothing has set it, or it is no container.
+        """
+        return self.container(self.attribute(owner, name))
+
+    def attribute(self, owner: str, name: str) -> Operand:
         """What an attribute is, a container by its contents.
 
         Raises:
@@ -199,11 +237,11 @@ class Loop:
     variant: Callable[[State], z3.ArithRef] | None = None
 
 
-Evaluated = tuple[State, Any]
+Evaluated = tuple[State, Operand]
 """A state, and what an expression is there, or a call has answered."""
 Ways = Iterable[Evaluated]
 """Each way that an expression or a call may take."""
-Ended = tuple[State, bool, Any]
+Ended = tuple[State, bool, Operand]
 """A state, whether the method has returned there, and what."""
 
 
@@ -256,7 +294,7 @@ class Count:
     request: z3.ExprRef
 
 
-def truth_of(state: State, operand: Any) -> Formula:
+def truth_of(state: State, operand: Operand) -> Formula:
     """What Python makes of an operand where it needs a truth value.
 
     Raises:
@@ -275,7 +313,7 @@ def truth_of(state: State, operand: Any) -> Formula:
     raise NotTranslated(f"the truth value of {found}")
 
 
-def term_of(operand: Any) -> z3.ExprRef:
+def term_of(operand: Operand) -> z3.ExprRef:
     if isinstance(operand, bool):
         return z3.BoolVal(operand)
     return z3.IntVal(operand) if isinstance(operand, int) else operand

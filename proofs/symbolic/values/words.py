@@ -1,7 +1,6 @@
 """The words of predicates over symbolic values: sums, counts, orders, and a request's inputs."""
 
 from collections.abc import Callable
-from typing import Any
 
 import z3
 
@@ -272,7 +271,7 @@ class Words:
 
     def _of_input(
         self, name: str, request: z3.ExprRef, number: z3.ExprRef, sort: z3.SortRef
-    ) -> Any:
+    ) -> z3.ExprRef:
         return z3.Function(name, request.sort(), number.sort(), sort)(request, number)
 
 

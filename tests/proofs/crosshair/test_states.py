@@ -43,7 +43,7 @@ def shapes() -> Iterator[Shape]:
         )
 
 
-def kept(manager: Any) -> dict[str, Any]:
+def kept(manager: object) -> dict[str, object]:
     """All that a manager keeps; a queue as the order that it is."""
     return {**vars(manager), "semantics": None, "freeable": list(manager.freeable.items())}
 

@@ -8,7 +8,6 @@ nothing is confused and that stay within the language: those must hold.
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import PIL.Image
@@ -24,6 +23,7 @@ from cacheproof.proofs.keys.running import (
     StandIn,
     identifier_by,
 )
+from cacheproof.proofs.keys.scopes import Named
 from cacheproof.proofs.keys.source import text_of
 from cacheproof.reference import block_hash, media_content, media_identifier, media_stream
 from cacheproof.reference.media_identifier import ItemName
@@ -74,7 +74,7 @@ def never(_: dict[str, str]) -> bool:
     return False
 
 
-def one_stream(*values: Callable[[], Any]) -> Broken:
+def one_stream(*values: Callable[[], object]) -> Broken:
     """The contents of two values are fed to the digest alike."""
 
     def breaks(texts: dict[str, str]) -> bool:
@@ -85,7 +85,7 @@ def one_stream(*values: Callable[[], Any]) -> Broken:
     return breaks
 
 
-def one_stream_of_calls(first: dict[str, Any], second: dict[str, Any]) -> Broken:
+def one_stream_of_calls(first: dict[str, object], second: dict[str, object]) -> Broken:
     def breaks(texts: dict[str, str]) -> bool:
         media = MediaTexts(Texts(texts["content"], texts["stream"]))
         return media.stream(media.tree(first)) == media.stream(media.tree(second))
@@ -93,11 +93,11 @@ def one_stream_of_calls(first: dict[str, Any], second: dict[str, Any]) -> Broken
     return breaks
 
 
-def values(one: Any, other: Any) -> Broken:
+def values(one: object, other: object) -> Broken:
     return one_stream(lambda: one, lambda: other)
 
 
-def not_decoded(make: Callable[[], Any]) -> Broken:
+def not_decoded(make: Callable[[], object]) -> Broken:
     """The stream of a value is decoded to something else."""
 
     def breaks(texts: dict[str, str]) -> bool:
@@ -108,7 +108,7 @@ def not_decoded(make: Callable[[], Any]) -> Broken:
     return breaks
 
 
-def one_identifier(first: tuple[Any, ...], second: tuple[Any, ...]) -> Broken:
+def one_identifier(first: Named, second: Named) -> Broken:
     def breaks(texts: dict[str, str]) -> bool:
         identifier, ideal = identifier_by(texts["identifier"]), MediaSemantics()
         return identifier(*first, ideal) == identifier(*second, ideal)
@@ -146,20 +146,22 @@ def misses_keys(request: Requested, size: int = 2) -> Broken:
     return breaks
 
 
-def scope(value: Any) -> Callable[[], Any]:
+def scope(value: object) -> Callable[[], object]:
     return lambda: value
 
 
-def array(*elements: Any, dtype: str = "u1") -> Callable[[], Any]:
+def array(*elements: object, dtype: str = "u1") -> Callable[[], np.ndarray]:
     return lambda: np.array(elements, dtype)
 
 
-def masked(*mask: bool) -> Callable[[], Any]:
+def masked(*mask: bool) -> Callable[[], np.ma.MaskedArray]:
     return lambda: np.ma.MaskedArray(np.array([1, 2], "u1"), mask)
 
 
-def tensor(*elements: int, quantized: bool = False, layout: str = "strided") -> Any:
-    def make() -> Any:
+def tensor(
+    *elements: int, quantized: bool = False, layout: str = "strided"
+) -> Callable[[], StandIn]:
+    def make() -> StandIn:
         made = StandIn(np.array(elements, "u1"), "uint8")
         made.is_quantized, made.layout = quantized, layout
         return made
@@ -167,8 +169,10 @@ def tensor(*elements: int, quantized: bool = False, layout: str = "strided") -> 
     return make
 
 
-def image(mode: str, size: tuple[int, int], colour: Any = 0, **info: Any) -> Any:
-    def make() -> Any:
+def image(
+    mode: str, size: tuple[int, int], colour: int | tuple[int, ...] = 0, **info: object
+) -> Callable[[], PIL.Image.Image]:
+    def make() -> PIL.Image.Image:
         made = PIL.Image.new(mode, size, colour)
         made.info.update(info)
         return made
@@ -176,15 +180,15 @@ def image(mode: str, size: tuple[int, int], colour: Any = 0, **info: Any) -> Any
     return make
 
 
-def sequence(*elements: Any) -> Callable[[], Any]:
+def sequence(*elements: object) -> Callable[[], list[object]]:
     return lambda: list(elements)
 
 
-def in_words() -> Any:
+def in_words() -> memoryview:
     return memoryview(b"abcd").cast("H")
 
 
-def as_nodes() -> Any:
+def as_nodes() -> memoryview:
     return memoryview(b"abxx").cast("H")
 
 
@@ -517,14 +521,14 @@ MEDIA = (
 )  # fmt: skip
 
 
-def kept(texts: dict[str, str], *given: Any) -> bool:
+def kept(texts: dict[str, str], *given: object) -> bool:
     """Two values that are hashed one after the other, by one process."""
     media = MediaTexts(Texts(texts["content"], texts["stream"]))
     one, other = (media.stream(media.tree({"x": value})) for value in given)
     return one == other
 
 
-def objects(number: int) -> Any:
+def objects(number: int) -> np.ndarray:
     return np.array([number], object)
 
 

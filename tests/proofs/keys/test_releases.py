@@ -40,12 +40,12 @@ def releases(versions: tuple[str, ...]) -> list[Any]:
 Hosted = Callable[[str], AbstractContextManager[HostTarget]]
 
 
-def outcomes(target: HostTarget, trace: Trace) -> list[Any]:
+def outcomes(target: HostTarget, trace: Trace) -> list[object]:
     (result,) = target.run([trace])
     return [record.outcome for record in result.records]
 
 
-def described(value: Any) -> Description:
+def described(value: object) -> Description:
     match value:
         case bool():
             return boolean(value)
@@ -62,7 +62,7 @@ def described(value: Any) -> Description:
     raise TypeError(value)
 
 
-def described_call(arguments: dict[str, Any]) -> Description:
+def described_call(arguments: dict[str, object]) -> Description:
     return call(**{name: described(value) for name, value in arguments.items()})
 
 

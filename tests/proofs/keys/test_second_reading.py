@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
-from typing import Any
 
 import pytest
 import z3
@@ -21,7 +20,9 @@ from cacheproof.proofs.keys import (
 )
 from cacheproof.proofs.keys.claim import Claim
 from cacheproof.proofs.keys.media import Texts
+from cacheproof.proofs.keys.media_values import Constructed
 from cacheproof.proofs.keys.prove import claims
+from cacheproof.proofs.keys.symbolic import Data, Number
 from cacheproof.proving.proving import exit_code
 from cacheproof.spec import registry
 from cacheproof.spec.evidence import Outcome
@@ -94,7 +95,7 @@ def little_ends(patch: pytest.MonkeyPatch) -> None:
     """Numbers are written little end first, whatever is asked."""
     to_bytes = symbolic.Number.to_bytes
 
-    def wrong(self: Any, width: Any, order: str, *, signed: bool = False) -> Any:
+    def wrong(self: Number, width: int | Number, order: str, *, signed: bool = False) -> Data:
         return to_bytes(self, width, "little", signed=signed)
 
     patch.setattr(symbolic.Number, "to_bytes", wrong)
@@ -103,7 +104,7 @@ def little_ends(patch: pytest.MonkeyPatch) -> None:
 def lost_signs(patch: pytest.MonkeyPatch) -> None:
     to_bytes = symbolic.Number.to_bytes
 
-    def wrong(self: Any, width: Any, order: str, *, signed: bool = False) -> Any:
+    def wrong(self: Number, width: int | Number, order: str, *, signed: bool = False) -> Data:
         return to_bytes(self, width, order)
 
     patch.setattr(symbolic.Number, "to_bytes", wrong)
@@ -160,7 +161,7 @@ def test_paths_that_no_input_takes_make_their_row_vacuous(
     assert exit_code([row], set()) == 3
 
 
-def _of_no_bits(constructed: Any) -> Any:
+def _of_no_bits(constructed: Constructed) -> Constructed:
     """Below zero and above it."""
     (term,) = constructed[1]
     paths.assume(term > 0, term < 0)

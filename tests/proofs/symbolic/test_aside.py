@@ -52,7 +52,7 @@ def test_what_is_found_aside_is_what_is_found_here() -> None:
 
 
 def test_what_is_raised_aside_is_raised_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    def none(*_: Any) -> None:
+    def none(*_: object) -> None:
         raise Unexplorable("its states cannot be saved")
 
     monkeypatch.setattr(TableExploring, "calls", none)
@@ -64,7 +64,7 @@ def test_what_is_raised_aside_is_raised_here(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_one_that_is_killed_is_told_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    def killed(*_: Any) -> None:
+    def killed(*_: object) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
     monkeypatch.setattr(TableExploring, "witness", killed)

@@ -1,7 +1,5 @@
 """A witness that agrees with everything is not taken for one."""
 
-from typing import Any
-
 import pytest
 import z3
 
@@ -72,7 +70,7 @@ def test_a_reading_that_admits_everything_is_proved_alone(
 def test_a_validation_without_calls_is_proved_alone(
     monkeypatch: pytest.MonkeyPatch, exploring: ManagerExploring
 ) -> None:
-    def none(*_: Any) -> dict[str, Any]:
+    def none(*_: object) -> dict[str, object]:
         return {}
 
     monkeypatch.setattr(ManagerExploring, "calls", none)

@@ -35,7 +35,7 @@ class PromisedPool(BlockPool):
 
     calls: ClassVar[Counter[str]] = Counter()
 
-    def __init__(self, *given: Any, **named: Any) -> None:
+    def __init__(self, *given: object, **named: object) -> None:
         super().__init__(*given, **named)
         self.held: Counter[int] = Counter()
 
@@ -197,7 +197,9 @@ def test_a_caller_that_breaks_a_promise_is_seen(
 def test_a_caller_that_caches_again_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     cache_blocks = Manager.cache_blocks
 
-    def cache_again(self: Manager, request: ScheduledRequest, *given: Any, **named: Any) -> None:
+    def cache_again(
+        self: Manager, request: ScheduledRequest, *given: object, **named: object
+    ) -> None:
         cache_blocks(self, request, *given, **named)
         self.num_cached_block[request.request_id] = 0
         cache_blocks(self, request, *given, **named)

@@ -1,5 +1,6 @@
 """Any statement left out of a reference manager makes the proofs go red, and name the contract."""
 
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -43,19 +44,19 @@ def _leaves_unset(mutant: ClassMutant) -> bool:
     return mutant.method == "__init__" and "cache_size" in mutant.name
 
 
-def first_broken_contract(about: Any, mutant: ClassMutant) -> str | None:
+def first_broken_contract(about: ModuleType, mutant: ClassMutant) -> str | None:
     own = [rule.id for rule in contracts(about.COMPONENT) if rule.component == about.COMPONENT]
     return first_broken(about.of_reference(), mutant, own)
 
 
 @pytest.mark.sample(12)
 @pytest.mark.parametrize(("about", "mutant"), deletions(of_start=False))
-def test_a_statement_left_out_is_refuted(about: Any, mutant: ClassMutant) -> None:
+def test_a_statement_left_out_is_refuted(about: ModuleType, mutant: ClassMutant) -> None:
     assert first_broken_contract(about, mutant)
 
 
 @pytest.mark.parametrize(("about", "mutant"), deletions(of_start=True))
-def test_what_is_not_set_at_the_start_is_named(about: Any, mutant: ClassMutant) -> None:
+def test_what_is_not_set_at_the_start_is_named(about: ModuleType, mutant: ClassMutant) -> None:
     with pytest.raises(NotTranslated, match="nothing has set"):
         first_broken_contract(about, mutant)
 
@@ -63,6 +64,6 @@ def test_what_is_not_set_at_the_start_is_named(about: Any, mutant: ClassMutant) 
 @pytest.mark.parametrize(
     "about", [encoder_decoder_cache, pytest.param(encoder_cache, marks=pytest.mark.full)]
 )
-def test_the_reference_as_it_is_is_not_refuted(about: Any) -> None:
+def test_the_reference_as_it_is_is_not_refuted(about: ModuleType) -> None:
     source = about.of_reference().sources["m"]
     assert first_broken_contract(about, ClassMutant("nothing", "free", source)) is None

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Any
 
 import pytest
+import z3
 
 from cacheproof.differential.search.explore.table_job import VARIANTS
 from cacheproof.differential.variants.entry_table import TABLES, RemovedIsForgotten
@@ -19,7 +19,7 @@ from cacheproof.proofs.symbolic.checking.twins import refuted_of
 from cacheproof.proofs.symbolic.checking.validator import ShownCalls, Validator
 from cacheproof.proofs.symbolic.deciding.prove import RuleOutcome
 from cacheproof.proofs.symbolic.deciding.refuter import Refuter
-from cacheproof.proofs.symbolic.deciding.subject import Operation
+from cacheproof.proofs.symbolic.deciding.subject import Names, Operation
 from cacheproof.proofs.symbolic.evidence import prove_texts
 from cacheproof.proofs.symbolic.rules.readings import RuleLanguage
 from cacheproof.proofs.symbolic.subjects import entry_table
@@ -131,7 +131,7 @@ def test_no_proof_does_without_what_a_caller_owes(
 ) -> None:
     keeps = entry_table._owed
 
-    def keeps_others(names: Any, entry: Any, having: str) -> Formula:
+    def keeps_others(names: Names, entry: z3.ExprRef, having: str) -> Formula:
         return having == owed or keeps(names, entry, having)
 
     monkeypatch.setattr(entry_table, "_owed", keeps_others)

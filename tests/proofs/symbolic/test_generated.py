@@ -1,11 +1,13 @@
 """Random methods: what is proved of one CPython does not break."""
 
 from collections import Counter
-from typing import Any
 
 import pytest
+import z3
 
 from cacheproof.proofs.symbolic.reading import containers
+from cacheproof.proofs.symbolic.reading.execution import Run
+from cacheproof.proofs.symbolic.values.state import Ref, State
 from tests.proofs.symbolic.generator import Judge, generated, text_of
 
 SEEDS = 6
@@ -51,7 +53,7 @@ def test_a_wrong_reading_is_found_and_made_small(
 ) -> None:
     """As the translator once read what leads into a container that goes."""
 
-    def not_detached(run: Any, ref: Any, key: Any, state: Any) -> Any:
+    def not_detached(run: Run, ref: Ref, key: z3.ExprRef | None, state: State) -> State:
         return state
 
     monkeypatch.setattr(containers, "detach", not_detached)

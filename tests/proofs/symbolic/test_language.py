@@ -1,7 +1,7 @@
 """The language that is written down is the one that the gate lets through."""
 
 import ast
-from typing import Any
+from collections.abc import Sequence
 
 import pytest
 
@@ -18,6 +18,7 @@ from cacheproof.proofs.symbolic.subjects import block_pool, encoder_cache, encod
 from cacheproof.proofs.symbolic.subjects.calls import TOLD
 from cacheproof.proofs.symbolic.values import language
 from cacheproof.proofs.symbolic.values.language import METHODS, NotTranslated
+from cacheproof.proofs.symbolic.values.state import Evaluated, Operand, State
 from cacheproof.proofs.symbolic.values.values import Universe
 
 REFERENCES = [one.of_reference() for one in (encoder_cache, encoder_decoder_cache, block_pool)]
@@ -44,7 +45,9 @@ def test_every_method_of_the_ghost_that_is_run_is_asked_of(
     called: set[str] = set()
     call = Machine.call
 
-    def seen(self: Machine, owner: str, name: str, arguments: Any, state: Any) -> Any:
+    def seen(
+        self: Machine, owner: str, name: str, arguments: Sequence[Operand], state: State
+    ) -> list[Evaluated]:
         called.update([name] if owner == "g" else [])
         return call(self, owner, name, arguments, state)
 

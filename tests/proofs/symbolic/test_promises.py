@@ -2,6 +2,7 @@
 without, and a scheduler that breaks it is seen."""
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -19,7 +20,9 @@ from cacheproof.proofs.symbolic.values.values import Universe
 from cacheproof.reference.scheduler import update
 from cacheproof.reference.scheduler.encoder_inputs import Foresight
 from cacheproof.reference.semantics import Semantics
+from cacheproof.spec.ghost import Ghost
 from cacheproof.spec.manager_calls import COMPONENT
+from cacheproof.spec.records import Call
 from cacheproof.spec.registry import Contract, contracts
 
 SEEDS = range(12)
@@ -44,7 +47,9 @@ def broken_promises(
 def test_the_reference_scheduler_keeps_them(monkeypatch: pytest.MonkeyPatch) -> None:
     made: Counter[str] = Counter()
 
-    def counted(self: Any, state: Any, ghost: Any, encoded: Any, call: Any) -> None:
+    def counted(
+        self: Evaluator, state: object, ghost: Ghost, encoded: Mapping[str, int], call: Call
+    ) -> None:
         made[call.operation] += bool(self.rules.promised[call.operation])
         judged(self, state, ghost, encoded, call)
 

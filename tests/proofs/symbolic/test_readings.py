@@ -2,16 +2,17 @@
 
 from collections.abc import Mapping
 from types import ModuleType
-from typing import Any
 
 import pytest
 import z3
 
+from cacheproof.proofs.logic import Formula
 from cacheproof.proofs.symbolic.deciding.play import Play
 from cacheproof.proofs.symbolic.rules.predicates import PredicateReader
 from cacheproof.proofs.symbolic.rules.readings import RuleLanguage
 from cacheproof.proofs.symbolic.subjects import block_pool, encoder_cache, encoder_decoder_cache
 from cacheproof.proofs.symbolic.values.records import Record
+from cacheproof.proofs.symbolic.values.state import Operand
 from cacheproof.proofs.symbolic.values.values import Universe
 
 
@@ -40,7 +41,7 @@ def test_every_rule_reads_as_it_would_anew(about: ModuleType, size: int | None) 
     assert compared > 100
 
 
-def _is(one: Any, other: Any) -> bool:
+def _is(one: Formula, other: Formula) -> bool:
     if isinstance(one, z3.ExprRef) and isinstance(other, z3.ExprRef):
         return z3.simplify(one).eq(z3.simplify(other))  # z3 turns 1 <= x into x >= 1
     return one is other
@@ -51,7 +52,7 @@ def test_records_of_another_kind_are_read_anew() -> None:
     subject = encoder_cache.of_reference()
     (rule,) = [one for one in subject.transitions["can"] if one.id == "EC-12"]
 
-    def records(answer: Any) -> Mapping[str, Any]:
+    def records(answer: Operand) -> Mapping[str, Record]:
         call = {"granted": answer, "need": z3.Int("need"), "budget": z3.Int("budget")}
         play = Play(subject, subject.operations[0], language)
         state = play.names(play.ends[0].after)["s"]

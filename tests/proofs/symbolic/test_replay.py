@@ -1,6 +1,7 @@
 """Counterexamples of proofs are run again on the class, and only what it breaks is said to be."""
 
 from dataclasses import replace
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -35,7 +36,7 @@ class OfAnotherClass(CounterexampleReplay):
 
 
 def refuted(
-    about: Any,
+    about: ModuleType,
     operation: str,
     method: str,
     change: str,
@@ -59,7 +60,7 @@ def refuted(
 
 @pytest.mark.parametrize(("about", "operation", "method", "change", "contract"), BROKEN)
 def test_the_class_breaks_the_contract_from_the_state_that_was_found(
-    about: Any, operation: str, method: str, change: str, contract: str
+    about: ModuleType, operation: str, method: str, change: str, contract: str
 ) -> None:
     assert refuted(about, operation, method, change, contract, None).replayed
 

@@ -1,18 +1,19 @@
 """The translator's reading of a manager is held against what CPython does with its text."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from cacheproof.proofs.symbolic.checking.validated import Validation
 from cacheproof.proofs.symbolic.checking.validator import PlayedCall, ShownCalls
 from cacheproof.proofs.symbolic.checking.witnesses import ManagerExploring
+from cacheproof.proofs.symbolic.deciding.play import Play
 from cacheproof.proofs.symbolic.deciding.prove import ProverLibrary
-from cacheproof.proofs.symbolic.deciding.subject import Operation, Subject
+from cacheproof.proofs.symbolic.deciding.subject import CallEnd, Operation, Subject
 from cacheproof.proofs.symbolic.reading.source import source_in
 from cacheproof.proofs.symbolic.subjects import encoder_cache, encoder_decoder_cache
+from cacheproof.proofs.symbolic.values.state import State
 
 REFERENCE = encoder_cache.of_reference()
 ABOUT = {"encoder cache": encoder_cache, "encoder-decoder cache": encoder_decoder_cache}
@@ -84,7 +85,7 @@ def test_a_class_that_is_not_its_text_is_named(shows: Shows, operation: str) -> 
 def assuming_nonsense(subject: Subject, name: str) -> Subject:
     """A subject of whose operation a proof takes for granted what is never so."""
 
-    def run(play: Any, state: Any) -> Any:
+    def run(play: Play, state: State) -> Iterable[CallEnd]:
         (operation,) = [one for one in subject.operations if one.name == name]
         return operation.run(play, state.assuming(False))
 

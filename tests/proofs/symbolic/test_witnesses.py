@@ -1,8 +1,8 @@
 """A proof is held against CPython, which runs the class."""
 
+import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -13,10 +13,12 @@ from cacheproof.proofs.symbolic.checking.witnesses import ManagerExploring
 from cacheproof.proofs.symbolic.deciding.prove import ProverLibrary, prove
 from cacheproof.proofs.symbolic.evidence import prove_texts
 from cacheproof.proofs.symbolic.reading import expressions
+from cacheproof.proofs.symbolic.reading.execution import Run
 from cacheproof.proofs.symbolic.reading.source import source_in
 from cacheproof.proofs.symbolic.subjects.encoder_cache import CLASS, of_reference
 from cacheproof.proofs.symbolic.texts import ClassText
 from cacheproof.proofs.symbolic.values.language import NotTranslated
+from cacheproof.proofs.symbolic.values.state import Operand, State
 from cacheproof.spec.encoder_cache import COMPONENT
 from cacheproof.spec.evidence import Outcome
 from cacheproof.spec.registry import contracts
@@ -58,7 +60,9 @@ def test_it_can_break_every_contract_and_does_not(
 def test_one_wrong_reading_makes_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
     """As the translator once read calls: keyword arguments by their place."""
 
-    def by_place(run: Any, node: Any, owner: str, name: str, given: Sequence[Any], at: Any) -> Any:
+    def by_place(
+        run: Run, node: ast.Call, owner: str, name: str, given: Sequence[Operand], at: State
+    ) -> list[Operand]:
         return list(given)
 
     monkeypatch.setattr(expressions, "_arranged", by_place)
