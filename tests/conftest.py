@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, nullcontext
+from pathlib import Path
 
 import pytest
 
@@ -43,6 +44,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=0,
         help="the K-th test comes first, counted round; those before it come last",
     )
+    parser.addoption(
+        "--accept", action="store_true", help="write what comes of stories into their files"
+    )
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """The stories of a file of such a folder, which `tests/stories.py` reads."""
+    if file_path.suffix != ".txt" or file_path.parent.name != "stories":
+        return None
+    from tests.stories import StoryFile
+
+    return StoryFile.from_parent(parent, path=file_path)
 
 
 BEGAN = pytest.StashKey[float]()
