@@ -6,7 +6,8 @@
     config num_speculative_tokens=1                what differs in this one
     Add("a", 20, (Item("x", 4, 5),))               events, in the words of differential/traces/
     (Schedule(), Update()) * 6
-    ideal without scheduler.pads_drafts shows scheduled
+    ideal: breaks nothing
+    ideal without scheduler.pads_drafts shows scheduled:
         event 2, schedule: scheduled={"a": 8}
         event 4, schedule: breaks LV-1 (drafter)
 
@@ -54,7 +55,7 @@ BASE = re.compile(r"ideal|\d+(\.\d+)+")
 SEED = re.compile(r"seed (\d+) of (.+?)(?: for (\d\S+))?")
 CLAUSES = ("without", "with", "planted", "shows")
 INDENT = "    "
-NOTHING = "no contract breaks"
+WIDTH = 100
 
 
 @dataclass
@@ -69,6 +70,10 @@ class Block:
     @property
     def text(self) -> str:
         return " ".join((self.line, *self.more.values()))
+
+    @property
+    def lines(self) -> list[str]:
+        return [self.line, *(INDENT + line for line in self.more.values())]
 
     @contextmanager
     def named(self) -> Iterator[None]:
@@ -142,7 +147,7 @@ def _story(blocks: Sequence[Block]) -> Story:
                 config |= _keywords(rest)
             elif word in ("trace", "seed"):
                 kept, config = _kept(block.text), {}
-            elif BASE.fullmatch(word):
+            elif BASE.fullmatch(word.rstrip(":")):
                 runs.append(_run(block))
             else:
                 events = _events(block.text)
@@ -203,8 +208,14 @@ def _kept(text: str) -> Trace:
     return LANES[asked[2]].trace(int(asked[1]), asked[3])
 
 
+def _target(block: Block) -> str:
+    return block.line.partition(":")[0]
+
+
 def _run(block: Block) -> Run:
-    base, *words = block.line.replace(",", " ").split()
+    if ":" not in block.line:
+        raise ValueError("expected ':' after a target")
+    base, *words = _target(block).replace(",", " ").split()
     clauses: dict[str, list[str]] = {}
     clause = ""
     for word in words:
@@ -234,16 +245,19 @@ def told(story: Story, run: Run) -> list[str]:
         if examined.illegal is not None:
             return [f"refused: {examined.illegal}"]
         found = _shown(run, result.records)
+    broken: dict[int, list[str]] = {}
     for contract, kind, number, sentence in examined.breaks():
-        broken = f"breaks {contract} ({kind})" if kind else f"breaks {contract}"
-        why = sentence.partition(": ")[2]
-        found.append((number, f"{broken}: {why}" if "why" in run.shown else broken))
+        why = f": {sentence.partition(': ')[2]}" if "why" in run.shown else ""
+        broken.setdefault(number, []).append(
+            f"{contract} ({kind}){why}" if kind else contract + why
+        )
+    found += [(number, f"breaks {', '.join(several)}") for number, several in broken.items()]
     lines = [
         f"event {number + 1}, {tag_of(type(story.trace.events[number]))}: {what}"
         for number, what in sorted(found, key=lambda one: one[0])
     ]
-    if not any(examined.breaks()):
-        lines.append(NOTHING)
+    if not broken:
+        lines.append("breaks nothing")
     if "met" in run.shown:
         lines.append(f"met: {literal(dict(sorted(reach.met.items())))}")
     return lines
@@ -276,15 +290,21 @@ def _hold(holders: dict[str, list[str]], calls: Iterable[CallRecord]) -> bool:
     return bool(changes)
 
 
+def written(story: Story, run: Run) -> list[str]:
+    """A target and what comes of it, as they stand in a file."""
+    target, lines = _target(run.block), told(story, run)
+    if len(lines) == 1 and len(whole := f"{target}: {lines[0]}") <= WIDTH:
+        return [whole]
+    return [f"{target}:", *(INDENT + line for line in lines)]
+
+
 def difference(story: Story) -> list[str]:
-    """How what comes of a story is otherwise than it says; empty where it is right."""
-    written, found = [], []
-    for run in story.runs:
-        written += [run.block.line, *(INDENT + line for line in run.block.more.values())]
-        found += [run.block.line, *(INDENT + line for line in told(story, run))]
+    """How what comes of a story differs from what it says; empty where it does not."""
+    said = [line for run in story.runs for line in run.block.lines]
+    found = [line for run in story.runs for line in written(story, run)]
     first = story.runs[0].block
     names = f"{first.path}:{first.number}", "what comes of it"
-    return list(difflib.unified_diff(written, found, *names, lineterm="", n=len(found)))
+    return list(difflib.unified_diff(said, found, *names, lineterm="", n=len(found)))
 
 
 def accept(path: Path, title: str) -> None:
@@ -292,10 +312,9 @@ def accept(path: Path, title: str) -> None:
     lines = path.read_text().splitlines()
     (story,) = (one for one in stories_of(path) if one.title == title)
     for run in reversed(story.runs):
-        for number in reversed(run.block.more):
+        for number in (*reversed(run.block.more), run.block.number):
             del lines[number - 1]
-        at = run.block.number
-        lines[at:at] = [INDENT + line for line in told(story, run)]
+        lines[run.block.number - 1 : run.block.number - 1] = written(story, run)
     path.write_text("\n".join(lines) + "\n")
 
 

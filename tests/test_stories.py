@@ -17,17 +17,15 @@ Add("a", 20, (Item("x", 4, 5), Item("y", 9, 5)))
 (Schedule(), Update()) * 2
 """
 RIGHT = """\
-ideal shows scheduled, encode
+ideal shows scheduled, encode:
     event 2, schedule: scheduled={"a": 9}, encode={"a": [0]}
     event 4, schedule: scheduled={"a": 11}, encode={"a": [1]}
-    no contract breaks
+    breaks nothing
 # which is why it is planted
-ideal planted computes_into_items
-    event 2, schedule: breaks WM-2
-    event 2, schedule: breaks SC-2
-    event 2, schedule: breaks SC-11
-    event 2, schedule: breaks SC-3
+ideal planted computes_into_items:
+    event 2, schedule: breaks WM-2, SC-2, SC-11, SC-3
     event 4, schedule: breaks SC-14
+ideal: breaks nothing
 """
 
 pytest_plugins = ["pytester"]
@@ -48,9 +46,10 @@ def differs(file: Path) -> list[str]:
     ("right", "wrong", "expected"),
     [
         ('"a": 11', '"a": 12', ["-", "+"]),
-        ("    event 2, schedule: breaks SC-2\n", "", ["+    event 2, schedule: breaks SC-2"]),
-        ("    no contract breaks\n", "", ["+    no contract breaks"]),
-        (RIGHT[RIGHT.index("    event 2, schedule: breaks") :], "", ["+"] * 5),
+        ("SC-2, ", "", ["-", "+"]),
+        ("    event 4, schedule: breaks SC-14\n", "", ["+    event 4, schedule: breaks SC-14"]),
+        ("    breaks nothing\n", "", ["+    breaks nothing"]),
+        ("ideal: breaks nothing", "ideal:", ["-ideal:", "+ideal: breaks nothing"]),
     ],
 )
 def test_another_outcome_is_told_until_it_is_accepted(
@@ -75,22 +74,23 @@ def test_of_another_trace_another_outcome_comes(file: Path) -> None:
     ("lines", "number", "why"),
     [
         ("", 5, "asks no target"),
-        ("    no contract breaks", 7, "SyntaxError: invalid syntax"),
-        ("Scheduel()\nideal", 8, "KeyError: 'Scheduel'"),
-        ('Add("b")\nideal', 8, "Missing required argument 'prompt'"),
-        ('Add("b", 0)\nideal', 8, "Expected `int` >= 1"),
-        ('Schedule()\nAdd("a", 3)\nideal', 9, "request 'a' is added twice"),
-        ('Walk("a", 2)\nideal', 8, "event 'walk' at scheduler depth"),
-        ("open('x')\nideal", 8, "KeyError: 'open'"),
-        ("Schedule(\nideal", 8, "was never closed"),
-        ("ideal\nconfig capacity=None", 5, "Expected `int`, got `null`"),
-        ("ideal\nconfig capcity=2", 5, "unknown field `capcity`"),
-        ("ideal and more", 8, "'and'; expected one of without, with, planted, shows"),
-        ("ideal without scheduler.pads_daft", 8, "no flag of the semantics: scheduler.pads_daft"),
-        ("9.9.9", 8, "the reference does not model 9.9.9"),
-        ("trace faults/none.jsonl\nideal", 8, "FileNotFoundError"),
-        ("seed 1 of nothing\nideal", 8, "KeyError: 'nothing'"),
-        ("ideal\n== two items\nideal", 5, "two stories of one title"),
+        ("    breaks nothing", 7, "SyntaxError: invalid syntax"),
+        ("Scheduel()\nideal:", 8, "KeyError: 'Scheduel'"),
+        ('Add("b")\nideal:', 8, "Missing required argument 'prompt'"),
+        ('Add("b", 0)\nideal:', 8, "Expected `int` >= 1"),
+        ('Schedule()\nAdd("a", 3)\nideal:', 9, "request 'a' is added twice"),
+        ('Walk("a", 2)\nideal:', 8, "event 'walk' at scheduler depth"),
+        ("open('x')\nideal:", 8, "KeyError: 'open'"),
+        ("Schedule(\nideal:", 8, "was never closed"),
+        ("ideal:\nconfig capacity=None", 5, "Expected `int`, got `null`"),
+        ("ideal:\nconfig capcity=2", 5, "unknown field `capcity`"),
+        ("ideal", 8, "expected ':' after a target"),
+        ("ideal and more:", 8, "'and'; expected one of without, with, planted, shows"),
+        ("ideal without scheduler.pads_daft:", 8, "no flag of the semantics: scheduler.pads_daft"),
+        ("9.9.9:", 8, "the reference does not model 9.9.9"),
+        ("trace faults/none.jsonl\nideal:", 8, "FileNotFoundError"),
+        ("seed 1 of nothing\nideal:", 8, "KeyError: 'nothing'"),
+        ("ideal:\n== two items\nideal:", 5, "two stories of one title"),
     ],
 )
 def test_what_cannot_be_read_is_refused_by_file_and_line(
@@ -110,7 +110,7 @@ def test_what_cannot_be_read_is_refused_by_file_and_line(
     ],
 )
 def test_what_is_planted_and_shown_must_be_there(file: Path, run: str, why: str) -> None:
-    file.write_text(f"{HEAD}{run}\n    no contract breaks\n")
+    file.write_text(f"{HEAD}{run}: breaks nothing\n")
     with pytest.raises(InputError, match=f"items.txt:8: .*{why}"):
         differs(file)
 
@@ -119,7 +119,7 @@ def test_pytest_collects_the_files_of_such_folders(pytester: pytest.Pytester) ->
     pytester.makeconftest((Path(__file__).parent / "conftest.py").read_text())
     folder = pytester.mkdir("stories")
     (folder / "right.txt").write_text(HEAD + RIGHT)
-    (folder / "wrong.txt").write_text(HEAD + "ideal\n    event 2, schedule: breaks SC-2\n")
+    (folder / "wrong.txt").write_text(HEAD + "ideal: event 2, schedule: breaks SC-2\n")
     (pytester.mkdir("other") / "unread.txt").write_text("no story")
     ran = pytester.runpytest_inprocess("--verbose")
     ran.stdout.fnmatch_lines_random(
@@ -127,7 +127,7 @@ def test_pytest_collects_the_files_of_such_folders(pytester: pytest.Pytester) ->
             "stories/right.txt::two items PASSED*",
             "stories/wrong.txt::two items FAILED*",
             "--- *wrong.txt:8",
-            "-    event 2, schedule: breaks SC-2",
+            "-ideal: event 2, schedule: breaks SC-2",
         ]
     )
     pytester.runpytest_inprocess("--accept").assert_outcomes(passed=2)
