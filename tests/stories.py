@@ -13,11 +13,12 @@
 
 A target is `ideal` or a release of vLLM, as the reference models it; `without` and `with` turn
 flags of its semantics off and on, and a fault may be `planted`. It tells which contracts break,
-each kind the first time. It `shows` fields of outcomes, for each event that has the first of them;
-`entries` (of the encoder cache: who holds them), `why` contracts break, which rare states are
-`met`. Events may also be those of `trace FILE`, a path in the repository, or of `seed NUMBER of
-LANE`, which may go on `for RELEASE`; `config` lines below change those. What is indented belongs to
-the line above, and `#` begins a comment.
+each kind the first time. It `shows` a field of the outcomes in turn, or several, of each event that
+has the first of them; `outcome` where it has no fields; `entries` (who holds which of the encoder
+cache, when that changes), `why` contracts break, which rare states are `met`. Events may also be
+those of `trace FILE`, a path in the repository, or of `seed NUMBER of LANE`, which may go on `for
+RELEASE`; `config` lines below change those. What is indented belongs to the line above, and `#`
+begins a comment.
 """
 
 import ast
@@ -30,6 +31,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from _pytest._code.code import TerminalRepr, TracebackStyle
 from msgspec.structs import replace
 
 from cacheproof.differential.depths import DEPTHS
@@ -56,6 +58,8 @@ SEED = re.compile(r"seed (\d+) of (.+?)(?: for (\d\S+))?")
 CLAUSES = ("without", "with", "planted", "shows")
 INDENT = "    "
 WIDTH = 100
+NOTHING = "breaks nothing"
+Outcome = dict[str, object]
 
 
 @dataclass
@@ -242,42 +246,50 @@ def told(story: Story, run: Run) -> list[str]:
     with run.block.named():
         (result,) = run.target.run([story.trace], run.fault)
         examined = examine(story.trace, result, run.target, reach=reach)
-        if examined.illegal is not None:
-            return [f"refused: {examined.illegal}"]
-        found = _shown(run, result.records)
+    if examined.illegal is not None:
+        return [f"refused: {examined.illegal}"]
+    fields = [name for name in run.shown if name not in ("met", "why")]
+    lines, at_events = _shown(fields, _outcomes(result.records))
     broken: dict[int, list[str]] = {}
     for contract, kind, number, sentence in examined.breaks():
+        name = f"{contract} ({kind})" if kind else contract
         why = f": {sentence.partition(': ')[2]}" if "why" in run.shown else ""
-        broken.setdefault(number, []).append(
-            f"{contract} ({kind}){why}" if kind else contract + why
-        )
-    found += [(number, f"breaks {', '.join(several)}") for number, several in broken.items()]
-    lines = [
-        f"event {number + 1}, {tag_of(type(story.trace.events[number]))}: {what}"
-        for number, what in sorted(found, key=lambda one: one[0])
-    ]
-    if not broken:
-        lines.append("breaks nothing")
+        broken.setdefault(number, []).append(name + why)
+    at_events += [(number, f"breaks {', '.join(several)}") for number, several in broken.items()]
+    for number, what in sorted(at_events, key=lambda one: one[0]):
+        lines.append(f"event {number + 1}, {tag_of(type(story.trace.events[number]))}: {what}")
     if "met" in run.shown:
         lines.append(f"met: {literal(dict(sorted(reach.met.items())))}")
-    return lines
+    return lines if broken else [NOTHING, *lines]
 
 
-def _shown(run: Run, records: Iterable[StepRecord]) -> list[tuple[int, str]]:
-    """What a run shows of the outcome of each event, by the event's number from 0."""
+def _shown(
+    names: Sequence[str], outcomes: Sequence[Outcome]
+) -> tuple[list[str], list[tuple[int, str]]]:
+    """Lines about all events, and what is shown of single ones, by their numbers from 0."""
+    having = [(number, one) for number, one in enumerate(outcomes) if {*names[:1]} & one.keys()]
+    lines = [f"no event has {name}" for name in names if not any(name in one for _, one in having)]
+    if len(names) == 1 and having:
+        in_turn = f"{names[0]}: {', '.join(literal(one[names[0]]) for _, one in having)}"
+        if len(INDENT + in_turn) <= WIDTH:
+            return [in_turn], []
+    return lines, [
+        (number, ", ".join(f"{name}={literal(one[name])}" for name in names if name in one))
+        for number, one in having
+    ]
+
+
+def _outcomes(records: Iterable[StepRecord]) -> list[Outcome]:
+    """What can be shown of each event."""
     holders: dict[str, list[str]] = {}
-    found, seen = [], {"met", "why"}
-    for number, record in enumerate(records):
-        fields = dict(record.outcome) if isinstance(record.outcome, dict) else {}
+    outcomes = []
+    for record in records:
+        has_fields = isinstance(record.outcome, dict)
+        outcome = dict(record.outcome) if has_fields else {"outcome": record.outcome}
         if _hold(holders, record.calls):
-            fields["entries"] = dict(holders)
-        shown = [name for name in run.shown if name in fields]
-        seen |= {*shown}
-        if run.shown[:1] == shown[:1] != []:
-            found.append((number, ", ".join(f"{one}={literal(fields[one])}" for one in shown)))
-    if unseen := {*run.shown} - seen:
-        raise ValueError(f"no outcome has {', '.join(sorted(unseen))}")
-    return found
+            outcome["entries"] = dict(holders)
+        outcomes.append(outcome)
+    return outcomes
 
 
 def _hold(holders: dict[str, list[str]], calls: Iterable[CallRecord]) -> bool:
@@ -293,9 +305,10 @@ def _hold(holders: dict[str, list[str]], calls: Iterable[CallRecord]) -> bool:
 def written(story: Story, run: Run) -> list[str]:
     """A target and what comes of it, as they stand in a file."""
     target, lines = _target(run.block), told(story, run)
-    if len(lines) == 1 and len(whole := f"{target}: {lines[0]}") <= WIDTH:
-        return [whole]
-    return [f"{target}:", *(INDENT + line for line in lines)]
+    head = f"{target}:"
+    if lines[0] == NOTHING or (len(lines) == 1 and len(f"{head} {lines[0]}") <= WIDTH):
+        head += f" {lines.pop(0)}"
+    return [head, *(INDENT + line for line in lines)]
 
 
 def difference(story: Story) -> list[str]:
@@ -328,6 +341,13 @@ class StoryItem(pytest.Item):
             accept(self.path, self.story.title)
         elif found := difference(self.story):
             pytest.fail("\n".join(found), pytrace=False)
+
+    def repr_failure(
+        self, excinfo: pytest.ExceptionInfo[BaseException], style: TracebackStyle | None = None
+    ) -> str | TerminalRepr:
+        if isinstance(excinfo.value, InputError):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int, str]:
         return self.path, self.story.runs[0].block.number - 1, self.name
