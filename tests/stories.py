@@ -14,11 +14,11 @@
 A target is `ideal` or a release of vLLM, as the reference models it; `without` and `with` turn
 flags of its semantics off and on, and a fault may be `planted`. It tells which contracts break,
 each kind the first time. It `shows` a field of the outcomes in turn, or several, of each event that
-has the first of them; `outcome` where it has no fields; `entries` (who holds which of the encoder
-cache, when that changes), `why` contracts break, which rare states are `met`. Events may also be
-those of `trace FILE`, a path in the repository, or of `seed NUMBER of LANE`, which may go on `for
-RELEASE`; `config` lines below change those. What is indented belongs to the line above, and `#`
-begins a comment.
+has the first of them; `outcome` where it has no fields; `entries` and `free_slots` of the encoder
+cache as they change, with who holds an entry; `why` contracts break, which rare states are `met`.
+Events may also be those of `trace FILE`, a path in the repository, or of `seed NUMBER of LANE`,
+which may go on `for RELEASE`; `config` lines below change those. What is indented belongs to the
+line above, and `#` begins a comment.
 """
 
 import ast
@@ -41,7 +41,7 @@ from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.base import SCHEMA, Adapter, Group, Item, tag_of
-from cacheproof.differential.traces.records import CallRecord, StepRecord
+from cacheproof.differential.traces.records import StepRecord
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.differential.traces.trace_file import dump, parse
 from cacheproof.differential.traces.wording import literal
@@ -286,20 +286,15 @@ def _outcomes(records: Iterable[StepRecord]) -> list[Outcome]:
     for record in records:
         has_fields = isinstance(record.outcome, dict)
         outcome = dict(record.outcome) if has_fields else {"outcome": record.outcome}
-        if _hold(holders, record.calls):
-            outcome["entries"] = dict(holders)
+        for delta in (call.delta for call in record.calls if call.delta is not None):
+            outcome["free_slots"] = delta.free_slots
+            for identifier, entry in delta.entries.items():
+                holders.pop(identifier, None)
+                if entry is not None:
+                    holders[identifier] = entry.holders
+                outcome["entries"] = dict(holders)
         outcomes.append(outcome)
     return outcomes
-
-
-def _hold(holders: dict[str, list[str]], calls: Iterable[CallRecord]) -> bool:
-    """Follow who holds the entries of the encoder cache; whether any of them changed."""
-    changes = [one.delta.entries for one in calls if one.delta is not None and one.delta.entries]
-    for identifier, entry in ((name, one) for each in changes for name, one in each.items()):
-        holders.pop(identifier, None)
-        if entry is not None:
-            holders[identifier] = entry.holders
-    return bool(changes)
 
 
 def written(story: Story, run: Run) -> list[str]:

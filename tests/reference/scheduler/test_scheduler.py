@@ -1,14 +1,20 @@
-"""What the reference scheduler decides, on a few requests that can be followed by hand."""
+"""What the reference scheduler refuses, and why requests end; `stories/` has what it decides."""
 
 from typing import Any
 
 import pytest
 
 from cacheproof.differential.targets.host.scheduler.encoder_transfers import EncoderTransfers
+from cacheproof.differential.targets.host.scheduler.kv_transfers import KVTransfers
 from cacheproof.reference.request import MultiModalFeature, PlaceholderRange
 from cacheproof.reference.scheduled_request import ScheduledRequest
-from cacheproof.reference.scheduler.output import SchedulerOutput
+from cacheproof.reference.scheduler.output import (
+    EngineCoreOutput,
+    KVConnectorOutput,
+    SchedulerOutput,
+)
 from cacheproof.reference.scheduler.scheduler import Scheduler
+from cacheproof.reference.semantics import Semantics
 from tests.reference.scheduler.schedulers import HASHER, IDEAL, make
 
 
@@ -26,16 +32,12 @@ def request(name: str, tokens: int, *items: tuple[str, int, int], **options: Any
 def step(scheduler: Scheduler) -> SchedulerOutput:
     """Schedule, execute and update: every request at its end samples token 7."""
     output = scheduler.schedule()
-    finish(scheduler, output)
-    return output
-
-
-def finish(scheduler: Scheduler, output: SchedulerOutput) -> None:
     reached = {
         name: scheduler.requests[name].num_computed_tokens >= scheduler.requests[name].num_tokens
         for name in output.num_scheduled_tokens
     }
     scheduler.update_from_output(output, {name: [7] * end for name, end in reached.items()})
+    return output
 
 
 def test_one_id_at_a_time() -> None:
@@ -54,16 +56,9 @@ def test_a_stop_token_ends_a_request_and_what_follows_is_dropped() -> None:
     assert (answer.new_token_ids, answer.finish_reason) == ([5], "stopped")
 
 
-def elsewhere(**states: str) -> EncoderTransfers:
-    """A connector to encoder outputs in these states."""
-    connector = EncoderTransfers()
-    for identifier, state in states.items():
-        connector.transfer(identifier, state)
-    return connector
-
-
 def test_a_request_whose_item_cannot_come_ends_with_an_error() -> None:
-    connector = elsewhere(x="pending")
+    connector = EncoderTransfers()
+    connector.transfer("x", "pending")
     scheduler = make(ec_connector=connector)
     scheduler.add_request(request("r", 8, ("x", 0, 4)))
     step(scheduler)
@@ -72,6 +67,23 @@ def test_a_request_whose_item_cannot_come_ends_with_an_error() -> None:
     (answer,) = scheduler.update_from_output(output, {"r": [7]})
     assert (answer.request_id, answer.finish_reason) == ("r", "error")
     assert not scheduler.requests
+
+
+@pytest.mark.parametrize("semantics", [IDEAL, Semantics.of_vllm("0.33.0")])
+@pytest.mark.parametrize("later", [False, True])
+def test_a_request_whose_load_fails_ends_with_an_error_where_that_is_configured(
+    later: bool, semantics: Semantics
+) -> None:
+    """A load within the step, or one between steps, of two blocks of which the second is wrong."""
+    connector = KVTransfers()
+    connector.elsewhere("r", 8, later)
+    scheduler = make(kv_connector=connector, semantics=semantics, recomputes_failed_loads=False)
+    scheduler.add_request(request("r", 10, max_tokens=4))
+    output = scheduler.schedule()
+    sampled = {name: [7] for name in output.num_scheduled_tokens}
+    report = KVConnectorOutput(["r"] * later, [], [2])
+    answers = scheduler.update_from_output(output, sampled, report)
+    assert answers == [EngineCoreOutput("r", (), "error")]
 
 
 @pytest.mark.parametrize(("several_axes", "dropped"), [(False, {}), (True, {"r": {0: None}})])
