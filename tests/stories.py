@@ -11,14 +11,17 @@
         event 2, schedule: scheduled={"a": 8}
         event 4, schedule: breaks LV-1 (drafter)
 
-A target is `ideal` or a release of vLLM, as the reference models it; `without` and `with` turn
-flags of its semantics off and on, and a fault may be `planted`. It tells which contracts break,
-each kind the first time. It `shows` a field of the outcomes in turn, or several, of each event that
-has the first of them; `outcome` where it has no fields; `entries` and `free_slots` of the encoder
-cache as they change, with who holds an entry; `why` contracts break, which rare states are `met`.
-Events may also be those of `trace FILE`, a path in the repository, or of `seed NUMBER of LANE`,
-which may go on `for RELEASE`; `config` lines below change those. What is indented belongs to the
-line above, and `#` begins a comment.
+What is indented belongs to the line above, and `#` begins a comment. Other events are those of
+`trace FILE`, a path in the repository, or of `seed NUMBER of LANE`, which may go on `for RELEASE`;
+`config` lines below change those. A target is `ideal` or a release of vLLM, as the reference models
+it; `without` and `with` turn flags of its semantics off and on, and a fault may be `planted`. It
+tells which contracts break, each kind the first time, and `shows` fields of outcomes, for each
+event that has the first of them; one alone in turn, if all events of a kind have it. Beside those:
+
+    outcome               what has no fields; None of an event that does nothing
+    entries, free_slots   of the encoder cache as they change, with who holds an entry
+    why                   a contract breaks
+    met                   rare states, how often
 """
 
 import ast
@@ -39,10 +42,11 @@ from cacheproof.differential.errors import InputError
 from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.base import SCHEMA, Adapter, Group, Item, tag_of
 from cacheproof.differential.traces.records import StepRecord
-from cacheproof.differential.traces.trace import Trace
+from cacheproof.differential.traces.trace import AnyEvent, Trace
 from cacheproof.differential.traces.trace_file import dump, parse
 from cacheproof.differential.traces.wording import literal
 from cacheproof.reference.releases import is_modelled
@@ -240,16 +244,17 @@ def _run(block: Block) -> Run:
     return Run(block, target, fault, clauses.get("shows", ()))
 
 
-def told(story: Story, run: Run) -> list[str]:
-    """What comes of a story's trace on a target, in lines."""
+def told(story: Story, run: Run, target: Target | None = None) -> list[str]:
+    """What comes of a story's trace on a run's target, or on another one, in lines."""
+    target = target or run.target
     reach = Reachability()
     with run.block.named():
-        (result,) = run.target.run([story.trace], run.fault)
-        examined = examine(story.trace, result, run.target, reach=reach)
+        (result,) = target.run([story.trace], run.fault)
+        examined = examine(story.trace, result, target, reach=reach)
     if examined.illegal is not None:
         return [f"refused: {examined.illegal}"]
     fields = [name for name in run.shown if name not in ("met", "why")]
-    lines, at_events = _shown(fields, _outcomes(result.records))
+    lines, at_events = _shown(fields, story.trace.events, _outcomes(result.records))
     broken: dict[int, list[str]] = {}
     for contract, kind, number, sentence in examined.breaks():
         name = f"{contract} ({kind})" if kind else contract
@@ -264,18 +269,20 @@ def told(story: Story, run: Run) -> list[str]:
 
 
 def _shown(
-    names: Sequence[str], outcomes: Sequence[Outcome]
+    names: Sequence[str], events: Sequence[AnyEvent], outcomes: Sequence[Outcome]
 ) -> tuple[list[str], list[tuple[int, str]]]:
     """Lines about all events, and what is shown of single ones, by their numbers from 0."""
-    having = [(number, one) for number, one in enumerate(outcomes) if {*names[:1]} & one.keys()]
-    lines = [f"no event has {name}" for name in names if not any(name in one for _, one in having)]
-    if len(names) == 1 and having:
-        in_turn = f"{names[0]}: {', '.join(literal(one[names[0]]) for _, one in having)}"
+    having = {number: one for number, one in enumerate(outcomes) if {*names[:1]} & one.keys()}
+    kinds = {type(events[number]) for number in having}
+    like = [number for number in range(len(outcomes)) if type(events[number]) in kinds]
+    if len(names) == 1 and having and like == [*having]:
+        in_turn = f"{names[0]}: {', '.join(literal(one[names[0]]) for one in having.values())}"
         if len(INDENT + in_turn) <= WIDTH:
             return [in_turn], []
-    return lines, [
+    unseen = [name for name in names if not any(name in one for one in having.values())]
+    return [f"no event has {name}" for name in unseen], [
         (number, ", ".join(f"{name}={literal(one[name])}" for name in names if name in one))
-        for number, one in having
+        for number, one in having.items()
     ]
 
 
@@ -297,19 +304,19 @@ def _outcomes(records: Iterable[StepRecord]) -> list[Outcome]:
     return outcomes
 
 
-def written(story: Story, run: Run) -> list[str]:
-    """A target and what comes of it, as they stand in a file."""
-    target, lines = _target(run.block), told(story, run)
-    head = f"{target}:"
+def written(story: Story, run: Run, target: Target | None = None) -> list[str]:
+    """A target and what comes of it, or of another in its place, as they stand in a file."""
+    head, lines = f"{_target(run.block)}:", told(story, run, target)
     if lines[0] == NOTHING or (len(lines) == 1 and len(f"{head} {lines[0]}") <= WIDTH):
         head += f" {lines.pop(0)}"
     return [head, *(INDENT + line for line in lines)]
 
 
-def difference(story: Story) -> list[str]:
-    """How what comes of a story differs from what it says; empty where it does not."""
+def difference(story: Story, target: Target | None = None) -> list[str]:
+    """How what comes of a story, or of it on another target, differs from what it says; empty where
+    it does not."""
     said = [line for run in story.runs for line in run.block.lines]
-    found = [line for run in story.runs for line in written(story, run)]
+    found = [line for run in story.runs for line in written(story, run, target)]
     first = story.runs[0].block
     names = f"{first.path}:{first.number}", "what comes of it"
     return list(difflib.unified_diff(said, found, *names, lineterm="", n=len(found)))

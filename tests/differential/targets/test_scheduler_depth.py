@@ -33,6 +33,7 @@ from cacheproof.reference.releases import NEWEST
 from cacheproof.spec.versions import release_key
 from tests.differential.scheduler_traces import trace
 from tests.differential.targets.parameters import newest_and
+from tests.stories import Story, difference, stories_of
 
 OTHER_VERSIONS = (
     "0.10.1.1",
@@ -101,6 +102,21 @@ def refusal(target: HostTarget, *events: AnyEvent, **changes: Any) -> str | None
     return result.illegal
 
 
+FOLDER = Path(__file__).parent / "stories"
+EVERY = [pytest.param(one, id=one.title) for one in stories_of(FOLDER / "every_release.txt")]
+OF_NEWEST = [pytest.param(one, id=one.title) for one in stories_of(FOLDER / "newest.txt")]
+
+
+@pytest.mark.parametrize("story", EVERY)
+def test_a_release_decides_as_the_ideal_does(any_release: HostTarget, story: Story) -> None:
+    assert difference(story, any_release) == []
+
+
+@pytest.mark.parametrize("story", OF_NEWEST)
+def test_the_newest_release_decides_as_its_model_does(newest: HostTarget, story: Story) -> None:
+    assert difference(story, newest) == []
+
+
 BUSY = (
     add("a", 30, Item("x", 2, 6), Item("y", 12, 5), max_tokens=4),
     add("b", 30, Item("x", 2, 6), Item("z", 12, 6, None, (True, False) * 3), priority=-1),
@@ -141,35 +157,6 @@ def test_the_same_traces_give_the_same_bytes_in_one_process_and_in_two(
     assert msgspec.json.encode(first) == msgspec.json.encode(elsewhere)
 
 
-def test_a_request_runs_to_its_end_and_is_reported_once(any_release: HostTarget) -> None:
-    answers = outcomes(any_release, add("a", 20, Item("x", 4, 6)), *STEP * 3, *STEP)
-    first, sampling, last = answers[1], answers[4], answers[6]
-    assert first["encode"] == {"a": [0]}
-    assert sampling["sampled"] == {"a": 1}
-    assert last["finished"] == ["a"]
-    assert answers[7]["finished"] == ["a"]
-    assert answers[7]["scheduled"] == {}
-
-
-def test_a_second_step_waits_for_the_first_unless_scheduling_is_asynchronous(
-    any_release: HostTarget,
-) -> None:
-    events = (add("a", 40), Update(), Schedule(), Schedule(), Schedule(), Update(5), Update())
-    one = outcomes(any_release, *events)
-    two = outcomes(any_release, *events, async_scheduling=True)
-    assert [answer is None for answer in one] == [False, True, False, True, True, False, True]
-    assert [answer is None for answer in two] == [False, True, False, False, True, False, True]
-
-
-def test_an_abort_between_a_schedule_and_its_update_is_survived(any_release: HostTarget) -> None:
-    answers = outcomes(
-        any_release, add("a", 20, Item("x", 4, 6)), Schedule(), Abort("a"), Update(), Schedule()
-    )
-    assert answers[2] == {"running": [], "waiting": [], "free_blocks": 8}
-    assert answers[3]["sampled"] == {}
-    assert answers[4]["finished"] == ["a"]
-
-
 def test_what_makes_no_sense_is_a_no_op(any_release: HostTarget) -> None:
     events = (Abort("nobody"), add("a", 8), add("a", 9), Abort("a"), add("a", 8))
     assert [answer is None for answer in outcomes(any_release, *events)] == [
@@ -179,12 +166,6 @@ def test_what_makes_no_sense_is_a_no_op(any_release: HostTarget) -> None:
         False,
         True,
     ]
-
-
-def test_priority_decides_who_waits_in_front(any_release: HostTarget) -> None:
-    events = (add("late", 8, priority=1), add("early", 8, priority=-1))
-    assert outcomes(any_release, *events)[-1]["waiting"] == ["late", "early"]
-    assert outcomes(any_release, *events, policy="priority")[-1]["waiting"] == ["early", "late"]
 
 
 @pytest.mark.parametrize(
@@ -235,23 +216,6 @@ def test_items_that_no_processor_makes_are_refused(
 def test_the_cache_holds_the_largest_item_whatever_was_configured(newest: HostTarget) -> None:
     (result,) = run(newest, trace(add("a", 20, Item("x", 2, 12)), *STEP, capacity=4))
     assert result.capacity == 12
-
-
-def test_another_size_under_a_known_identifier_ends_the_request(newest: HostTarget) -> None:
-    first, second = add("a", 20, Item("x", 2, 4), max_tokens=9), add("b", 20, Item("x", 2, 5))
-    events = (first, *STEP, second, *STEP)
-    assert outcomes(newest, *events, max_num_batched_tokens=32)[-1]["finished"] == ["b"]
-
-
-def test_several_that_come_back_with_another_size_end_in_the_order_of_their_names(
-    newest: HostTarget,
-) -> None:
-    items = Item("x", 2, 4), Item("x", 2, 3)
-    first = add("r10", 20, items[0])
-    others = [add(name, 20, items[1]) for name in ("r2", "r9", "r1")]
-    *_, step, update = outcomes(newest, first, *others, *STEP, max_num_batched_tokens=96)
-    assert step["rejected"] == ["r1", "r2", "r9"]
-    assert update["finished"] == ["r1", "r2", "r9"]
 
 
 @pytest.mark.full
@@ -315,26 +279,6 @@ def test_what_is_ready_elsewhere_is_loaded_in_the_place_of_an_encode(
     _, _, step, _ = outcomes(any_release, *events, ec_connector=True)
     assert step["loads"] == {"a": [0]}
     assert step["encode"] == {"a": [1]}
-
-
-def test_without_a_connector_nothing_comes_from_elsewhere(any_release: HostTarget) -> None:
-    nothing, _, step, _ = outcomes(
-        any_release, Transfer("x", "ready"), add("a", 8, Item("x", 0, 4)), *STEP
-    )
-    assert nothing is None
-    assert step["encode"] == {"a": [0]}
-    assert "loads" not in step
-
-
-def test_a_request_that_waits_for_what_never_comes_ends(newest: HostTarget) -> None:
-    arrival = (Transfer("x", "pending"), add("a", 8, Item("x", 0, 4)), *STEP)
-    *_, waits, _, vain, _, ended = outcomes(
-        newest, *arrival, Transfer("x", "failed"), *STEP, ec_connector=True
-    )
-    assert waits["awaiting"] == ["a"]
-    assert waits["scheduled"] == {}
-    assert vain == ["a"]
-    assert ended["finished"] == ["a"]
 
 
 def test_what_not_every_release_has_says_nothing_by_default() -> None:
