@@ -50,10 +50,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """The stories of a file of such a folder, which `tests/stories.py` reads."""
+    """The stories of a file of such a folder, which `tests/stories.py` describes."""
     if file_path.suffix != ".txt" or file_path.parent.name != "stories":
         return None
-    from tests.stories import StoryFile
+    from tests.telling import StoryFile
 
     return StoryFile.from_parent(parent, path=file_path)
 

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from cacheproof.differential.errors import InputError
-from tests.stories import accept, difference, stories_of
+from tests.stories import stories_of
+from tests.telling import accept, difference
 
 HEAD = """\
 # of an encoder cache

@@ -33,7 +33,8 @@ from cacheproof.reference.releases import NEWEST
 from cacheproof.spec.versions import release_key
 from tests.differential.scheduler_traces import trace
 from tests.differential.targets.parameters import newest_and
-from tests.stories import Story, difference, stories_of
+from tests.stories import Story, stories_of
+from tests.telling import difference
 
 OTHER_VERSIONS = (
     "0.10.1.1",
