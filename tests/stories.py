@@ -16,7 +16,8 @@ What is indented belongs to the line above, and `#` begins a comment. Other even
 `config` lines below change those. A target is `ideal` or a release of vLLM, as the reference models
 it; `without` and `with` turn flags of its semantics off and on, and a fault may be `planted`. It
 tells which contracts break, each kind the first time, and `shows` fields of outcomes, for each
-event that has the first of them; one alone in turn, if all events of a kind have it. Beside those:
+event that has the first of them; one alone in turn, if all events of a kind have it. A line has
+room for all that comes of a short story. Beside fields are shown:
 
     outcome               what has no fields; None of an event that does nothing
     entries, free_slots   of the encoder cache as they change, with who holds an entry

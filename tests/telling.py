@@ -42,7 +42,7 @@ def told(story: Story, run: Run, target: Target | None = None) -> list[str]:
         lines.append(f"event {number + 1}, {tag_of(type(story.trace.events[number]))}: {what}")
     if "met" in run.shown:
         lines.append(f"met: {literal(dict(sorted(reach.met.items())))}")
-    return lines if broken else [NOTHING, *lines]
+    return lines if broken else [*lines, NOTHING]
 
 
 def _shown(
@@ -53,7 +53,7 @@ def _shown(
     kinds = {type(events[number]) for number in having}
     like = [number for number in range(len(outcomes)) if type(events[number]) in kinds]
     if len(names) == 1 and having and like == [*having]:
-        in_turn = f"{names[0]}: {', '.join(literal(one[names[0]]) for one in having.values())}"
+        in_turn = ", ".join(literal(one[names[0]]) for one in having.values())
         if len(INDENT + in_turn) <= WIDTH:
             return [in_turn], []
     unseen = [name for name in names if not any(name in one for one in having.values())]
@@ -84,8 +84,11 @@ def _outcomes(records: Iterable[StepRecord]) -> list[Outcome]:
 def written(story: Story, run: Run, target: Target | None = None) -> list[str]:
     """A target and what comes of it, or of another in its place, as they stand in a file."""
     head, lines = f"{run.block.target}:", told(story, run, target)
-    if lines[0] == NOTHING or (len(lines) == 1 and len(f"{head} {lines[0]}") <= WIDTH):
-        head += f" {lines.pop(0)}"
+    whole = f"{head} {'; '.join(lines)}"
+    if len(whole) <= WIDTH:
+        return [whole]
+    if lines[-1] == NOTHING:
+        head += f" {lines.pop()}"
     return [head, *(INDENT + line for line in lines)]
 
 
