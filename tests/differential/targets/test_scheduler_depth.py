@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -62,13 +61,15 @@ class Refusing(EncoderCacheManager):
 
 
 @contextmanager
-def host(version: str, settings: dict[str, str] | None = None, **options: Any) -> Iterator[Any]:
+def host(
+    version: str, settings: dict[str, str] | None = None, plug_in: str | None = None
+) -> Iterator[HostTarget]:
     release = releases.install(version, report=print)
     command, environment = releases.host_command(release)
     if settings and "PYTHONPATH" in settings:
         settings = {"PYTHONPATH": f"{settings['PYTHONPATH']}:{environment['PYTHONPATH']}"}
     target = HostTarget(
-        f"vllm@{version}", version, command, {**environment, **(settings or {})}, **options
+        f"vllm@{version}", version, command, {**environment, **(settings or {})}, plug_in=plug_in
     )
     try:
         yield target
@@ -88,19 +89,9 @@ def add(request: str, prompt: int, *items: Item, max_tokens: int = 2, priority: 
     return Add(request, prompt, items, max_tokens, priority)
 
 
-def run(target: HostTarget, *traces: Trace) -> list[TraceResult]:
-    return target.run(traces)
-
-
-def outcomes(target: HostTarget, *events: AnyEvent, **changes: Any) -> list[Any]:
-    (result,) = run(target, trace(*events, **changes))
-    assert result.illegal is None, result.illegal
-    return [record.outcome for record in result.records]
-
-
-def refusal(target: HostTarget, *events: AnyEvent, **changes: Any) -> str | None:
-    (result,) = run(target, trace(*events, **changes))
-    return result.illegal
+def ran(target: HostTarget, *events: AnyEvent, **changes: object) -> TraceResult:
+    (result,) = target.run([trace(*events, **changes)])
+    return result
 
 
 FOLDER = Path(__file__).parent / "stories"
@@ -160,13 +151,8 @@ def test_the_same_traces_give_the_same_bytes_in_one_process_and_in_two(
 
 def test_what_makes_no_sense_is_a_no_op(any_release: HostTarget) -> None:
     events = (Abort("nobody"), add("a", 8), add("a", 9), Abort("a"), add("a", 8))
-    assert [answer is None for answer in outcomes(any_release, *events)] == [
-        True,
-        False,
-        True,
-        False,
-        True,
-    ]
+    answers = [record.outcome for record in ran(any_release, *events).records]
+    assert [answer is None for answer in answers] == [True, False, True, False, True]
 
 
 @pytest.mark.parametrize(
@@ -179,21 +165,21 @@ def test_what_makes_no_sense_is_a_no_op(any_release: HostTarget) -> None:
     ],
 )
 def test_a_configuration_is_refused_in_the_words_of_the_release(
-    any_release: HostTarget, changes: dict[str, Any], reason: str
+    any_release: HostTarget, changes: dict[str, object], reason: str
 ) -> None:
-    words = refusal(any_release, add("a", 20, Item("x", 4, 6)), **changes)
+    words = ran(any_release, add("a", 20, Item("x", 4, 6)), **changes).illegal
     assert words is not None
     assert reason in words
     assert "\n" not in words
 
 
 def test_refusing_one_configuration_leaves_the_next_as_it_was(any_release: HostTarget) -> None:
-    assert refusal(any_release, add("a", 60), num_blocks=3) is not None
-    assert refusal(any_release, add("a", 60)) is None
+    assert ran(any_release, add("a", 60), num_blocks=3).illegal is not None
+    assert ran(any_release, add("a", 60)).illegal is None
 
 
 def test_a_prompt_longer_than_the_model_is_refused(any_release: HostTarget) -> None:
-    words = refusal(any_release, add("a", 65))
+    words = ran(any_release, add("a", 65)).illegal
     assert words is not None
     assert "longer than the maximum model length" in words
 
@@ -209,14 +195,13 @@ def test_a_prompt_longer_than_the_model_is_refused(any_release: HostTarget) -> N
 def test_items_that_no_processor_makes_are_refused(
     newest: HostTarget, items: tuple[Item, ...]
 ) -> None:
-    words = refusal(newest, add("a", 20, *items))
+    words = ran(newest, add("a", 20, *items)).illegal
     assert words is not None
     assert words.startswith("item ")
 
 
 def test_the_cache_holds_the_largest_item_whatever_was_configured(newest: HostTarget) -> None:
-    (result,) = run(newest, trace(add("a", 20, Item("x", 2, 12)), *STEP, capacity=4))
-    assert result.capacity == 12
+    assert ran(newest, add("a", 20, Item("x", 2, 12)), *STEP, capacity=4).capacity == 12
 
 
 @pytest.mark.full
@@ -275,11 +260,12 @@ def test_what_is_ready_elsewhere_is_loaded_in_the_place_of_an_encode(
 ) -> None:
     events = (Transfer("x", "ready"), add("a", 12, Item("x", 0, 4), Item("y", 4, 4)), *STEP)
     if release_key(any_release.release) < release_key("0.11.1"):
-        assert "loads no encoder output" in str(refusal(any_release, *events, ec_connector=True))
+        assert "loads no encoder output" in str(
+            ran(any_release, *events, ec_connector=True).illegal
+        )
         return
-    _, _, step, _ = outcomes(any_release, *events, ec_connector=True)
-    assert step["loads"] == {"a": [0]}
-    assert step["encode"] == {"a": [1]}
+    step = ran(any_release, *events, ec_connector=True).records[2].outcome
+    assert (step["loads"], step["encode"]) == ({"a": [0]}, {"a": [1]})
 
 
 def test_what_not_every_release_has_says_nothing_by_default() -> None:

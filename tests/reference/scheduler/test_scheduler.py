@@ -1,13 +1,10 @@
 """What the reference scheduler refuses, and why requests end; `stories/` has what it decides."""
 
-from typing import Any
-
 import pytest
 
 from cacheproof.differential.targets.host.scheduler.encoder_transfers import EncoderTransfers
 from cacheproof.differential.targets.host.scheduler.kv_transfers import KVTransfers
 from cacheproof.reference.request import MultiModalFeature, PlaceholderRange
-from cacheproof.reference.scheduled_request import ScheduledRequest
 from cacheproof.reference.scheduler.output import (
     EngineCoreOutput,
     KVConnectorOutput,
@@ -15,18 +12,9 @@ from cacheproof.reference.scheduler.output import (
 )
 from cacheproof.reference.scheduler.scheduler import Scheduler
 from cacheproof.reference.semantics import Semantics
-from tests.reference.scheduler.schedulers import HASHER, IDEAL, make
+from tests.reference.scheduler.schedulers import IDEAL, make, request
 
-
-def request(name: str, tokens: int, *items: tuple[str, int, int], **options: Any) -> Any:
-    """A request whose text no other has; `items` are (identifier, offset, length)."""
-    features = [
-        MultiModalFeature(identifier, PlaceholderRange(offset, length), identifier)
-        for identifier, offset, length in items
-    ]
-    first = int.from_bytes(name.encode()) % 1000
-    text = list(range(first, first + tokens))
-    return ScheduledRequest(name, text, features, block_hasher=HASHER, **options)
+ITEM = MultiModalFeature("x", PlaceholderRange(0, 4), "x")
 
 
 def step(scheduler: Scheduler) -> SchedulerOutput:
@@ -60,7 +48,7 @@ def test_a_request_whose_item_cannot_come_ends_with_an_error() -> None:
     connector = EncoderTransfers()
     connector.transfer("x", "pending")
     scheduler = make(ec_connector=connector)
-    scheduler.add_request(request("r", 8, ("x", 0, 4)))
+    scheduler.add_request(request("r", 8, ITEM))
     step(scheduler)
     assert connector.transfer("x", "failed") == ["r"]
     output = scheduler.schedule()
@@ -88,14 +76,14 @@ def test_a_request_whose_load_fails_ends_with_an_error_where_that_is_configured(
 
 @pytest.mark.parametrize(("several_axes", "dropped"), [(False, {}), (True, {"r": {0: None}})])
 def test_part_of_an_item_that_is_hit_is_sent_and_dropped_where_positions_follow_from_it(
-    several_axes: bool, dropped: dict[str, Any]
+    several_axes: bool, dropped: dict[str, dict[int, None]]
 ) -> None:
     """Only releases that withhold an item's data have such items."""
     semantics = IDEAL.changed({"scheduler.sends_all_items": False})
     scheduler = make(semantics=semantics, v2_model_runner=True, uses_mrope=several_axes)
     outputs = []
     for _ in range(2):
-        scheduler.add_request(request("r", 20, ("x", 0, 4), max_tokens=1))
+        scheduler.add_request(request("r", 20, ITEM, max_tokens=1))
         outputs += [step(scheduler), step(scheduler), step(scheduler)]
     (hit,) = outputs[3].scheduled_new_reqs
     assert (hit.num_computed_tokens, hit.withheld_inputs) == (16, [0])

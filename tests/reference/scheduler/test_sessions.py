@@ -1,29 +1,16 @@
 """What the reference scheduler makes of the tokens of a session, beside `stories/sessions.txt`."""
 
+from functools import partial
+
 import pytest
 
 from cacheproof.reference.request import MultiModalFeature, PlaceholderRange
-from cacheproof.reference.scheduled_request import RequestStatus, ScheduledRequest
+from cacheproof.reference.scheduled_request import RequestStatus
 from cacheproof.reference.semantics import Semantics
-from tests.reference.scheduler.schedulers import HASHER, IDEAL, make
+from tests.reference.scheduler.schedulers import IDEAL, make, request
 
-
-def prompt(
-    tokens: int,
-    *items: MultiModalFeature,
-    max_tokens: int = 1,
-    stop_token_ids: tuple[int, ...] = (),
-) -> ScheduledRequest:
-    """A prompt of session s, or a chunk of one."""
-    return ScheduledRequest(
-        "s",
-        list(range(tokens)),
-        items,
-        block_hasher=HASHER,
-        resumable=True,
-        max_tokens=max_tokens,
-        stop_token_ids=stop_token_ids,
-    )
+prompt = partial(request, "s", resumable=True)
+"""A prompt of session s, or a chunk of one; of so many tokens."""
 
 
 def test_a_chunk_follows_what_is_computed_and_its_items_with_it() -> None:
@@ -46,8 +33,7 @@ def test_a_session_that_was_preempted_when_its_turn_ended_goes_on(
 ) -> None:
     """Up to 0.32 it is lost, and so are its tokens."""
     scheduler = make(5, semantics=semantics, max_model_len=16, async_scheduling=True)
-    first = ScheduledRequest("first", list(range(8)), block_hasher=HASHER, max_tokens=8)
-    scheduler.add_request(first)
+    scheduler.add_request(request("first", 8, max_tokens=8))
     scheduler.add_request(prompt(8, max_tokens=8, stop_token_ids=(7,)))
     in_flight = scheduler.schedule()
     scheduler.schedule()
