@@ -45,7 +45,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="the K-th test comes first, counted round; those before it come last",
     )
     parser.addoption(
-        "--accept", action="store_true", help="write what comes of stories into their files"
+        "--accept",
+        action="store_true",
+        help="write what comes of stories into their files, in one process",
     )
 
 

@@ -191,7 +191,8 @@ def _value(node: ast.expr) -> object:
 
 def _config(text: str) -> dict[str, object]:
     call = ast.parse(f"config({text})", mode="eval").body
-    assert isinstance(call, ast.Call)
+    if not isinstance(call, ast.Call) or call.args:
+        raise ValueError("expected: config NAME=VALUE, ...")
     return {str(one.arg): _value(one.value) for one in call.keywords}
 
 

@@ -83,6 +83,7 @@ def test_of_another_trace_another_outcome_comes(file: Path) -> None:
         ("Schedule(\nideal:", 8, "was never closed"),
         ("ideal:\nconfig capacity=None", 5, "Expected `int`, got `null`"),
         ("ideal:\nconfig capcity=2", 5, "unknown field `capcity`"),
+        ("config capacity", 8, "expected: config NAME=VALUE, ..."),
         ("ideal", 8, "expected ':' after a target"),
         ("ideal and more:", 8, "'and'; expected one of without, with, planted, shows"),
         ("ideal without scheduler.pads_daft:", 8, "no flag of the semantics: scheduler.pads_daft"),
