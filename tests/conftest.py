@@ -55,7 +55,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
     """The stories of a file of such a folder, which `tests/stories.py` describes."""
     if file_path.suffix != ".txt" or file_path.parent.name != "stories":
         return None
-    from tests.telling import StoryFile
+    from tests.telling import StoryFile  # here: test_slices.py has this file in another project
 
     return StoryFile.from_parent(parent, path=file_path)
 
