@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, nullcontext
+from pathlib import Path
 
 import pytest
 
@@ -43,6 +44,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=0,
         help="the K-th test comes first, counted round; those before it come last",
     )
+    parser.addoption(
+        "--accept",
+        action="store_true",
+        help="write what comes of stories into their files, in one process",
+    )
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """The stories of a file of such a folder, which `tests/stories.py` describes."""
+    if file_path.suffix != ".txt" or file_path.parent.name != "stories":
+        return None
+    from tests.telling import StoryFile  # here: test_slices.py has this file in another project
+
+    return StoryFile.from_parent(parent, path=file_path)
 
 
 BEGAN = pytest.StashKey[float]()

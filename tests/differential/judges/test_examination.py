@@ -148,13 +148,3 @@ def test_a_worker_that_is_not_told_of_a_load_misses_it(is_told: bool) -> None:
         outcome["loads"] = {}
     broken = examine(trace, result, target).broken
     assert broken == (set() if is_told else {"WM-1", "WM-2"})
-
-
-@pytest.mark.parametrize("release", ["0.33.0", None])
-def test_a_load_for_an_entry_that_was_evicted_in_its_step_is_left_over(release: str | None) -> None:
-    trace = load(kept_traces()["orphan-load"])
-    assert isinstance(trace, Trace)
-    semantics = Semantics.ideal() if release is None else Semantics.of_vllm(release)
-    target = ReferenceTarget(semantics, release=release)
-    broken = examine(trace, target.run([trace])[0], target).broken
-    assert broken == (set() if release is None else {"WM-1", "WM-3", "WM-4", "EC-9", "CP-4"})

@@ -199,6 +199,8 @@ def test_a_scheduler_that_gives_back_at_once_puts_no_free_off() -> None:
 
 def test_a_scheduler_that_takes_before_it_has_blocks_stalls_after_a_claim() -> None:
     trace = scheduler_trace(5)
+    takes_early = Semantics.ideal().without("scheduler.takes_after_blocks")
+    assert "stalled after a claim" in met(trace, takes_early)
     assert "stalled after a claim" in met(trace, Semantics.of_vllm("0.33.0"))
     assert "stalled after a claim" not in met(trace)
 

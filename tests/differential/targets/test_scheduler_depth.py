@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -33,6 +32,8 @@ from cacheproof.reference.releases import NEWEST
 from cacheproof.spec.versions import release_key
 from tests.differential.scheduler_traces import trace
 from tests.differential.targets.parameters import newest_and
+from tests.stories import Story, stories_of
+from tests.telling import difference
 
 OTHER_VERSIONS = (
     "0.10.1.1",
@@ -60,13 +61,15 @@ class Refusing(EncoderCacheManager):
 
 
 @contextmanager
-def host(version: str, settings: dict[str, str] | None = None, **options: Any) -> Iterator[Any]:
+def host(
+    version: str, settings: dict[str, str] | None = None, plug_in: str | None = None
+) -> Iterator[HostTarget]:
     release = releases.install(version, report=print)
     command, environment = releases.host_command(release)
     if settings and "PYTHONPATH" in settings:
         settings = {"PYTHONPATH": f"{settings['PYTHONPATH']}:{environment['PYTHONPATH']}"}
     target = HostTarget(
-        f"vllm@{version}", version, command, {**environment, **(settings or {})}, **options
+        f"vllm@{version}", version, command, {**environment, **(settings or {})}, plug_in=plug_in
     )
     try:
         yield target
@@ -86,19 +89,24 @@ def add(request: str, prompt: int, *items: Item, max_tokens: int = 2, priority: 
     return Add(request, prompt, items, max_tokens, priority)
 
 
-def run(target: HostTarget, *traces: Trace) -> list[TraceResult]:
-    return target.run(traces)
+def ran(target: HostTarget, *events: AnyEvent, **changes: object) -> TraceResult:
+    (result,) = target.run([trace(*events, **changes)])
+    return result
 
 
-def outcomes(target: HostTarget, *events: AnyEvent, **changes: Any) -> list[Any]:
-    (result,) = run(target, trace(*events, **changes))
-    assert result.illegal is None, result.illegal
-    return [record.outcome for record in result.records]
+FOLDER = Path(__file__).parent / "stories"
+EVERY = [pytest.param(one, id=one.title) for one in stories_of(FOLDER / "every_release.txt")]
+OF_NEWEST = [pytest.param(one, id=one.title) for one in stories_of(FOLDER / "newest.txt")]
 
 
-def refusal(target: HostTarget, *events: AnyEvent, **changes: Any) -> str | None:
-    (result,) = run(target, trace(*events, **changes))
-    return result.illegal
+@pytest.mark.parametrize("story", EVERY)
+def test_a_release_decides_as_the_ideal_does(any_release: HostTarget, story: Story) -> None:
+    assert difference(story, any_release) == []
+
+
+@pytest.mark.parametrize("story", OF_NEWEST)
+def test_the_newest_release_decides_as_its_model_does(newest: HostTarget, story: Story) -> None:
+    assert difference(story, newest) == []
 
 
 BUSY = (
@@ -141,50 +149,10 @@ def test_the_same_traces_give_the_same_bytes_in_one_process_and_in_two(
     assert msgspec.json.encode(first) == msgspec.json.encode(elsewhere)
 
 
-def test_a_request_runs_to_its_end_and_is_reported_once(any_release: HostTarget) -> None:
-    answers = outcomes(any_release, add("a", 20, Item("x", 4, 6)), *STEP * 3, *STEP)
-    first, sampling, last = answers[1], answers[4], answers[6]
-    assert first["encode"] == {"a": [0]}
-    assert sampling["sampled"] == {"a": 1}
-    assert last["finished"] == ["a"]
-    assert answers[7]["finished"] == ["a"]
-    assert answers[7]["scheduled"] == {}
-
-
-def test_a_second_step_waits_for_the_first_unless_scheduling_is_asynchronous(
-    any_release: HostTarget,
-) -> None:
-    events = (add("a", 40), Update(), Schedule(), Schedule(), Schedule(), Update(5), Update())
-    one = outcomes(any_release, *events)
-    two = outcomes(any_release, *events, async_scheduling=True)
-    assert [answer is None for answer in one] == [False, True, False, True, True, False, True]
-    assert [answer is None for answer in two] == [False, True, False, False, True, False, True]
-
-
-def test_an_abort_between_a_schedule_and_its_update_is_survived(any_release: HostTarget) -> None:
-    answers = outcomes(
-        any_release, add("a", 20, Item("x", 4, 6)), Schedule(), Abort("a"), Update(), Schedule()
-    )
-    assert answers[2] == {"running": [], "waiting": [], "free_blocks": 8}
-    assert answers[3]["sampled"] == {}
-    assert answers[4]["finished"] == ["a"]
-
-
 def test_what_makes_no_sense_is_a_no_op(any_release: HostTarget) -> None:
     events = (Abort("nobody"), add("a", 8), add("a", 9), Abort("a"), add("a", 8))
-    assert [answer is None for answer in outcomes(any_release, *events)] == [
-        True,
-        False,
-        True,
-        False,
-        True,
-    ]
-
-
-def test_priority_decides_who_waits_in_front(any_release: HostTarget) -> None:
-    events = (add("late", 8, priority=1), add("early", 8, priority=-1))
-    assert outcomes(any_release, *events)[-1]["waiting"] == ["late", "early"]
-    assert outcomes(any_release, *events, policy="priority")[-1]["waiting"] == ["early", "late"]
+    answers = [record.outcome for record in ran(any_release, *events).records]
+    assert [answer is None for answer in answers] == [True, False, True, False, True]
 
 
 @pytest.mark.parametrize(
@@ -197,21 +165,21 @@ def test_priority_decides_who_waits_in_front(any_release: HostTarget) -> None:
     ],
 )
 def test_a_configuration_is_refused_in_the_words_of_the_release(
-    any_release: HostTarget, changes: dict[str, Any], reason: str
+    any_release: HostTarget, changes: dict[str, object], reason: str
 ) -> None:
-    words = refusal(any_release, add("a", 20, Item("x", 4, 6)), **changes)
+    words = ran(any_release, add("a", 20, Item("x", 4, 6)), **changes).illegal
     assert words is not None
     assert reason in words
     assert "\n" not in words
 
 
 def test_refusing_one_configuration_leaves_the_next_as_it_was(any_release: HostTarget) -> None:
-    assert refusal(any_release, add("a", 60), num_blocks=3) is not None
-    assert refusal(any_release, add("a", 60)) is None
+    assert ran(any_release, add("a", 60), num_blocks=3).illegal is not None
+    assert ran(any_release, add("a", 60)).illegal is None
 
 
 def test_a_prompt_longer_than_the_model_is_refused(any_release: HostTarget) -> None:
-    words = refusal(any_release, add("a", 65))
+    words = ran(any_release, add("a", 65)).illegal
     assert words is not None
     assert "longer than the maximum model length" in words
 
@@ -227,31 +195,13 @@ def test_a_prompt_longer_than_the_model_is_refused(any_release: HostTarget) -> N
 def test_items_that_no_processor_makes_are_refused(
     newest: HostTarget, items: tuple[Item, ...]
 ) -> None:
-    words = refusal(newest, add("a", 20, *items))
+    words = ran(newest, add("a", 20, *items)).illegal
     assert words is not None
     assert words.startswith("item ")
 
 
 def test_the_cache_holds_the_largest_item_whatever_was_configured(newest: HostTarget) -> None:
-    (result,) = run(newest, trace(add("a", 20, Item("x", 2, 12)), *STEP, capacity=4))
-    assert result.capacity == 12
-
-
-def test_another_size_under_a_known_identifier_ends_the_request(newest: HostTarget) -> None:
-    first, second = add("a", 20, Item("x", 2, 4), max_tokens=9), add("b", 20, Item("x", 2, 5))
-    events = (first, *STEP, second, *STEP)
-    assert outcomes(newest, *events, max_num_batched_tokens=32)[-1]["finished"] == ["b"]
-
-
-def test_several_that_come_back_with_another_size_end_in_the_order_of_their_names(
-    newest: HostTarget,
-) -> None:
-    items = Item("x", 2, 4), Item("x", 2, 3)
-    first = add("r10", 20, items[0])
-    others = [add(name, 20, items[1]) for name in ("r2", "r9", "r1")]
-    *_, step, update = outcomes(newest, first, *others, *STEP, max_num_batched_tokens=96)
-    assert step["rejected"] == ["r1", "r2", "r9"]
-    assert update["finished"] == ["r1", "r2", "r9"]
+    assert ran(newest, add("a", 20, Item("x", 2, 12)), *STEP, capacity=4).capacity == 12
 
 
 @pytest.mark.full
@@ -310,31 +260,12 @@ def test_what_is_ready_elsewhere_is_loaded_in_the_place_of_an_encode(
 ) -> None:
     events = (Transfer("x", "ready"), add("a", 12, Item("x", 0, 4), Item("y", 4, 4)), *STEP)
     if release_key(any_release.release) < release_key("0.11.1"):
-        assert "loads no encoder output" in str(refusal(any_release, *events, ec_connector=True))
+        assert "loads no encoder output" in str(
+            ran(any_release, *events, ec_connector=True).illegal
+        )
         return
-    _, _, step, _ = outcomes(any_release, *events, ec_connector=True)
-    assert step["loads"] == {"a": [0]}
-    assert step["encode"] == {"a": [1]}
-
-
-def test_without_a_connector_nothing_comes_from_elsewhere(any_release: HostTarget) -> None:
-    nothing, _, step, _ = outcomes(
-        any_release, Transfer("x", "ready"), add("a", 8, Item("x", 0, 4)), *STEP
-    )
-    assert nothing is None
-    assert step["encode"] == {"a": [0]}
-    assert "loads" not in step
-
-
-def test_a_request_that_waits_for_what_never_comes_ends(newest: HostTarget) -> None:
-    arrival = (Transfer("x", "pending"), add("a", 8, Item("x", 0, 4)), *STEP)
-    *_, waits, _, vain, _, ended = outcomes(
-        newest, *arrival, Transfer("x", "failed"), *STEP, ec_connector=True
-    )
-    assert waits["awaiting"] == ["a"]
-    assert waits["scheduled"] == {}
-    assert vain == ["a"]
-    assert ended["finished"] == ["a"]
+    step = ran(any_release, *events, ec_connector=True).records[2].outcome
+    assert (step["loads"], step["encode"]) == ({"a": [0]}, {"a": [1]})
 
 
 def test_what_not_every_release_has_says_nothing_by_default() -> None:

@@ -9,6 +9,8 @@ from cacheproof.reference.encoder_cache import EncoderCacheManager
 from cacheproof.reference.hash_functions import hash_function
 from cacheproof.reference.kv_cache_manager import KVCacheManager
 from cacheproof.reference.kv_cache_specs import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
+from cacheproof.reference.request import MultiModalFeature
+from cacheproof.reference.scheduled_request import ScheduledRequest
 from cacheproof.reference.scheduler.config import SchedulerConfig
 from cacheproof.reference.scheduler.scheduler import Scheduler
 from cacheproof.reference.semantics import Semantics
@@ -47,4 +49,24 @@ def make(
         semantics=semantics,
         ec_connector=ec_connector,
         connector=kv_connector,
+    )
+
+
+def request(
+    name: str,
+    tokens: int,
+    *items: MultiModalFeature,
+    max_tokens: int = 1,
+    stop_token_ids: tuple[int, ...] = (),
+    resumable: bool = False,
+) -> ScheduledRequest:
+    """A request whose text is the beginning of everybody's."""
+    return ScheduledRequest(
+        name,
+        list(range(tokens)),
+        items,
+        block_hasher=HASHER,
+        resumable=resumable,
+        stop_token_ids=stop_token_ids,
+        max_tokens=max_tokens,
     )

@@ -3,17 +3,13 @@
 import msgspec
 import pytest
 
-from cacheproof.differential.generators.scheduler import scheduler_trace
 from cacheproof.differential.judges.lockstep import compare
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.targets.host.protocol import Illegal
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.base import Group
-from cacheproof.differential.traces.manager import Add
 from cacheproof.differential.traces.scheduler import Pause, Received, ResetPrefix
 from cacheproof.differential.traces.trace import Trace
-from cacheproof.differential.traces.trace_file import parse
-from cacheproof.listed.pages import kept_traces
 from cacheproof.reference.semantics import CHANGES, Semantics
 
 SEED_THAT_SHOWS = {
@@ -170,29 +166,6 @@ def test_each_flag_changes_a_decision(flag: str, seed: int, lane: str) -> None:
     assert compare(left, right) is not None
 
 
-@pytest.mark.parametrize(
-    ("flag", "finding"),
-    [
-        ("scheduler.computes_last_after_failures", "kv-load-shared"),
-        ("scheduler.outlasts_placeholders", "session-placeholders"),
-    ],
-)
-def test_a_release_that_had_the_change_sooner_would_not_have_raised(
-    flag: str, finding: str
-) -> None:
-    path = kept_traces()[finding]
-    with path.open("rb") as lines:
-        trace = parse(lines, path.name)
-    without = Semantics.of_vllm("0.30.0")
-    assert not without.flags[flag]
-    raised = [
-        [record.raised.type for record in run.records if record.raised is not None]
-        for semantics in (without, without.changed({flag: True}))
-        for run in ReferenceTarget(semantics).run([trace])
-    ]
-    assert raised == [["AssertionError"], []]
-
-
 def _asks(flag: str, release: str | None) -> list[Trace]:
     lane = LANES[LANE_OF.get(flag, "scheduler")]
     traces = [lane.trace(seed, release) for seed in range(60)]
@@ -215,34 +188,6 @@ def test_what_a_release_lacks_is_refused_by_name(flag: str) -> None:
     assert refused.illegal.startswith("the reference does not model ")
     with pytest.raises(Illegal, match="at scheduler depth"):
         without.records(trace)
-
-
-@pytest.mark.parametrize(
-    ("finding", "release", "unknown"),
-    [
-        ("session-length", "0.33.0", "sessions that outgrow the model"),
-        ("session-lost", "0.22.1", "a resumable request under asynchronous scheduling"),
-    ],
-)
-def test_sessions_that_are_not_modelled_are_refused_by_name(
-    finding: str, release: str, unknown: str
-) -> None:
-    path = kept_traces()[finding]
-    with path.open("rb") as lines:
-        trace = parse(lines, path.name)
-    (refused,) = ReferenceTarget(Semantics.of_vllm(release)).run([trace])
-    assert refused.illegal == f"the reference does not model {unknown} at scheduler depth"
-
-
-def test_an_item_that_must_be_whole_and_fits_no_step_is_refused() -> None:
-    """One with more tokens than embeddings: of the others a release refuses the configuration."""
-    trace = scheduler_trace(2849)
-    (refused,) = ReferenceTarget().run([trace])
-    assert refused.illegal == "an item of 14 tokens must be whole, and a step has 12"
-    (run,) = ReferenceTarget(Semantics.ideal().without("scheduler.refuses_long_whole_items")).run(
-        [trace]
-    )
-    assert run.illegal is None
 
 
 def _windows(*kinds: str, **changes: object) -> Trace:
@@ -306,26 +251,4 @@ def test_groups_that_are_not_modelled_are_refused_by_name(
     reference = ReferenceTarget(Semantics.of_vllm(release))
     assert not reference.runs(trace)
     (refused,) = reference.run([trace])
-    assert refused.illegal == f"the reference does not model {unknown} at scheduler depth"
-
-
-@pytest.mark.parametrize(
-    ("unknown", "config", "event"),
-    [
-        ("loads for encoder-decoder models", {"ec_connector": True}, {}),
-        ("sessions of encoder-decoder models", {}, {"resumable": True}),
-    ],
-)
-def test_what_no_encoder_decoder_model_has_is_refused_by_name(
-    unknown: str, config: dict[str, bool], event: dict[str, bool]
-) -> None:
-    plain = LANES["scheduler of encoder-decoders"].trace(3, None)
-    header = msgspec.structs.replace(
-        plain.header, config=msgspec.structs.replace(plain.header.config, **config)
-    )
-    events = [
-        msgspec.structs.replace(one, **event) if isinstance(one, Add) else one
-        for one in plain.events
-    ]
-    (refused,) = ReferenceTarget().run([Trace(header, tuple(events))])
     assert refused.illegal == f"the reference does not model {unknown} at scheduler depth"

@@ -7,11 +7,7 @@ import pytest
 from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.judges.lockstep import compare
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.traces.base import SCHEMA, Item
-from cacheproof.differential.traces.manager import Add, Update
 from cacheproof.differential.traces.records import TraceResult
-from cacheproof.differential.traces.scheduler import Schedule, SchedulerConfig, SchedulerHeader
-from cacheproof.differential.traces.trace import Trace
 from cacheproof.differential.traces.trace_file import parse
 from cacheproof.listed.pages import kept_traces
 from cacheproof.reference.semantics import Semantics
@@ -63,41 +59,3 @@ def test_where_running_requests_are_visited_by_urgency_no_victim_is_in_the_step(
         with_all, without = ran(finding, ideal), ran(finding, ideal.changed(flags))
         assert with_all == without
         assert with_all[1] == set()
-
-
-def test_what_a_planned_walk_has_hit_is_encoded_where_a_preemption_evicts_it_since() -> None:
-    """b's walk hits the x that the step was to encode for a; then b's blocks are a's."""
-    config = SchedulerConfig(
-        capacity=1,
-        compute_budget=1,
-        max_num_batched_tokens=17,
-        max_num_seqs=3,
-        max_model_len=14,
-        block_size=4,
-        num_blocks=10,
-        prefix_caching=False,
-        policy="priority",
-        long_prefill_token_threshold=7,
-    )
-    x, y = Item("x", offset=0, length=1), Item("y", offset=1, length=1)
-    events = (
-        Add("a", prompt=13, items=(x, y, Item("x", offset=6, length=1))),
-        Schedule(),
-        Add("b", prompt=5, items=(Item("x", offset=1, length=1),), priority=-3),
-        Add("c", prompt=13, priority=-5),
-        Update(),
-        Schedule(),
-        Update(),
-        Schedule(),
-    )
-    trace = Trace(SchedulerHeader(SCHEMA, "encoder_cache", config), events)
-    planned = NEWEST.changed({"scheduler.takes_after_blocks": True})
-    for semantics, encode, contracts in (
-        (planned, {}, {"CP-4", "WM-1", "WM-2"}),
-        (planned.changed({"scheduler.hands_on_encodes": True}), {"b": [0]}, {"CP-4"}),
-    ):
-        target = ReferenceTarget(semantics, release="0.33.0")
-        (result,) = target.run([trace])
-        assert result.records[-1].outcome["preempted"] == ["a"]
-        assert result.records[-1].outcome["encode"] == encode
-        assert set(examine(trace, result, target).violations) == contracts
