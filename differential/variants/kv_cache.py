@@ -20,7 +20,6 @@ from cacheproof.reference.kv_cache_specs import SlidingWindowSpec, ceil_div
 from cacheproof.reference.scheduled_request import ScheduledRequest
 from cacheproof.reference.single_type_kv_cache import SingleTypeKVCacheManager
 
-
 GroupT = TypeVar("GroupT", bound=SingleTypeKVCacheManager)
 
 
