@@ -33,6 +33,10 @@ class DecoderCacheState(NamedTuple):
     notices: tuple[str, ...]
 
 
+LedgerState = EncoderCacheState | DecoderCacheState
+"""The state of a manager of encoder outputs."""
+
+
 class Call(NamedTuple):
     """One call of a manager and its answer.
 

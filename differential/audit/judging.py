@@ -12,7 +12,7 @@ from cacheproof.differential.audit.following import FollowedChange, Follower, ad
 from cacheproof.differential.judges.manager import Calls, ManagerPosition
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.judges.requests import JudgedRequest
-from cacheproof.differential.judges.rules import LedgerState, rules_of
+from cacheproof.differential.judges.rules import rules_of
 from cacheproof.differential.judges.scheduler import SchedulerJudge
 from cacheproof.differential.judges.scheduler_order import Order
 from cacheproof.differential.judges.scheduler_position import Arrivals
@@ -24,7 +24,7 @@ from cacheproof.differential.traces.records import Delta, StepRecord
 from cacheproof.differential.traces.scheduler import Schedule, SchedulerConfig
 from cacheproof.differential.traces.trace import DecidedEvent, Trace
 from cacheproof.reference.semantics import Semantics, offered_by
-from cacheproof.spec.records import EncoderCacheState, Step
+from cacheproof.spec.records import EncoderCacheState, LedgerState, Step
 from cacheproof.spec.registry import Contract
 
 LONG_AGO = 1 << 20

@@ -11,10 +11,10 @@ is a break of that text.
 
 from collections.abc import Collection, Mapping
 
-from cacheproof.differential.judges.rules import LedgerState, Rules
+from cacheproof.differential.judges.rules import Rules
 from cacheproof.differential.judges.violation import Violation
 from cacheproof.spec.ghost import Ghost
-from cacheproof.spec.records import Call, Making, Step
+from cacheproof.spec.records import Call, LedgerState, Making, Step
 from cacheproof.spec.registry import Contract
 
 Values = Mapping[str, object]

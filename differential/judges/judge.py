@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, Protocol, TypeVar
 
-from cacheproof.differential.judges.rules import LedgerState
 from cacheproof.differential.judges.violation import Violation
 from cacheproof.differential.traces.records import StepRecord
+from cacheproof.spec.records import LedgerState
 
 EventT_contra = TypeVar("EventT_contra", contravariant=True)
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from cacheproof.differential.judges.evaluator import Evaluator
 from cacheproof.differential.judges.live_contracts import ENCODER_DECODER, SILENT
-from cacheproof.differential.judges.rules import LedgerState, Rules, rules_for
+from cacheproof.differential.judges.rules import Rules, rules_for
 from cacheproof.differential.judges.violation import Violation
 from cacheproof.differential.targets.host.scheduler.recorder import Snapshot
 from cacheproof.spec.ghost import Ghost
@@ -22,6 +22,7 @@ from cacheproof.spec.records import (
     Call,
     DecoderCacheState,
     EncoderCacheState,
+    LedgerState,
     Step,
     inputs_in,
     leaves_out,

@@ -14,7 +14,7 @@ from cacheproof.differential.judges.evaluator import Evaluator
 from cacheproof.differential.judges.manager_rare import ManagerRareStates
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.judges.requests import JudgedRequest
-from cacheproof.differential.judges.rules import NO_CALL, LedgerState, Rules, rules_of
+from cacheproof.differential.judges.rules import NO_CALL, Rules, rules_of
 from cacheproof.differential.judges.violation import Violation, by_kind
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.traces.base import tag_of
@@ -39,6 +39,7 @@ from cacheproof.spec.records import (
     Call,
     DecoderCacheState,
     EncoderCacheState,
+    LedgerState,
     Step,
     inputs_in,
     leaves_out,

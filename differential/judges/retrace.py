@@ -7,10 +7,10 @@ from cacheproof.differential.judges.examination import judge_of
 from cacheproof.differential.judges.judge import AnyJudge
 from cacheproof.differential.judges.manager import ManagerJudge
 from cacheproof.differential.judges.rare_states import Reachability
-from cacheproof.differential.judges.rules import LedgerState
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.traces.records import StepRecord
 from cacheproof.differential.traces.trace import AnyEvent, Trace
+from cacheproof.spec.records import LedgerState
 
 State = LedgerState | None
 

@@ -23,13 +23,11 @@ from cacheproof.differential.judges import narrowing
 from cacheproof.differential.traces.scheduler import SchedulerConfig
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.spec.ghost import Ghost
-from cacheproof.spec.records import Call, DecoderCacheState, EncoderCacheState, Making
+from cacheproof.spec.records import Call, LedgerState, Making
 from cacheproof.spec.registry import ANY_CALL, WHOLE_EVENT, WITHDRAWAL, Contract, contracts
 
 READS = frozenset({"inputs", "embeds", "notices"})
 """Calls that only read."""
-LedgerState = EncoderCacheState | DecoderCacheState
-"""The state of a manager of encoder outputs."""
 Subject = tuple[object, ...]
 """A record of `spec/` that contracts are about, whichever it is."""
 SCHEDULER = cacheproof.spec.scheduler.COMPONENT

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Sequence, Set
 from functools import partial
-from typing import Any, TypeGuard
+from typing import Any
 
 from cacheproof.differential.judges import scheduler_kinds as kinds
 from cacheproof.differential.judges.kv_transfers import KVTransferMirror
@@ -25,6 +25,7 @@ from cacheproof.differential.traces.outcomes import (
     QueuesOutcome,
     StepOutcome,
     UpdateOutcome,
+    has_queues,
 )
 from cacheproof.differential.traces.records import CallRecord, Raised, StepRecord
 from cacheproof.differential.traces.scheduler import (
@@ -149,7 +150,7 @@ class SchedulerJudge(ManagerJudge):
         super().judge(number, event, record)
         if isinstance(event, Abort):  # one of several that a call ended says nothing of who is left
             self._at.present = self._at.present - {event.request}
-        if _has_queues(outcome):
+        if has_queues(outcome):
             self._at.ran = outcome["running"]
             self._judge_presence(event, outcome)
             if self._kv_blocks is not None:
@@ -509,11 +510,6 @@ class SchedulerJudge(ManagerJudge):
             at.preempted = at.preempted.difference(claimed, allocated)
         if preempted:
             at.preempted = at.preempted.union(preempted)
-
-
-def _has_queues(outcome: object) -> TypeGuard[QueuesOutcome]:
-    """Whether an outcome says who runs and waits."""
-    return isinstance(outcome, dict) and "running" in outcome
 
 
 def judge_of(

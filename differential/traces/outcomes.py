@@ -4,7 +4,7 @@ A field that is not required is left out by a release that lacks it, or where it
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NotRequired, Required, TypedDict
+from typing import Any, NotRequired, Required, TypedDict, TypeGuard
 
 WalkOutcome = tuple[int, list[int]]
 """How many tokens a walk grants (less than 0: it is refused), and the inputs that it met twice."""
@@ -47,6 +47,11 @@ class QueuesOutcome(TypedDict):
     waiting: list[str]
     free_blocks: int
     finished: NotRequired[list[str]]
+
+
+def has_queues(outcome: object) -> TypeGuard[QueuesOutcome]:
+    """Whether an outcome says who runs and who waits."""
+    return isinstance(outcome, dict) and "running" in outcome
 
 
 class ContinuedOutcome(QueuesOutcome, _UnderFirst):
@@ -181,6 +186,20 @@ class KVEvent(TypedDict, total=False):
     accepted: int
     valid: int
     blocks: list[int]
+
+
+class TableOutcome(TypedDict):
+    """A store's table: its room and what of it is free or evictable, sizes and pins of entries, and
+    how long each is idle; the ids of its blocks, and which are in use, where it has any."""
+
+    capacity: int
+    free: int
+    evictable: int
+    size: dict[str, int]
+    pins: dict[str, int]
+    idle: dict[str, int]
+    blocks: list[int]
+    in_use: bool | None
 
 
 class BlockKeysOutcome(TypedDict):

@@ -204,7 +204,7 @@ class RunningTarget:
         if some:
             self._end_by_the_clock()
 
-    def _ended(self, job: ShardJob, came: Any) -> EndedJob:
+    def _ended(self, job: ShardJob, came: work.CameTo) -> EndedJob:
         events = calls = 0
         seconds = 0.0
         outcome: outcomes.Outcome

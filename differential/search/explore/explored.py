@@ -66,7 +66,7 @@ class Reached(Protocol[EventT]):
     def event(self) -> EventT | None: ...
 
 
-StateT = TypeVar("StateT", bound=Reached[Any])
+StateT = TypeVar("StateT", bound=Reached[object])
 Expanded = list[tuple[StateT, list[ExplorerStep | None]]]
 
 
