@@ -104,7 +104,7 @@ class _Seen(NamedTuple):
 
     requests: dict[str, tuple[object, ...]]
     queues: tuple[tuple[str, ...], ...]
-    settings: dict[str, Any]
+    settings: dict[str, object]
     replaced: dict[str, int]
 
 

@@ -86,8 +86,8 @@ class _Call(NamedTuple):
     called: Any
     operation: str
     method: Method
-    args: Sequence[Any]
-    kwargs: Mapping[str, Any]
+    args: Sequence[object]
+    kwargs: Mapping[str, object]
 
     def make(self) -> Any:
         """Answer or raise what the method does."""
@@ -110,7 +110,12 @@ class KVCacheWatch(Watching[_Live]):
         super().__init__(release, (KV_CACHE, BLOCK_POOL), "KV caches")
 
     def call(
-        self, called: Any, operation: str, method: Method, args: Sequence[Any], kwargs: Any
+        self,
+        called: Any,
+        operation: str,
+        method: Method,
+        args: Sequence[object],
+        kwargs: Mapping[str, object],
     ) -> Any:
         """Make the call, and judge it."""
         call = _Call(called, operation, method, args, kwargs)

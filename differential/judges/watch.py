@@ -41,7 +41,7 @@ class ManagerWatch(Watching[LiveManager]):
         manager: EncoderManager,
         operation: str,
         method: Method,
-        args: Sequence[Any],
+        args: Sequence[object],
         kwargs: dict[str, object],
     ) -> Any:
         """Make the call, and judge it."""
@@ -65,7 +65,7 @@ class ManagerWatch(Watching[LiveManager]):
         return answer
 
     def _before(
-        self, manager: EncoderManager, live: LiveManager, operation: str, args: Sequence[Any]
+        self, manager: EncoderManager, live: LiveManager, operation: str, args: Sequence[object]
     ) -> Given | None:
         """The call, if something can be said of it."""
         try:

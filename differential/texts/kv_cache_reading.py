@@ -211,7 +211,7 @@ def config_of(manager: Any, given: Mapping[str, Any]) -> KVConfig | None:
 
 
 def by_name(
-    called: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
+    called: object, name: str, args: Sequence[object], kwargs: Mapping[str, object]
 ) -> dict[str, Any]:
     """The arguments of a call of a method by name, defaults included.
 
@@ -240,5 +240,5 @@ def _signature(owner: type, name: str) -> inspect.Signature:
 _ANY = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
 
 
-def _kinds(signature: inspect.Signature) -> set[Any]:
+def _kinds(signature: inspect.Signature) -> set[object]:
     return {parameter.kind for parameter in signature.parameters.values()}

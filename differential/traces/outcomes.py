@@ -173,15 +173,29 @@ class KVConfig(TypedDict):
     async_scheduling: NotRequired[bool]
 
 
+class KVItem(TypedDict):
+    """A media item of a request, as plain data."""
+
+    identifier: str
+    offset: int
+    length: int
+
+
+class KVAdapter(TypedDict):
+    """The adapter of a request, as plain data."""
+
+    lora_name: str
+
+
 class KVEvent(TypedDict, total=False):
     """An event of a KV cache, as plain data: of a trace's, or what a call stands for."""
 
     event: Required[str]
     request: str
     text: list[tuple[int, int]]
-    items: list[dict[str, Any]]
+    items: list[KVItem]
     salt: str | None
-    lora: dict[str, Any] | None
+    lora: KVAdapter | None
     skip_reading: bool
     accepted: int
     valid: int

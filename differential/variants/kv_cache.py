@@ -20,6 +20,8 @@ from cacheproof.reference.kv_cache_specs import SlidingWindowSpec, ceil_div
 from cacheproof.reference.scheduled_request import ScheduledRequest
 from cacheproof.reference.single_type_kv_cache import SingleTypeKVCacheManager
 
+Named = dict[str, Any]
+"""Arguments of `allocate_slots` by their names."""
 GroupT = TypeVar("GroupT", bound=SingleTypeKVCacheManager)
 
 
@@ -27,7 +29,7 @@ def _groups(manager: KVCacheManager, kind: type[GroupT]) -> list[GroupT]:
     return [one for one in manager.coordinator.single_type_managers if isinstance(one, kind)]
 
 
-def _asks_for_slots(manager: KVCacheManager, change: Callable[[dict[str, Any]], object]) -> None:
+def _asks_for_slots(manager: KVCacheManager, change: Callable[[Named], object]) -> None:
     """Change the arguments of each request for slots."""
     allocate_slots = manager.allocate_slots
 
@@ -169,7 +171,7 @@ def look_ahead_gets_a_block(manager: KVCacheManager) -> None:
     """Drafts get a block of their own, even if the last one has room."""
     size = manager.coordinator.scheduler_block_size
 
-    def round_up(arguments: dict[str, Any]) -> None:
+    def round_up(arguments: Named) -> None:
         ahead = arguments["num_lookahead_tokens"]
         arguments["num_lookahead_tokens"] = ceil_div(ahead, size) * size
 
@@ -290,7 +292,7 @@ def load_takes_no_blocks(manager: KVCacheManager) -> None:
         tokens = 0 if loads else num_tokens
         return allocate_new_blocks(request_id, tokens, num_tokens_main_model, num_encoder_tokens)
 
-    def look(arguments: dict[str, Any]) -> None:
+    def look(arguments: Named) -> None:
         nonlocal loads
         loads = arguments.get("delay_cache_blocks", False)
 
