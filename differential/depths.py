@@ -5,12 +5,15 @@ record up. Modules are named by their place in `differential/`, and imported whe
 for: a record names rooms above and below those who read it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 PACKAGE = "cacheproof.differential"
+Part = str | ModuleType | SimpleNamespace
+"""A module of `differential/`, by its place there, or what stands for one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,13 +38,13 @@ class Depth:
         candidates: smaller traces that are tried at once; few where each takes long.
     """
 
-    traces: Any
-    lanes: tuple[Any, ...]
-    reference: Any
-    judge: Any
-    view: Any
-    standalone: Any
-    edits: Any = None
+    traces: Part
+    lanes: tuple[Part, ...]
+    reference: Part
+    judge: Part
+    view: Part
+    standalone: Part
+    edits: Part | None = None
     has_scheduler: bool = False
     has_ledger: bool = False
     is_executed: bool = False
@@ -62,8 +65,9 @@ class Depth:
         return events
 
 
-def part(module: Any) -> Any:
-    """The module of that name; what is none by name stands for itself."""
+def part(module: Part) -> Any:
+    """The module of that name; what is none by name stands for itself. Who asks for it says in
+    which role: mypy is shown in `roles` that each module of a depth has its own."""
     return import_module(f"{PACKAGE}.{module}") if isinstance(module, str) else module
 
 
@@ -73,7 +77,6 @@ def _named(
     lanes: tuple[str, ...] = (),
     view: str = "",
     edits: str = "",
-    **has: Any,
 ) -> Depth:
     """A depth of which each room has a module of its name, or of the name that is given."""
     return Depth(
@@ -84,24 +87,22 @@ def _named(
         view=f"findings.views.{view or depth}",
         standalone=f"findings.standalone.{depth}",
         edits=f"findings.shrinking.{edits}" if edits else None,
-        **has,
     )
 
 
 _OF_MANAGERS = ("encoder_cache", "encoder_decoder")
 DEPTHS = {
-    "manager": _named(
-        "manager", lanes=_OF_MANAGERS, view="ledger", has_ledger=True, has_timeline=True
+    "manager": replace(
+        _named("manager", lanes=_OF_MANAGERS, view="ledger"), has_ledger=True, has_timeline=True
     ),
-    "scheduler": _named(
-        "scheduler",
+    "scheduler": replace(
+        _named("scheduler"),
         has_scheduler=True,
         has_ledger=True,
         has_timeline=True,
     ),
-    "engine": _named(
-        "engine",
-        view="scheduler",
+    "engine": replace(
+        _named("engine", view="scheduler"),
         has_scheduler=True,
         has_ledger=True,
         is_executed=True,
@@ -109,10 +110,9 @@ DEPTHS = {
     ),
     "block_hash": _named("block_hash", edits="block_hash"),
     "media_hash": _named("media_hash", edits="media_hash"),
-    "kv_cache": _named("kv_cache", edits="kv_cache", has_timeline=True),
-    "encoder_connector": _named(
-        "encoder_connector",
-        edits="encoder_connector",
+    "kv_cache": replace(_named("kv_cache", edits="kv_cache"), has_timeline=True),
+    "encoder_connector": replace(
+        _named("encoder_connector", edits="encoder_connector"),
         its_own=frozenset({"bytes", "outside", "unfinished", "pins", "copying", "rest"}),
         candidates=4,
     ),

@@ -5,7 +5,6 @@ begins the request, and read in every one; a request that starts over writes the
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from transformers import AttentionInterface
@@ -45,7 +44,7 @@ def cross_attention(
     scaling: float,
     *,
     cross: CrossStep,
-    **_: Any,
+    **_: object,
 ) -> tuple[torch.Tensor, None]:
     """Attend from queries of [1, heads, tokens, head dim]; answers [1, tokens, heads, head dim].
 

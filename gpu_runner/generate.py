@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cacheproof.gpu_runner import media_files
 from cacheproof.gpu_runner.jobs import BadJob, GenerateJob, kind_of
@@ -254,5 +254,5 @@ def _device(name: str) -> "torch.device":
     return device
 
 
-def _tell(what: dict[str, Any]) -> None:
+def _tell(what: dict[str, object]) -> None:
     print(json.dumps(what), flush=True)

@@ -9,7 +9,6 @@ none is read that no token's window holds: its block may be another's by now.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import torch
 from torch.nn.attention.bias import causal_lower_right
@@ -124,7 +123,7 @@ def paged_attention(
     scaling: float,
     *,
     paged: PagedStep,
-    **_: Any,
+    **_: object,
 ) -> tuple[torch.Tensor, None]:
     """Attend from queries of [1, heads, tokens, head dim]; answers [1, tokens, heads, head dim]."""
     layer: int = module.layer_idx

@@ -91,7 +91,7 @@ class WindowedAttention(torch.nn.Module):
         *,
         position_embeddings: tuple[torch.Tensor, torch.Tensor],
         cu_seqlens: tuple[int, ...],
-        **_: Any,
+        **_: object,
     ) -> torch.Tensor:
         """Hidden states of [patches, hidden size], frame after frame."""
         cos, sin = position_embeddings

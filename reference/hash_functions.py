@@ -13,7 +13,7 @@ import hashlib
 import io
 import pickle
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Literal
 
 import cbor2
 import xxhash
@@ -21,17 +21,17 @@ import xxhash
 from cacheproof.reference.semantics.block_keys import BlockKeySemantics
 
 Algorithm = Literal["sha256", "sha256_cbor", "sha256_cbor_64bit", "xxhash", "xxhash_cbor"]
-HashFunction = Callable[[Any], bytes]
-_Encoding = Callable[[Any], bytes]
+HashFunction = Callable[[object], bytes]
+_Encoding = Callable[[object], bytes]
 _Digest = Callable[[bytes], bytes]
 DEFAULT: Algorithm = "sha256"
 
 
-def _pickled(value: Any) -> bytes:
+def _pickled(value: object) -> bytes:
     return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
 
 
-def _pickled_by_content(value: Any) -> bytes:
+def _pickled_by_content(value: object) -> bytes:
     stream = io.BytesIO()
     pickler = pickle.Pickler(stream, protocol=pickle.HIGHEST_PROTOCOL)
     pickler.fast = True  # each object is written out, seen before or not
@@ -39,7 +39,7 @@ def _pickled_by_content(value: Any) -> bytes:
     return stream.getvalue()
 
 
-def _cbor(value: Any) -> bytes:
+def _cbor(value: object) -> bytes:
     return cbor2.dumps(value, canonical=True)
 
 
@@ -75,7 +75,7 @@ def hash_function(semantics: BlockKeySemantics, algorithm: Algorithm = DEFAULT) 
     if encode is _pickled and semantics.keys_by_content:
         encode = _pickled_by_content
 
-    def hash_of(value: Any) -> bytes:
+    def hash_of(value: object) -> bytes:
         return digest(encode(value))
 
     return hash_of

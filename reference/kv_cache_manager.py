@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, overload
+from typing import Literal, overload
 
 from cacheproof.reference.attention_kinds import CrossAttentionManager
 from cacheproof.reference.block_pool import KVCacheBlock
@@ -444,7 +444,7 @@ class KVCacheManager:
     def record_blocks_for_zeroing(self, request_id: str, start_token: int) -> None:
         """Nothing: no block is written zeros into."""
 
-    def take_kv_cache_block_copies(self) -> tuple[list[Any], list[KVCacheBlock]]:
+    def take_kv_cache_block_copies(self) -> tuple[list[object], list[KVCacheBlock]]:
         """Blocks to be copied, and those that are held until then: none."""
         return [], []
 

@@ -1,7 +1,8 @@
 """What a block pool tells those who follow it: hashes that can be hit from now on, or no more."""
 
+from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from cacheproof.reference.kv_cache_specs import NotModelledCache
 from cacheproof.reference.request import end_of
@@ -9,7 +10,7 @@ from cacheproof.reference.scheduled_request import ScheduledRequest
 from cacheproof.reference.semantics import Semantics
 
 MEDIUM_GPU = "GPU"
-ExtraKeys = tuple[Any, ...] | None
+ExtraKeys = tuple[Hashable, ...] | None
 
 
 @dataclass
@@ -126,7 +127,7 @@ def _event_keys(request: ScheduledRequest, what: Stored, semantics: Semantics) -
     found: list[ExtraKeys] = []
     for start in what.block_starts:
         end = start + what.block_size
-        keys: list[Any] = []
+        keys: list[Hashable] = []
         if request.lora_request is not None:
             keys.append(request.lora_request.lora_name)
         for feature in features[item:]:

@@ -28,7 +28,7 @@ class MediaWithBytes:
 
     media: Any
     original_bytes: bytes
-    io_config: dict[str, Any] | None = None
+    io_config: dict[str, object] | None = None
 
 
 def media_kinds(semantics: MediaSemantics) -> frozenset[str]:
@@ -48,7 +48,7 @@ class MultiModalHasher:
         self.semantics = semantics or MediaSemantics()
         self._of_release = MendedStream(self.semantics)
 
-    def hash_kwargs(self, algorithm: str, /, **arguments: Any) -> str:
+    def hash_kwargs(self, algorithm: str, /, **arguments: object) -> str:
         """The digest of keyword arguments, in hexadecimal.
 
         Raises:

@@ -12,7 +12,7 @@ class MendedStream(ReleaseStream):
     """The chunks that a release feeds its digest once it has these changes; without any of them,
     the release's own."""
 
-    def _item(self, key: str, value: Any) -> Iterator[Chunk]:
+    def _item(self, key: str, value: object) -> Iterator[Chunk]:
         value = self._as_hashed(value)
         if self._semantics.tags_types and not self._semantics.frames_media_chunks:
             if isinstance(value, list | tuple):
@@ -22,7 +22,7 @@ class MendedStream(ReleaseStream):
                 value = {f"{_kind(name)}:{name}": value[name] for name in value}
         yield from super()._item(key, value)
 
-    def _framed(self, value: Any) -> Iterator[Chunk]:
+    def _framed(self, value: object) -> Iterator[Chunk]:
         value = self._as_hashed(value)
         if not (self._semantics.tags_types and isinstance(value, dict)):
             yield from super()._framed(value)
@@ -32,12 +32,12 @@ class MendedStream(ReleaseStream):
             yield from self._framed(name)
             yield from self._framed(element)
 
-    def _leaf(self, value: Any) -> Iterator[Chunk]:
+    def _leaf(self, value: object) -> Iterator[Chunk]:
         if not self._semantics.tags_types:
             return super()._leaf(value)
         return self._tagged(value)
 
-    def _tagged(self, value: Any) -> Iterator[Chunk]:
+    def _tagged(self, value: object) -> Iterator[Chunk]:
         yield from self._chunk(_kind(value).encode())
         if isinstance(value, int):
             size = (value.bit_length() + 8) // 8
@@ -45,16 +45,16 @@ class MendedStream(ReleaseStream):
         else:
             yield from super()._leaf(value)
 
-    def _described(self, image: Any) -> dict[str, Any]:
+    def _described(self, image: Any) -> dict[str, object]:
         described = super()._described(image)
         if self._semantics.hashes_whole_values:
             described["transparency"] = image.info.get("transparency")
         return described
 
-    def _dtype(self, array: Any) -> Any:
+    def _dtype(self, array: Any) -> str:
         return str(array.dtype) if self._semantics.hashes_whole_values else super()._dtype(array)
 
-    def _as_hashed(self, value: Any) -> Any:
+    def _as_hashed(self, value: Any) -> object:
         """Media without the bytes that they came in, a mapping in the order of its keys."""
         if self._semantics.hashes_frames and type(value).__name__ == MEDIA_WRAPPER:
             value = value.media

@@ -26,7 +26,7 @@ class ReleaseStream:
     def __init__(self, semantics: MediaSemantics) -> None:
         self._semantics = semantics
 
-    def arguments(self, arguments: dict[str, Any]) -> Iterator[Chunk]:
+    def arguments(self, arguments: dict[str, object]) -> Iterator[Chunk]:
         """Chunks of one call.
 
         Raises:
@@ -37,7 +37,7 @@ class ReleaseStream:
         for name in names:
             yield from self._item(name, arguments[name])
 
-    def _item(self, key: str, value: Any) -> Iterator[Chunk]:
+    def _item(self, key: str, value: object) -> Iterator[Chunk]:
         if self._semantics.frames_media_chunks:
             yield from self._chunk(key.encode())
             yield from self._framed(value)
@@ -53,7 +53,7 @@ class ReleaseStream:
             yield key.encode()
             yield from self._leaf(value)
 
-    def _framed(self, value: Any) -> Iterator[Chunk]:
+    def _framed(self, value: object) -> Iterator[Chunk]:
         if value is None:
             yield _NONE
         elif isinstance(value, list | tuple):
@@ -105,7 +105,7 @@ class ReleaseStream:
             return self._item("image", numpy.asarray(image.convert("RGBA")))
         return self._item("image", self._described(image))
 
-    def _described(self, image: Any) -> dict[str, Any]:
+    def _described(self, image: Any) -> dict[str, object]:
         import numpy
 
         described = {"mode": image.mode, "data": numpy.asarray(image)}
@@ -149,7 +149,7 @@ class ReleaseStream:
 
     def _array(self, array: Any) -> Iterator[Chunk]:
         semantics = self._semantics
-        data: Any
+        data: object
         if semantics.hashes_array_scalars and array.ndim == 0:
             data = array.item()
         elif not array.flags.c_contiguous:
@@ -163,8 +163,9 @@ class ReleaseStream:
         described = {"dtype": self._dtype(array), "shape": array.shape, "data": data}
         return self._item("ndarray", described)
 
-    def _dtype(self, array: Any) -> Any:
-        return array.dtype.str
+    def _dtype(self, array: Any) -> str:
+        name: str = array.dtype.str
+        return name
 
 
 def _number(value: int | float) -> bytes:

@@ -33,6 +33,10 @@ class DecoderCacheState(NamedTuple):
     notices: tuple[str, ...]
 
 
+LedgerState = EncoderCacheState | DecoderCacheState
+"""The state of a manager of encoder outputs."""
+
+
 class Call(NamedTuple):
     """One call of a manager and its answer.
 
@@ -115,13 +119,14 @@ class Step(NamedTuple):
 
 
 class Twins(NamedTuple):
-    """What two requests of one prompt have decoded: token ids, as far as both have come.
+    """What two requests of one prompt have decoded: token ids, as far as both have come; or what
+    two stores hold after the same steps: entries and their sizes.
 
     Neither goes on behind a token whose logit hardly led the second: rounding decides there.
     """
 
-    one: tuple[int, ...]
-    other: tuple[int, ...]
+    one: tuple[int, ...] | tuple[tuple[str, int], ...]
+    other: tuple[int, ...] | tuple[tuple[str, int], ...]
 
 
 class RowsRead(NamedTuple):

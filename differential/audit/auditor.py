@@ -22,6 +22,7 @@ from cacheproof.differential.judges.retrace import Moment, judged
 from cacheproof.differential.judges.violation import Violation
 from cacheproof.differential.recording.messages import (
     Added,
+    AnyMessage,
     Cleared,
     Closed,
     Keyframe,
@@ -282,7 +283,7 @@ class Auditor:
         except (Contradiction, *_HARD) as error:
             self._suspend(f"keyframe {self.number}: {error}")
 
-    def _judge(self, message: Any) -> None:
+    def _judge(self, message: AnyMessage) -> None:
         assert self.judge is not None
         assert self.follower is not None
         # A page draws each event, so none is skipped where moments are kept for one.
@@ -320,25 +321,24 @@ class Auditor:
             moment = judged(judge, self.events, observed.event, observed.record)
             self.moments.append((self.number, moment))
 
-    def _is_steady(self, message: Any, judge: AuditJudge, follower: Follower) -> bool:
+    def _is_steady(self, message: AnyMessage, judge: AuditJudge, follower: Follower) -> bool:
         """Whether a message says nothing new; if so, it is judged here."""
-        kind = type(message)
-        if kind is Scheduled and is_steady_step(message):
+        if isinstance(message, Scheduled) and is_steady_step(message):
             outcome = judge.steady_step()
             if outcome is None:
                 return False
             row = follower.go_on(message.free_blocks)
             self.account.judged_steps += 1
-        elif kind is Updated and is_steady_update(message):
+        elif isinstance(message, Updated) and is_steady_update(message):
             outcome = judge.steady_update()
             if outcome is None:
                 return False
             row = follower.arrive(message.free_blocks)
         else:
             return False
-        self._window.append(Steady(outcome, row, message.free_blocks, kind is Updated))
+        self._window.append(Steady(outcome, row, message.free_blocks, isinstance(message, Updated)))
         self.events += 1
-        if kind is Scheduled:
+        if isinstance(message, Scheduled):
             self._note_step()
         return True
 

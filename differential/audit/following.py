@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict, TypeVar
 
 from cacheproof.differential.recording.ledger import changed
 from cacheproof.differential.recording.messages import (
@@ -22,6 +22,7 @@ from cacheproof.differential.recording.messages import (
 from cacheproof.differential.recording.messages import Raised as RaisedMessage
 from cacheproof.differential.traces.base import Adapter, Item
 from cacheproof.differential.traces.manager import Add, Reset, Update
+from cacheproof.differential.traces.outcomes import QueuesOutcome
 from cacheproof.differential.traces.records import CallRecord, Delta, Entry, Raised, StepRecord
 from cacheproof.differential.traces.scheduler import Abort, Pause, ResetPrefix, Schedule
 
@@ -41,10 +42,21 @@ class Contradiction(Exception):
     """A record does not fit those before it."""
 
 
+ValueT = TypeVar("ValueT")
+FollowedEvent = Add | Schedule | Update | Abort | Reset | ResetPrefix | Pause
+
+
+class AskedOfConnector(TypedDict):
+    """What a connector is to load, and which requests it made wait."""
+
+    loads: dict[str, list[int]]
+    awaiting: list[str]
+
+
 class Observed(NamedTuple):
     """An event of an engine, and what came of it, in the words of a trace."""
 
-    event: Any
+    event: FollowedEvent
     record: StepRecord
 
 
@@ -53,9 +65,9 @@ def name_of(number: int) -> str:
     return f"r{number}"
 
 
-_observed: Callable[[tuple[Any, StepRecord]], Observed] = partial(tuple.__new__, Observed)
-_recorded: Callable[[tuple[Any, ...]], StepRecord] = partial(tuple.__new__, StepRecord)
-_called: Callable[[tuple[Any, ...]], CallRecord] = partial(tuple.__new__, CallRecord)
+_observed: Callable[[tuple[FollowedEvent, StepRecord]], Observed] = partial(tuple.__new__, Observed)
+_recorded: Callable[[tuple[object, ...]], StepRecord] = partial(tuple.__new__, StepRecord)
+_called: Callable[[tuple[object, ...]], CallRecord] = partial(tuple.__new__, CallRecord)
 _entry: Callable[[tuple[list[str], int | None]], Entry] = partial(tuple.__new__, Entry)
 """Make records of these fields, in order, without a call of Python: there are many a step."""
 
@@ -286,7 +298,7 @@ class Follower:
             raise ValueError(f"{message.what} {message.answer}, which nothing follows: {standing}")
 
     def _raised(self, message: RaisedMessage) -> Iterator[Observed]:
-        events: dict[str, Any] = {
+        events: dict[str, FollowedEvent] = {
             "schedule": _STEP,
             "update_from_output": Update(),
             "reset_encoder_cache": Reset(),
@@ -296,10 +308,10 @@ class Follower:
             raised = Raised(message.error, message.text)
             yield Observed(event, StepRecord(None, self._calls(message.calls), raised, None))
 
-    def _record(self, outcome: Any, calls: Iterable[ManagerCall]) -> StepRecord:
+    def _record(self, outcome: object, calls: Iterable[ManagerCall]) -> StepRecord:
         return _recorded((outcome, self._calls(calls), None, None))
 
-    def _standing(self, message: Any) -> dict[str, Any]:
+    def _standing(self, message: Added | Scheduled | Updated | Aborted | Cleared) -> QueuesOutcome:
         if message.running is not None:
             self.running = self._names(message.running)
         if message.waiting is not None:
@@ -350,11 +362,11 @@ class Follower:
         return change
 
 
-def _by_request(values: dict[int, Any]) -> dict[str, Any]:
+def _by_request(values: dict[int, ValueT]) -> dict[str, ValueT]:
     return {name_of(number): value for number, value in values.items()}
 
 
-def _asked(calls: Iterable[Sequence[Any]], present: Mapping[int, Add]) -> dict[str, Any]:
+def _asked(calls: Iterable[Sequence[Any]], present: Mapping[int, Add]) -> AskedOfConnector:
     """What a connector is to load (what is allocated after it said that it has the item), and which
     requests it made wait."""
     has: dict[str, bool] = {}

@@ -7,23 +7,24 @@ it is, and judged from there on.
 
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any
 
-from cacheproof.differential.audit.following import Follower, add_of, name_of
-from cacheproof.differential.judges.manager import ManagerPosition
+from cacheproof.differential.audit.following import FollowedChange, Follower, add_of, name_of
+from cacheproof.differential.judges.manager import Calls, ManagerPosition
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.judges.requests import JudgedRequest
 from cacheproof.differential.judges.rules import rules_of
 from cacheproof.differential.judges.scheduler import SchedulerJudge
 from cacheproof.differential.judges.scheduler_order import Order
+from cacheproof.differential.judges.scheduler_position import Arrivals
 from cacheproof.differential.recording.messages import Keyframe, KnownRequest
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.traces.manager import Update
-from cacheproof.differential.traces.records import StepRecord
-from cacheproof.differential.traces.scheduler import Schedule
-from cacheproof.differential.traces.trace import Trace
-from cacheproof.reference.semantics import offered_by
-from cacheproof.spec.records import EncoderCacheState, Step
+from cacheproof.differential.traces.outcomes import StepOutcome
+from cacheproof.differential.traces.records import Delta, StepRecord
+from cacheproof.differential.traces.scheduler import Schedule, SchedulerConfig
+from cacheproof.differential.traces.trace import DecidedEvent, Trace
+from cacheproof.reference.semantics import Semantics, offered_by
+from cacheproof.spec.records import EncoderCacheState, LedgerState, Step
 from cacheproof.spec.registry import Contract
 
 LONG_AGO = 1 << 20
@@ -37,8 +38,14 @@ class _Order(Order):
     """Requests in the order in which they are due. An engine sorts equal priorities by the clocks
     of those who sent the requests, and not by the order in which they came in."""
 
-    def __init__(self, arrivals: Mapping[str, float], *arguments: Any) -> None:
-        super().__init__(*arguments)
+    def __init__(
+        self,
+        arrivals: Mapping[str, float],
+        config: SchedulerConfig,
+        facts: Semantics,
+        followed: Arrivals,
+    ) -> None:
+        super().__init__(config, facts, followed)
         self._arrivals = arrivals
 
     def _urgency(self, name: str) -> tuple[int, float]:
@@ -66,8 +73,8 @@ class AuditJudge(SchedulerJudge):
         self.steps: deque[tuple[int, int, Step, bool]] = deque(maxlen=10_000)
         self.step = keyframe.steps
         self._row = 0
-        self._row_of: dict[str, Any] | None = None
-        self._updated_at: Any = None
+        self._row_of: StepOutcome | None = None
+        self._updated_at: LedgerState | None = None
         self.decided_broken: frozenset[str] = frozenset()
         self._stored_step: Step | None = None
         self._stored: dict[str, int] = {}
@@ -128,26 +135,27 @@ class AuditJudge(SchedulerJudge):
                     at.ghost.claim(name, identifier, end)
                     at.claims.setdefault(name, set()).add(number)
 
-    def _schedule(self, event: Any, outcome: Any, calls: Any) -> None:
+    def _schedule(self, event: Schedule, outcome: StepOutcome | None, calls: Calls) -> None:
         super()._schedule(event, outcome, calls)
         if outcome is not None:
             self.step += 1
             self._note_step(outcome["total"])
 
-    def _changed(self, pre: Any, post: Any, delta: Any) -> Collection[str]:
+    def _changed(self, pre: LedgerState, post: LedgerState, delta: Delta) -> Collection[str]:
         """The entries that the record itself names."""
+        assert isinstance(delta, FollowedChange)
         return delta.entries.keys() | delta.moved if delta.moved else delta.entries
 
-    def _queue_after(self, delta: Any) -> Mapping[str, int]:
-        after: Mapping[str, int] = delta.after
-        return after
+    def _queue_after(self, delta: Delta, queue: list[tuple[str, int]]) -> Mapping[str, int]:
+        assert isinstance(delta, FollowedChange)
+        return delta.after
 
     def _note_step(self, tokens: int) -> None:
         """Note what the step leaves in a worker's store, to be compared later."""
         if self._last_step is not None:
             self.steps.append((self.step, tokens, self._last_step, self._last_step_held))
 
-    def judge(self, number: int, event: Any, record: StepRecord) -> None:
+    def judge(self, number: int, event: DecidedEvent, record: StepRecord) -> None:
         if self._row:
             self._leave_row()
         super().judge(number, event, record)
@@ -160,10 +168,11 @@ class AuditJudge(SchedulerJudge):
         if self.violations:
             self._row_of = None  # what stays broken is counted at every event
 
-    def _base(self, record: StepRecord) -> dict[str, Any] | None:
+    def _base(self, record: StepRecord) -> StepOutcome | None:
         """The outcome of a step that a row of steady ones may follow: it has requests, each is past
         its prompt and gets one token, and contracts see nothing else of it."""
-        outcome, at = record.outcome, self._at
+        outcome: StepOutcome | None = record.outcome
+        at = self._at
         if record.raised is not None or not outcome or any(map(outcome.get, _STIRS)):
             return None
         if not outcome["scheduled"]:
@@ -178,14 +187,14 @@ class AuditJudge(SchedulerJudge):
                 return None
         return outcome
 
-    def _judge_progress(self, outcome: Any) -> None:
+    def _judge_progress(self, outcome: StepOutcome) -> None:
         if outcome["awaiting"]:  # what they wait for is not in the record
             self._at.stood = None
             self._at.steps_without_token = 0
             return
         super()._judge_progress(outcome)
 
-    def steady_step(self) -> Mapping[str, Any] | None:
+    def steady_step(self) -> StepOutcome | None:
         """Judge a step that says nothing new, if a row of such steps goes on. Returns the outcome
         of the step that the row follows; None if the step must be judged as any other."""
         at = self._at
@@ -201,7 +210,7 @@ class AuditJudge(SchedulerJudge):
         self._note_step(self._row_of["total"])
         return self._row_of
 
-    def steady_update(self) -> Mapping[str, Any] | None:
+    def steady_update(self) -> StepOutcome | None:
         """Judge an update that says nothing new, as `steady_step` does a step."""
         at = self._at
         if self._row_of is None or not at.in_flight or at.state is not self._updated_at:
@@ -262,7 +271,7 @@ class AuditJudge(SchedulerJudge):
                 return word
         return ""
 
-    def _both(self, keyframe: Keyframe, follower: Follower) -> Iterator[tuple[str, Any, Any]]:
+    def _both(self, keyframe: Keyframe, follower: Follower) -> Iterator[tuple[str, object, object]]:
         state = self._at.state
         yield "running", [name_of(one) for one in keyframe.running], follower.running
         yield "waiting", [name_of(one) for one in keyframe.waiting], follower.waiting

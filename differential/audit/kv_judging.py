@@ -5,8 +5,8 @@ in the middle: what a state shows is taken as it is, and judged from there on.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, TypedDict, Unpack
 
 from cacheproof.differential.audit.following import Contradiction, name_of
 from cacheproof.differential.judges.kv_cache import MANAGER, KVCacheJudge
@@ -17,11 +17,17 @@ from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.judges.rules import by_subject
 from cacheproof.differential.recording.kv_reading import queue_after, tables_after
 from cacheproof.differential.recording.messages import KV_OPERATIONS, KVCall, KVFacts, KVState
-from cacheproof.differential.traces.records import Raised, StepRecord
+from cacheproof.differential.traces.outcomes import (
+    KVChange,
+    KVConfig,
+    KVEvent,
+    KVOutcome,
+    ToldEvent,
+)
+from cacheproof.differential.traces.records import KVCacheCall, Raised, StepRecord
 from cacheproof.reference.semantics import Semantics
 from cacheproof.spec.registry import contracts
 
-Event = Mapping[str, Any]
 _STATES = {
     "RUNNING": "running",
     "PREEMPTED": "preempted",
@@ -32,10 +38,17 @@ _CHAINED_MAX = 200_000
 """Most keys whose predecessor is remembered."""
 
 
+class FurtherFields(TypedDict, total=False):
+    """What an event says beside its kind and its request."""
+
+    valid: int
+    blocks: list[int]
+
+
 class _NoRareStates(KVCacheRareStates):
     """An audit searches nothing, and counts no states that a search must meet."""
 
-    def observe(self, event: Event, outcome: Event, known: RequestGhost | None) -> None:
+    def observe(self, event: KVEvent, outcome: KVOutcome, known: RequestGhost | None) -> None:
         pass
 
 
@@ -43,7 +56,7 @@ class AuditKVJudge(KVCacheJudge):
     """Judges one KV cache manager from a state on. `config` is that of a trace; `rules` are the
     contracts that judge it, without those that are `silent`."""
 
-    def __init__(self, config: Event, release: str | None, silent: Collection[str]) -> None:
+    def __init__(self, config: KVConfig, release: str | None, silent: Collection[str]) -> None:
         semantics = Semantics.ideal() if release is None else Semantics.of_vllm(release)
         reach = Reachability()
         super().__init__(config, semantics, release, reach)
@@ -53,7 +66,7 @@ class AuditKVJudge(KVCacheJudge):
         self._inherited: set[str] = set()
         self._number = 0
         self._has_raised = False
-        self._handlers: dict[str, Callable[[str, KVCall, Any], None]] = {
+        self._handlers: dict[str, Callable[[str, KVCall, KVChange], None]] = {
             "get_computed_blocks": self._looked_up,
             "get_computed_blocks_for_connector": self._changed,
             "allocate_slots": self._asked,
@@ -72,7 +85,7 @@ class AuditKVJudge(KVCacheJudge):
         mirror.apply(changed)
         for name, tables in changed.get("tables", {}).items():
             self._inherited.add(name)
-            for table, cached in tables:
+            for table, cached in tables or ():
                 self._evicted_by_id.update(
                     block for block in table[: cached or 0] if block and not mirror.hashes[block]
                 )
@@ -81,7 +94,7 @@ class AuditKVJudge(KVCacheJudge):
             self._counted = list(state.counts)
             self._take_in_events([_event(one) for one in state.pending])
 
-    def _take_in_events(self, pending: list[Any]) -> None:
+    def _take_in_events(self, pending: list[ToldEvent]) -> None:
         """Begin the replay of events at what is found now, less the events that were not taken
         yet."""
         found = {key: len(blocks) for key, blocks in self._mirror.found.items()}
@@ -153,56 +166,58 @@ class AuditKVJudge(KVCacheJudge):
 
     # what was asked
 
-    def _judge(self, kind: str, name: str, record: StepRecord, **fields: Any) -> None:
+    def _judge(
+        self, kind: str, name: str, record: StepRecord, **fields: Unpack[FurtherFields]
+    ) -> None:
         self._number += 1
         self.judge(self._number, {"event": kind, "request": name, **fields}, record)
 
-    def _outcome(self, answer: Any, changed: Event, *calls: Any) -> StepRecord:
+    def _outcome(self, answer: object, changed: KVChange, *calls: KVCacheCall) -> StepRecord:
         outcome = {"answer": answer, "calls": list(calls), "changed": changed}
         return StepRecord(outcome, [], None, None)
 
-    def _changed(self, name: str, call: KVCall, changed: Event) -> None:
+    def _changed(self, name: str, call: KVCall, changed: KVChange) -> None:
         """Judge a call by what it changed alone."""
         self._judge(KV_OPERATIONS[call[0]], name, self._outcome(True, changed))
 
-    def _looked_up(self, name: str, call: KVCall, changed: Event) -> None:
+    def _looked_up(self, name: str, call: KVCall, changed: KVChange) -> None:
         known, (_, _, _, told, answer, _, _) = self._requests[name], call
         reads = known.reads_cache
         limit = told.get("max_cache_hit_length")
         if limit is not None and limit < known.tokens - 1:
             known.reads_cache = False  # how much is found then is the scheduler's choice
-        looked_up: list[Any] = ["get_computed_blocks", name, None, answer]
+        looked_up = KVCacheCall("get_computed_blocks", name, None, answer)
         self._judge("slots", name, self._outcome(True, {}, looked_up))
         known.reads_cache = reads
         if changed:
             self._changed(name, call, changed)
 
-    def _asked(self, name: str, call: KVCall, changed: Event) -> None:
+    def _asked(self, name: str, call: KVCall, changed: KVChange) -> None:
         told, answer = dict(call[3]), call[4]
         count = told.pop("num_new_tokens", 0)
         arguments = {"num_lookahead_tokens": 0, **told}
-        asked: list[Any] = ["allocate_slots", name, [count, arguments], answer]
+        asked = KVCacheCall("allocate_slots", name, [count, arguments], answer)
         self._judge("slots", name, self._outcome(answer is not None, changed, asked))
 
-    def _cached(self, name: str, call: KVCall, changed: Event) -> None:
+    def _cached(self, name: str, call: KVCall, changed: KVChange) -> None:
         if self._requests[name].state != "loading":
             self._changed(name, call, changed)
             return
         valid = call[3].get("num_computed_tokens", 0)
         self._judge("loaded", name, self._outcome(valid, changed), valid=valid)
 
-    def _freed(self, name: str, call: KVCall, changed: Event) -> None:
+    def _freed(self, name: str, call: KVCall, changed: KVChange) -> None:
         kind = "end" if _has_finished(call) else "preempt"
         self._judge(kind, name, self._outcome(True, changed))
 
-    def _popped(self, name: str, call: KVCall, changed: Event) -> None:
+    def _popped(self, name: str, call: KVCall, changed: KVChange) -> None:
         known = self._requests[name]
         self._judge("end", name, self._outcome(call[4] or True, changed))
         if not _has_finished(call):
             known.lose_blocks()
             self._requests[name] = known
 
-    def _settled(self, name: str, call: KVCall, changed: Event) -> None:
+    def _settled(self, name: str, call: KVCall, changed: KVChange) -> None:
         blocks, put_off = call[3]["blocks"][::-1], self._mirror.put_off
         if not blocks:
             self._changed(name, call, changed)
@@ -213,16 +228,16 @@ class AuditKVJudge(KVCacheJudge):
         put_off.insert(0, blocks)
         self._judge("settle", "", self._outcome(True, changed))
 
-    def _used_from_outside(self, name: str, call: KVCall, changed: Event) -> None:
+    def _used_from_outside(self, name: str, call: KVCall, changed: KVChange) -> None:
         raise Contradiction(f"{call[3]['method']}: the block pool is used beside its manager")
 
-    def _read(self, name: str, call: KVCall, changed: Event) -> None:
+    def _read(self, name: str, call: KVCall, changed: KVChange) -> None:
         if self._has_raised:  # which may leave behind what it had half done
             self._mirror.apply(changed)
         else:
             self._changed(name, call, changed)
 
-    def _other(self, name: str, call: KVCall, changed: Event) -> None:
+    def _other(self, name: str, call: KVCall, changed: KVChange) -> None:
         operation, _, _, told, answer, _, _ = call
         kind, fields = _KINDS[KV_OPERATIONS[operation]], {}
         if kind == "evict_blocks":
@@ -234,9 +249,9 @@ class AuditKVJudge(KVCacheJudge):
             answer = told["tokens"]
         self._judge(kind, name, self._outcome(answer, changed), **fields)
 
-    def _expanded(self, changed: Event) -> Event:
+    def _expanded(self, changed: Any) -> KVChange:
         """A change as the manager's recorder tells it."""
-        expanded = dict(changed)
+        expanded: KVChange = {**changed}
         if "queue" in changed:
             expanded["queue"] = queue_after(self._mirror.queue, changed["queue"])
         if "tables" in changed:
@@ -244,7 +259,7 @@ class AuditKVJudge(KVCacheJudge):
             expanded["tables"] = tables_after(self._mirror.tables, told)
         return expanded
 
-    def _judge_events(self, told: list[Any]) -> None:
+    def _judge_events(self, told: Sequence[ToldEvent]) -> None:
         super()._judge_events(told)
         if len(self._before) > _CHAINED_MAX:
             self._before.clear()
@@ -268,7 +283,7 @@ def _has_finished(call: KVCall) -> bool:
     return facts is not None and facts[0].startswith(_FINISHED)
 
 
-def _event(told: Sequence[Any]) -> list[Any]:
+def _event(told: ToldEvent) -> ToldEvent:
     """A KV event as a trace's host tells it, without its tokens."""
     if told[0] != "stored":
         return list(told)

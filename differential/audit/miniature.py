@@ -6,14 +6,13 @@ is minimised in seconds instead of an hour.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import msgspec
 
 from cacheproof.differential.traces.base import Item
 from cacheproof.differential.traces.manager import Add, Update
 from cacheproof.differential.traces.scheduler import Schedule, SchedulerConfig
-from cacheproof.differential.traces.trace import Trace
+from cacheproof.differential.traces.trace import AnyEvent, Trace
 
 SCALES = (32, 16, 8, 4, 2)
 _BUDGETS = ("capacity", "compute_budget", "max_num_batched_tokens", "block_size")
@@ -36,7 +35,7 @@ def miniature(trace: Trace, scale: int) -> Trace:
     events = list(_fewer_steps(trace.events, scale))
     events = [_shorter(one, scale) if isinstance(one, Add) else one for one in events]
     longest = [one.prompt + one.max_tokens for one in events if isinstance(one, Add)]
-    smaller: dict[str, Any] = {name: max(1, getattr(config, name) // scale) for name in _BUDGETS}
+    smaller: dict[str, int] = {name: max(1, getattr(config, name) // scale) for name in _BUDGETS}
     smaller["max_num_batched_tokens"] = max(
         smaller["max_num_batched_tokens"], config.max_num_seqs
     )  # releases refuse fewer tokens than requests
@@ -48,7 +47,7 @@ def miniature(trace: Trace, scale: int) -> Trace:
     return Trace(header, tuple(events))
 
 
-def _fewer_steps(events: Iterable[Any], scale: int) -> Iterator[Any]:
+def _fewer_steps(events: Iterable[AnyEvent], scale: int) -> Iterator[AnyEvent]:
     """One in `scale` of the steps and one in `scale` of the updates, and all other events, in
     order."""
     steps = updates = 0

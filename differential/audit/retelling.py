@@ -7,16 +7,16 @@ long.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 import msgspec
 
-from cacheproof.differential.audit.following import Contradiction, Follower
+from cacheproof.differential.audit.following import Contradiction, FollowedEvent, Follower
 from cacheproof.differential.audit.miniature import miniatures
 from cacheproof.differential.audit.streams import Gap, Part
-from cacheproof.differential.recording.messages import Added, Keyframe, Opened
+from cacheproof.differential.recording.messages import Added, AnyMessage, Keyframe, Opened
 from cacheproof.differential.traces.manager import Add, Update
-from cacheproof.differential.traces.scheduler import Abort
+from cacheproof.differential.traces.outcomes import UpdateOutcome
+from cacheproof.differential.traces.scheduler import Abort, SchedulerConfig
 from cacheproof.differential.traces.trace import Trace
 
 WINDOWS = (1, 4, 16, 64, 256, 1024)
@@ -31,7 +31,7 @@ class Retold:
 
     def __init__(self, empty: Trace) -> None:
         self._empty = empty
-        self._events: list[Any] = []
+        self._events: list[FollowedEvent] = []
         self._idle: list[int] = []
         self._texts: dict[str, bytes | None] = {}
         self._sampled: dict[str, int] = {}
@@ -56,7 +56,8 @@ class Retold:
                 return
 
     def _begin(self, keyframe: Keyframe) -> None:
-        config: Any = self._empty.header.config
+        config = self._empty.header.config
+        assert isinstance(config, SchedulerConfig)
         self._follower = Follower(keyframe, has_connector=config.ec_connector)
         self._events.clear()
         self._idle.clear()
@@ -64,7 +65,7 @@ class Retold:
             self._note_text(f"r{request.request}", request.prefix)
         self._events += self._follower.present.values()
 
-    def _take(self, message: Any) -> None:
+    def _take(self, message: AnyMessage) -> None:
         assert self._follower is not None
         if isinstance(message, Added):
             self._note_text(f"r{message.request}", message.prefix)
@@ -85,7 +86,7 @@ class Retold:
     def _note_text(self, name: str, prefix: Sequence[bytes]) -> None:
         self._texts[name] = prefix[0] if prefix else None
 
-    def _note_sampled(self, outcome: dict[str, Any]) -> None:
+    def _note_sampled(self, outcome: UpdateOutcome) -> None:
         for name, count in outcome["sampled"].items():
             self._sampled[name] = self._sampled.get(name, 0) + count
         for name in outcome["finished"]:
@@ -109,7 +110,7 @@ class Retold:
         places += [count - WINDOW * times for times in WINDOWS if count > WINDOW * times]
         return sorted({*places, 0}, reverse=True)
 
-    def _told(self, begin: int, *, own_texts: bool) -> Iterator[Any]:
+    def _told(self, begin: int, *, own_texts: bool) -> Iterator[FollowedEvent]:
         present: dict[str, Add] = {}
         for event in self._events[:begin]:
             if isinstance(event, Add):

@@ -7,7 +7,7 @@ state, its requests or its settings are not what its last call left, or a part o
 
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -32,6 +32,7 @@ from cacheproof.differential.recording import settings
 from cacheproof.differential.recording.engine import OPERATIONS, SchedulerRecording
 from cacheproof.differential.recording.hashing import Hasher
 from cacheproof.differential.recording.messages import AnyMessage, Message, Opened
+from cacheproof.differential.recording.vllm_objects import EngineScheduler
 from cacheproof.differential.targets.attached import BEGIN, Method, WatchedClasses
 from cacheproof.differential.targets.host.scheduler.session import WAITING_QUEUES
 
@@ -93,7 +94,7 @@ class _Memory:
 class Watches(Protocol):
     """A watch of what a scheduler is made of."""
 
-    def has_left(self, followed: Any) -> bool:
+    def has_left(self, followed: object) -> bool:
         """Whether it has followed an object, and says nothing of it any more."""
 
 
@@ -101,16 +102,18 @@ class _Seen(NamedTuple):
     """What of a scheduler nobody but itself changes: how far each request is, who runs and waits,
     the settings, and the methods of a part in whose place something else stands."""
 
-    requests: dict[str, tuple[Any, ...]]
+    requests: dict[str, tuple[object, ...]]
     queues: tuple[tuple[str, ...], ...]
-    settings: dict[str, Any]
+    settings: dict[str, object]
     replaced: dict[str, int]
 
 
 class _Live:
     """What follows one scheduler, which it does not keep alive."""
 
-    def __init__(self, scheduler: Any, release: str | None, facts: settings.Facts) -> None:
+    def __init__(
+        self, scheduler: EngineScheduler, release: str | None, facts: settings.Facts
+    ) -> None:
         self.memory = _Memory(release)
         self._facts = facts
         self._scheduler = weakref.proxy(scheduler)
@@ -171,7 +174,12 @@ class SchedulerWatch(Watching[_Live]):
         self._facts = facts
 
     def call(
-        self, scheduler: Any, operation: str, method: Method, args: Sequence[Any], kwargs: Any
+        self,
+        scheduler: EngineScheduler,
+        operation: str,
+        method: Method,
+        args: Sequence[object],
+        kwargs: Mapping[str, object],
     ) -> Any:
         """Make the call, and audit it."""
         make = partial(method, scheduler)
@@ -190,7 +198,7 @@ class SchedulerWatch(Watching[_Live]):
         self._after(scheduler, live, operation)
         return answer
 
-    def _begin(self, scheduler: Any) -> None:
+    def _begin(self, scheduler: EngineScheduler) -> None:
         try:
             live = _Live(scheduler, self.release, self._facts())
         except UNREADABLE_ERRORS as error:
@@ -199,7 +207,7 @@ class SchedulerWatch(Watching[_Live]):
         self.managers[SCHEDULER] += 1
         self._keep(scheduler, live)
 
-    def _is_left_alone(self, scheduler: Any, live: _Live) -> bool:
+    def _is_left_alone(self, scheduler: EngineScheduler, live: _Live) -> bool:
         """Whether nobody has touched the scheduler since its last call; else nothing more is said
         of it."""
         try:
@@ -208,8 +216,8 @@ class SchedulerWatch(Watching[_Live]):
             self._leave(scheduler, UNKNOWN, f"{type(error).__name__}: {error}")
             return False
         last = _Seen({}, (), seen.settings, {}) if live.last is None else live.last
-        if getattr(scheduler, "ec_connector", None) is not None:
-            self._leave(scheduler, CONNECTED, type(scheduler.ec_connector).__name__)
+        if (connector := getattr(scheduler, "ec_connector", None)) is not None:
+            self._leave(scheduler, CONNECTED, type(connector).__name__)
         elif replaced := [
             name for name, by in seen.replaced.items() if last.replaced.get(name) != by
         ]:
@@ -220,13 +228,17 @@ class SchedulerWatch(Watching[_Live]):
             self._leave(scheduler, BESIDE, type(scheduler).__name__)
         return self._followed[id(scheduler)] is live
 
-    def _has_left_caches(self, scheduler: Any) -> bool:
+    def _has_left_caches(self, scheduler: EngineScheduler) -> bool:
         return self._managers.has_left(scheduler.encoder_cache_manager) or self._caches.has_left(
             scheduler.kv_cache_manager
         )
 
     def _after(
-        self, scheduler: Any, live: _Live, operation: str, error: Exception | None = None
+        self,
+        scheduler: EngineScheduler,
+        live: _Live,
+        operation: str,
+        error: Exception | None = None,
     ) -> None:
         """Take what the call was found to break."""
         live.calls.append(operation)
@@ -251,7 +263,7 @@ class SchedulerWatch(Watching[_Live]):
             self._leave(scheduler, UNKNOWN, f"{operation}: {type(error).__name__}: {error}")
 
 
-def _replaced(*parts: Any) -> dict[str, int]:
+def _replaced(*parts: object) -> dict[str, int]:
     """The methods of objects in whose place something else stands, and what that is."""
     return {
         f"{type(part).__name__}.{name}": id(value)

@@ -6,12 +6,12 @@ and what they moved is moved when something happens again. A test holds both way
 verdicts.
 """
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from cacheproof.differential.audit.following import Observed
 from cacheproof.differential.recording.messages import OPERATIONS, ManagerCall, Scheduled, Updated
 from cacheproof.differential.traces.manager import Update
+from cacheproof.differential.traces.outcomes import StepOutcome
 from cacheproof.differential.traces.records import StepRecord
 from cacheproof.differential.traces.scheduler import Schedule
 
@@ -48,7 +48,7 @@ def is_steady_update(message: Updated) -> bool:
 class Steady(NamedTuple):
     """A steady step, number `steps` of its row after a step with that outcome; or its update."""
 
-    outcome: Mapping[str, Any]
+    outcome: StepOutcome
     steps: int
     free_blocks: int
     is_update: bool

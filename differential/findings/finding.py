@@ -242,7 +242,7 @@ def replay(
     what: Finding | Trace,
     target: Target,
     times: int = TIMES,
-    reference: Any = None,
+    reference: ReferenceTarget | None = None,
     elsewhere: Target | None = None,
 ) -> Replay:
     """Run it `times` times, each in a fresh session, the second half in another process.
@@ -335,7 +335,12 @@ class _Fault:
     cause."""
 
     def __init__(
-        self, target: Target, contract: str, kind: str, reference: Any, must_part: Parts | None
+        self,
+        target: Target,
+        contract: str,
+        kind: str,
+        reference: ReferenceTarget | None,
+        must_part: Parts | None,
     ) -> None:
         self.reference = reference
         self._must_part = must_part
@@ -454,5 +459,5 @@ def _written_down(
     )
 
 
-def _json(value: Any) -> Any:
+def _json(value: object) -> object:
     return msgspec.json.decode(msgspec.json.encode(value))

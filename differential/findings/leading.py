@@ -4,12 +4,13 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from itertools import groupby
 from textwrap import shorten
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from cacheproof.differential.judges.violation import Violation
 from cacheproof.differential.traces.base import tag_of
 from cacheproof.differential.traces.manager import Add
 from cacheproof.differential.traces.records import CallRecord, StepRecord
+from cacheproof.differential.traces.trace import AnyEvent
 from cacheproof.differential.traces.wording import told
 
 EVENTS_SHOWN = 12
@@ -33,7 +34,7 @@ class Led(NamedTuple):
     times: int
 
 
-def what_led(events: Sequence[tuple[Any, StepRecord]], names: Collection[str]) -> list[Led]:
+def what_led(events: Sequence[tuple[AnyEvent, StepRecord]], names: Collection[str]) -> list[Led]:
     """What the events did to what a break names; the last of them, the break's, is always among
     them. Events are counted from 0."""
     end = len(events) - 1
@@ -51,7 +52,7 @@ def _runs(told_of: Iterator[tuple[str, int]]) -> Iterator[Led]:
         yield Led(words, numbers[0], numbers[-1], len(numbers))
 
 
-def steps_before(events: Sequence[tuple[Any, StepRecord]], violation: Violation) -> list[str]:
+def steps_before(events: Sequence[tuple[AnyEvent, StepRecord]], violation: Violation) -> list[str]:
     """The last of what led to a break, a line each."""
     return [
         shorten(one.words, LINE_MAX, placeholder=" ...")
@@ -60,7 +61,7 @@ def steps_before(events: Sequence[tuple[Any, StepRecord]], violation: Violation)
     ]
 
 
-def _words(event: Any, record: StepRecord, names: Collection[str]) -> str | None:
+def _words(event: AnyEvent, record: StepRecord, names: Collection[str]) -> str | None:
     """What an event did to what is named; None: nothing."""
     outcome = record.outcome if isinstance(record.outcome, dict) else {}
     parts = [

@@ -3,13 +3,20 @@ the one that first had its content.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.judges.violation import Violation, by_kind
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.traces.base import tag_of
-from cacheproof.differential.traces.block_hash import BlockHashConfig, Continue, Decode, Prompt
+from cacheproof.differential.traces.block_hash import (
+    BlockHashConfig,
+    BlockHashEvent,
+    Continue,
+    Decode,
+    Prompt,
+)
+from cacheproof.differential.traces.outcomes import BlockKeysOutcome
 from cacheproof.differential.traces.records import StepRecord
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.spec.block_hash import COMPONENT, BlockContent, BlockPair, KeyCount, RequestKeys
@@ -118,16 +125,17 @@ class BlockHashJudge:
         self._requests: dict[str, Content] = {}
         self._by_key: dict[str, KeyPlace] = {}
         self._by_prefix: dict[Prefix, tuple[str, KeyPlace]] = {}
-        self._offsets: dict[Any, set[tuple[int, ...]]] = {}
+        self._offsets: dict[tuple[Prefix, BlockContent], set[tuple[int, ...]]] = {}
 
     @property
     def by_kind(self) -> dict[tuple[str, str], Violation]:
         """The violations by contract and kind."""
         return by_kind(self.violations)
 
-    def judge(self, number: int, event: Any, record: StepRecord) -> None:
+    def judge(self, number: int, event: BlockHashEvent, record: StepRecord) -> None:
         """Judge the record of event number `number`."""
-        outcome, raised = record.outcome, record.raised
+        outcome: BlockKeysOutcome | None = record.outcome
+        raised = record.raised
         if raised is not None:
             self._evaluate(self._of_count, {"c": KeyCount(0, 0, 0, raised.type)}, number, event)
         if outcome is None:
@@ -155,7 +163,7 @@ class BlockHashJudge:
             for key, prefix in zip(source, prefixes, strict=True):
                 self._pair(key, KeyPlace(number, event.request, is_fresh, prefix), event)
 
-    def _pair(self, key: str, place: KeyPlace, event: Any) -> None:
+    def _pair(self, key: str, place: KeyPlace, event: BlockHashEvent) -> None:
         prefix = place.prefix
         if prefix not in self._by_prefix:
             self._note_new(prefix)
@@ -175,7 +183,11 @@ class BlockHashJudge:
                 self._reach.meet("equal blocks share")
 
     def _evaluate(
-        self, rules: Iterable[Contract], values: Mapping[str, Any], number: int, event: Any
+        self,
+        rules: Iterable[Contract],
+        values: Mapping[str, object],
+        number: int,
+        event: BlockHashEvent,
     ) -> list[str]:
         """Judge by the rules; ids of those that break for the first time."""
         self.calls_judged += 1

@@ -4,12 +4,11 @@ against what their engine would have encoded."""
 import errno
 import os
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from cacheproof.differential.judges.rare_states import Reachability
-from cacheproof.differential.judges.rules import about, by_subject
+from cacheproof.differential.judges.rules import Subject, about, by_subject
 from cacheproof.differential.judges.violation import Violation, first_of_each
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.traces.base import tag_of
@@ -17,6 +16,7 @@ from cacheproof.differential.traces.encoder_connector import (
     AbortPlanned,
     Ask,
     EncoderConnectorConfig,
+    EncoderConnectorEvent,
     Execute,
     NewWeights,
     Plan,
@@ -25,6 +25,7 @@ from cacheproof.differential.traces.encoder_connector import (
     Start,
     Stop,
 )
+from cacheproof.differential.traces.outcomes import ExecuteOutcome, PlanOutcome, Rest, ServedRows
 from cacheproof.differential.traces.records import Raised, StepRecord
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.encoder_connector.entry_file import ITEMSIZE
@@ -124,7 +125,7 @@ class EncoderConnectorJudge:
         """The first violation of each contract, of any kind."""
         return first_of_each(self.by_kind)
 
-    def judge(self, number: int, event: Any, record: StepRecord) -> None:
+    def judge(self, number: int, event: EncoderConnectorEvent, record: StepRecord) -> None:
         """Judge the record of event number `number`."""
         self._event, self._operation = number, tag_of(type(event))
         name = getattr(event, "engine", "")
@@ -191,7 +192,7 @@ class EncoderConnectorJudge:
         if max(map(self._rows.__getitem__, event.items)) * self._row_bytes(engine.model) > capacity:
             self._reach.meet("item larger than the store")
 
-    def _judge_plan(self, event: Plan, engine: JudgedEngine, outcome: Any) -> None:
+    def _judge_plan(self, event: Plan, engine: JudgedEngine, outcome: PlanOutcome) -> None:
         promised = outcome["promised"]
         for item, is_promised in promised.items():
             self._judge_asked(event.engine, item, engine, is_promised)
@@ -231,7 +232,7 @@ class EncoderConnectorJudge:
         elif entry in self._promised and saved is not None and self._is_reached:
             self._reach.meet("saved entry gone")
 
-    def _judge_step(self, name: str, engine: JudgedEngine, outcome: Any) -> None:
+    def _judge_step(self, name: str, engine: JudgedEngine, outcome: ExecuteOutcome) -> None:
         step = engine.planned.popleft()
         if "died" in outcome:
             del self._engines[name]
@@ -262,14 +263,14 @@ class EncoderConnectorJudge:
             self._saved.setdefault(entry, name)
         engine.saving.clear()
 
-    def _judge_landed(self, landed: Mapping[str, Any]) -> None:
+    def _judge_landed(self, landed: Mapping[str, Sequence[tuple[str, ServedRows]]]) -> None:
         """Judge what engines without a request have read until all their copies ended."""
         for name, several in landed.items():
             self._note_saved(name, self._engines[name])
             for item, rows in several:
                 self._judge_served(name, item, rows)
 
-    def _judge_served(self, name: str, item: str, rows: Mapping[str, Any]) -> None:
+    def _judge_served(self, name: str, item: str, rows: ServedRows) -> None:
         model = self._engines[name].model
         own = self._own(item, model)
         if self._gaps[item]:
@@ -278,14 +279,14 @@ class EncoderConnectorJudge:
             self._reach.meet("loaded rows of several layers")
         self._judge(Served(self._output(rows), own), name, item)
 
-    def _judge_rest(self, name: str, rest: Any) -> None:
+    def _judge_rest(self, name: str, rest: Rest | None) -> None:
         if rest is not None:
             pinned, saving = map(frozenset, rest)
             self._judge(AtRest(pinned, saving), name)
 
     def _judge_answers(self, promised: Mapping[str, Mapping[str, bool]]) -> None:
         for item in self._rows:
-            said: dict[Any, set[bool]] = {}
+            said: dict[tuple[str, int, str, int], set[bool]] = {}
             for name, answers in promised.items():
                 engine = self._engines[name]
                 self._judge_asked(name, item, engine, answers[item])
@@ -293,7 +294,7 @@ class EncoderConnectorJudge:
             for one in said.values() if self._config.store != "cpu" else ():
                 self._judge(Answers(item, frozenset(one)), "", item)
 
-    def _judge(self, subject: Any, engine: str, item: str = "") -> None:
+    def _judge(self, subject: Subject, engine: str, item: str = "") -> None:
         self.calls_judged += 1
         for rule in self._rules.get(type(subject), ()):
             kind = self._kind(subject, engine, item) if rule.id in TOLD_APART else ""
@@ -305,7 +306,7 @@ class EncoderConnectorJudge:
                     rule, self._event, self._operation, engine, item, why, kind
                 )
 
-    def _kind(self, subject: Any, engine: str, item: str) -> str:
+    def _kind(self, subject: Subject, engine: str, item: str) -> str:
         """Kind of a break: the worst that was done to the store before; or whose rows are served,
         which call does not end, or that what is not saved was of preempted requests. Empty for a
         name that is too long."""
@@ -347,7 +348,7 @@ class EncoderConnectorJudge:
             item, model.name, self._weights[number], count, model.row_width, model.dtype, True
         )
 
-    def _output(self, said: Mapping[str, Any]) -> EncoderOutput:
+    def _output(self, said: ServedRows) -> EncoderOutput:
         """Whose rows these are, by what they say."""
         items, models = self._config.items, self._config.models
         item, model = said["item"], said["model"]

@@ -1,22 +1,30 @@
 """Judges an engine: its scheduler's decisions, what its worker's store holds, and its answers."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from cacheproof.differential.judges.manager import Calls, Handler
 from cacheproof.differential.judges.outputs import is_tie, taken
 from cacheproof.differential.judges.rare_states import Reachability
-from cacheproof.differential.judges.rules import rules_of
+from cacheproof.differential.judges.rules import Rules, rules_of
 from cacheproof.differential.judges.scheduler import SchedulerJudge
 from cacheproof.differential.targets.host.media_inputs import is_given
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.traces.base import Adapter, Item, Rows
 from cacheproof.differential.traces.engine import Reload
 from cacheproof.differential.traces.manager import Add, Update
+from cacheproof.differential.traces.outcomes import (
+    ContinuedOutcome,
+    DecodedToken,
+    StepOrigins,
+    StepOutcome,
+    UpdateOutcome,
+)
 from cacheproof.differential.traces.records import UNDER_FIRST
-from cacheproof.differential.traces.scheduler import Chunk
+from cacheproof.differential.traces.scheduler import Chunk, Schedule
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.spec.records import RowsRead, SlotsRead, StoreMemory, Twins
 
@@ -46,8 +54,15 @@ class EngineJudge(SchedulerJudge):
     there, where both were told the same.
     """
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
+    def __init__(
+        self,
+        trace: Trace,
+        rules: Rules,
+        reach: Reachability,
+        protocol: Protocol,
+        release: str | None,
+    ) -> None:
+        super().__init__(trace, rules, reach, protocol, release)
         self._turn: Counter[str] = Counter()
         self._prompt_of: dict[RequestTurn, Prompt] = {}
         self._weights = 0
@@ -59,10 +74,10 @@ class EngineJudge(SchedulerJudge):
         self._tied_under_first: set[str] = set()
         self._told_otherwise = False
 
-    def _handlers_by_event(self) -> dict[type, Callable[[Any, Any, Any], None]]:
+    def _handlers_by_event(self) -> dict[type, Handler]:
         return super()._handlers_by_event() | {Reload: self._reload}
 
-    def _add(self, event: Add, outcome: Any, calls: Any) -> None:
+    def _add(self, event: Add, outcome: object, calls: Calls) -> None:
         super()._add(event, outcome, calls)
         given = event.embeds or ()
         self._prompt_of[event.request, 0] = (
@@ -80,12 +95,12 @@ class EngineJudge(SchedulerJudge):
             self._reach.meet("prompt of embeddings" if is_whole else "tokens and embeddings mixed")
         self._decided[event.request, 0] = []
 
-    def _chunk(self, event: Chunk, outcome: Any, calls: Any) -> None:
+    def _chunk(self, event: Chunk, outcome: ContinuedOutcome | None, calls: Calls) -> None:
         super()._chunk(event, outcome, calls)
         if outcome is not None:
             self._go_on_under_first(outcome)
 
-    def _schedule(self, event: Any, outcome: Any, calls: Any) -> None:
+    def _schedule(self, event: Schedule, outcome: StepOutcome | None, calls: Calls) -> None:
         super()._schedule(event, outcome, calls)
         if outcome is None or "store" not in outcome:
             return  # the worker raised, which comes with the step's output
@@ -102,7 +117,7 @@ class EngineJudge(SchedulerJudge):
         if len(begun) > 1 and outcome["resumed"]:
             self._reach.meet("began anew beside another item")
 
-    def _reload(self, event: Reload, outcome: Any, calls: Any) -> None:
+    def _reload(self, event: Reload, outcome: object, calls: Calls) -> None:
         """Note new weights: what is kept in blocks is wrong from now on, and who is there has no
         twin any more."""
         self._only_calls(event, outcome, calls)
@@ -112,15 +127,15 @@ class EngineJudge(SchedulerJudge):
         if self._kv_blocks is not None:
             self._kv_blocks.forget()
 
-    def _update(self, event: Update, outcome: Any, calls: Any) -> None:
+    def _end_steps(self, event: Update, outcome: UpdateOutcome | None, calls: Calls) -> None:
         if outcome is not None:  # before sessions go on, which drop their last token
             self._answered(outcome["outputs"], outcome.get("untaken", {}))
             self._judge_answers(outcome)
             self._go_on_under_first(outcome)
-        super()._update(event, outcome, calls)
+        super()._end_steps(event, outcome, calls)
 
     def _answered(
-        self, outputs: Mapping[str, Sequence[Any]], untaken: Mapping[str, Sequence[int]]
+        self, outputs: Mapping[str, Sequence[DecodedToken]], untaken: Mapping[str, Sequence[int]]
     ) -> None:
         """Note what requests have decoded, without what the scheduler did not take."""
         for name, tokens in taken(outputs, untaken):
@@ -142,7 +157,7 @@ class EngineJudge(SchedulerJudge):
             self._decided[now] = []
         super()._go_on(continued)
 
-    def _go_on_under_first(self, outcome: Mapping[str, Any]) -> None:
+    def _go_on_under_first(self, outcome: ContinuedOutcome) -> None:
         """Follow a turn's end under the first model runner: with other drafts it comes in another
         step."""
         for name, _ in outcome.get(UNDER_FIRST, {}).get("continued", ()):
@@ -153,7 +168,7 @@ class EngineJudge(SchedulerJudge):
         assert self._last_step is not None
         self._evaluator.step(self._last_step._replace(store=store), "schedule", _OF_THE_STORE)
 
-    def _judge_stores(self, outcome: Mapping[str, Any]) -> None:
+    def _judge_stores(self, outcome: StepOutcome) -> None:
         """Which entries either model runner's store holds, as long as both were told the same: with
         other drafts, as by prompt lookup, other items are encoded."""
         told = outcome.get(UNDER_FIRST, {})
@@ -161,10 +176,10 @@ class EngineJudge(SchedulerJudge):
             return
         self._told_otherwise |= any(told[name] != outcome[name] for name in ("encode", "notices"))
         if not self._told_otherwise and not self._tied_under_first:
-            pair = Twins(*(tuple(sorted(one["store"].items())) for one in (told, outcome)))
+            pair = Twins(_sorted(told["store"]), _sorted(outcome["store"]))
             self._check("schedule", pair, lambda: STORES)
 
-    def _judge_answers(self, outcome: Mapping[str, Any]) -> None:
+    def _judge_answers(self, outcome: UpdateOutcome) -> None:
         """Judge what requests are answered under the first model runner against what they are here.
         With other drafts either may be ahead."""
         told = outcome.get(UNDER_FIRST, {})
@@ -182,7 +197,7 @@ class EngineJudge(SchedulerJudge):
         """What a request has decoded in its turn under the first model runner."""
         return self._under_first.setdefault((name, self._turn_under_first[name]), [])
 
-    def _judge_origins(self, origins: Mapping[str, Any]) -> None:
+    def _judge_origins(self, origins: Mapping[str, StepOrigins]) -> None:
         """Judge what was read that is another's, where the target's rows and slots say what they
         are."""
         for kind, record in (("rows", RowsRead), ("slots", SlotsRead)):
@@ -193,7 +208,7 @@ class EngineJudge(SchedulerJudge):
                 expected, found = _frozen(told["expected"]), _frozen(told["found"])
                 self._check("schedule", record(expected, found))
 
-    def _note_tokens(self, name: str, tokens: Sequence[Any]) -> None:
+    def _note_tokens(self, name: str, tokens: Sequence[DecodedToken]) -> None:
         was_tied = name in self._tied
         _note(tokens, self._decided[name, self._turn[name]], name, self._tied)
         if name in self._tied and not was_tied:
@@ -222,7 +237,7 @@ class EngineJudge(SchedulerJudge):
         return "over KV that is not right" if "SC-15" in self.violations else ""
 
 
-def _note(tokens: Iterable[Any], text: list[int], name: str, tied: set[str]) -> None:
+def _note(tokens: Iterable[DecodedToken], text: list[int], name: str, tied: set[str]) -> None:
     """Add a request's tokens to its text, up to one that rounding may have decided: it is tied."""
     for token in tokens:
         if is_tie(token):
@@ -232,11 +247,15 @@ def _note(tokens: Iterable[Any], text: list[int], name: str, tied: set[str]) -> 
         text.append(token[0])
 
 
-def _bare(prompt: Prompt) -> tuple[Any, ...]:
+def _bare(prompt: Prompt) -> tuple[object, ...]:
     """The prompt under no adapter; equal to itself alone."""
     length, given, _, weights, turns = prompt
     names = [getattr(one, "mm_hash", None) or one.identifier for one in given]
     return weights, turns, length, *zip(names, (one.offset for one in given), strict=True)
+
+
+def _sorted(store: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted(store.items()))
 
 
 def _frozen(entries: Sequence[Any]) -> tuple[Any, ...]:

@@ -10,13 +10,15 @@ is a break of that text.
 """
 
 from collections.abc import Collection, Mapping
-from typing import Any
 
 from cacheproof.differential.judges.rules import Rules
 from cacheproof.differential.judges.violation import Violation
 from cacheproof.spec.ghost import Ghost
-from cacheproof.spec.records import Call, Making, Step
+from cacheproof.spec.records import Call, LedgerState, Making, Step
 from cacheproof.spec.registry import Contract
+
+Values = Mapping[str, object]
+"""What a contract looks at, by the names of its parameters."""
 
 
 class Evaluator:
@@ -27,7 +29,7 @@ class Evaluator:
         self.rules = rules
         self.event = 0
         self.violations: dict[str, Violation] = {}
-        self._held: Any = None
+        self._held: LedgerState | None = None
         self._making = Making({})
 
     def forget(self) -> None:
@@ -45,7 +47,9 @@ class Evaluator:
             if not rule.predicate(call):
                 self.broken(rule, {"c": call}, call.operation, call.request, "")
 
-    def promises(self, state: Any, ghost: Ghost, encoded: Mapping[str, int], call: Call) -> None:
+    def promises(
+        self, state: LedgerState, ghost: Ghost, encoded: Mapping[str, int], call: Call
+    ) -> None:
         """Judge what the caller promises of a call, before it is made."""
         # `encoded` grows with the step, so that one object serves all of its calls.
         if self._making.encoded is not encoded:
@@ -55,15 +59,21 @@ class Evaluator:
             return
         for rule, holds in self.rules.promised[call.operation]:
             if not holds(state, ghost, encoded, call):
-                values = {"s": state, "g": ghost, "w": Making(encoded), "c": call}
+                values: Values = {"s": state, "g": ghost, "w": Making(encoded), "c": call}
                 self.broken(rule, values, call.operation, call.request, call.identifier)
 
     def transition(
-        self, pre: Any, post: Any, ghost: Ghost, call: Call, changed: Collection[str] | None = None
+        self,
+        pre: LedgerState,
+        post: LedgerState,
+        ghost: Ghost,
+        call: Call,
+        changed: Collection[str] | None = None,
     ) -> None:
         """Judge a call by the states before and after it, by what the requests are owed, and by
         what it says. The states are one object if nothing changed. Entries that are not `changed`
         are in both as they were; None: unknown."""
+        values: Values
         operation, rules = call.operation, self.rules
         narrowed = rules.narrowed.unchanged if pre is post else rules.narrowed.changed
         if changed is not None and narrowed[operation](pre, post, ghost, call, changed):
@@ -80,8 +90,8 @@ class Evaluator:
 
     def state(
         self,
-        pre: Any,
-        post: Any,
+        pre: LedgerState,
+        post: LedgerState,
         ghost: Ghost,
         call: Call,
         kind: str = "",
@@ -128,7 +138,7 @@ class Evaluator:
     def broken(
         self,
         rule: Contract,
-        values: Mapping[str, Any],
+        values: Values,
         operation: str,
         request: str,
         identifier: str,

@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from cacheproof.differential.depths import DEPTHS, part
 from cacheproof.differential.errors import HarnessError
-from cacheproof.differential.judges.judge import Judge
+from cacheproof.differential.judges.judge import AnyJudge
 from cacheproof.differential.judges.kv_cache import KVCacheJudge
 from cacheproof.differential.judges.lockstep import Difference, compare
 from cacheproof.differential.judges.manager import ManagerJudge
@@ -17,7 +16,7 @@ from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.texts.mends import flags_of
 from cacheproof.differential.traces.records import FullState, StepRecord, TraceResult
-from cacheproof.differential.traces.trace import Trace
+from cacheproof.differential.traces.trace import AnyEvent, Trace
 from cacheproof.spec.records import EncoderCacheState
 
 LOCKSTEP = "lockstep"
@@ -110,7 +109,9 @@ def _not_judged(illegal: str) -> Examination:
     return Examination({}, {}, None, illegal, 0, 0, compared=False)
 
 
-def judge_record(judge: Judge, number: int, event: Any, record: StepRecord, target: Target) -> None:
+def judge_record(
+    judge: AnyJudge, number: int, event: AnyEvent, record: StepRecord, target: Target
+) -> None:
     """Judge the record of event number `number`.
 
     Raises:
@@ -133,9 +134,9 @@ def judge_of(
     protocol: Protocol,
     capacity: int | None,
     reach: Reachability,
-) -> Judge:
+) -> AnyJudge:
     """What judges the records of a trace; `capacity` is what the release made of the trace's."""
-    judge: Judge = part(DEPTHS[trace.depth].judge).judge_of(trace, release, protocol, reach)
+    judge: AnyJudge = part(DEPTHS[trace.depth].judge).judge_of(trace, release, protocol, reach)
     if capacity is not None and isinstance(judge, ManagerJudge):
         judge.set_capacity(capacity)
     return judge

@@ -24,9 +24,19 @@ from cacheproof.differential.judges.kv_cache_mirror import (
 )
 from cacheproof.differential.judges.kv_cache_rare import KVCacheRareStates
 from cacheproof.differential.judges.rare_states import Reachability
-from cacheproof.differential.judges.rules import about, by_subject
+from cacheproof.differential.judges.rules import Subject, about, by_subject
 from cacheproof.differential.judges.violation import Violation, by_kind
 from cacheproof.differential.targets.host.protocol import Protocol
+from cacheproof.differential.traces.kv_cache import KVCacheEvent
+from cacheproof.differential.traces.outcomes import (
+    KVChange,
+    KVConfig,
+    KVEvent,
+    KVOutcome,
+    LookupAnswer,
+    StoredFields,
+    ToldEvent,
+)
 from cacheproof.differential.traces.records import KVCacheCall, StepRecord
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.semantics import Semantics
@@ -57,7 +67,6 @@ from cacheproof.spec.kv_cache import (
 )
 from cacheproof.spec.registry import contracts
 
-Event = Mapping[str, Any]
 FIRST_BLOCKS = "first blocks of a window"
 DROPPED = "a block that a lookup drops"
 MANAGER = cacheproof.spec.kv_cache.COMPONENT
@@ -76,7 +85,7 @@ class KVCacheJudge:
     resident_sum = 0
 
     def __init__(
-        self, config: Event, semantics: Semantics, release: str | None, reach: Reachability
+        self, config: KVConfig, semantics: Semantics, release: str | None, reach: Reachability
     ) -> None:
         self.violations: dict[str, Violation] = {}
         self.subjects: dict[str, Any] = {}
@@ -110,11 +119,12 @@ class KVCacheJudge:
         """Judge the release with these flags of its semantics; call before the first event."""
         self._semantics = self._semantics.changed(flags)
 
-    def judge(self, number: int, event: Any, record: StepRecord) -> None:
+    def judge(self, number: int, event: KVCacheEvent | KVEvent, record: StepRecord) -> None:
         """Judge the record of event number `number`; the event may also be plain data."""
         if isinstance(event, msgspec.Struct):
-            event = msgspec.to_builtins(event)
-        outcome, raised = record.outcome, record.raised
+            event = _plain(event)
+        outcome: KVOutcome | None = record.outcome
+        raised = record.raised
         kind, name = event["event"], event.get("request", "")
         self._where = (number, kind, name)
         self._lives.now = number
@@ -142,7 +152,7 @@ class KVCacheJudge:
         if kind == "take_events" and self._config["kv_events"]:
             self._judge_events(answer)
 
-    def _judge_change(self, event: Event, answer: Any, changed: Event) -> frozenset[str]:
+    def _judge_change(self, event: KVEvent, answer: object, changed: KVChange) -> frozenset[str]:
         """Judge and take over the changes of an event that hands out no block. Returns the keys
         that blocks got in it."""
         kind = event["event"]
@@ -151,8 +161,8 @@ class KVCacheJudge:
             queue = tuple(changed.get("queue", self._mirror.queue))
             self._check(PoolRelease(self._mirror.queue, queue, *queues))
         if kind == "reset_prefix":
-            self._check(PoolReset(answer, self._mirror.held))
-            self._counted[0] |= answer
+            self._check(PoolReset(bool(answer), self._mirror.held))
+            self._counted[0] |= bool(answer)
             if answer:
                 self._lives.forget()
         if kind == "evict_blocks" and answer:
@@ -164,7 +174,7 @@ class KVCacheJudge:
         self._apply(changed, handed_out=frozenset(), named=named)
         return new
 
-    def _check(self, subject: Any, kind: str = "") -> None:
+    def _check(self, subject: Subject, kind: str = "") -> None:
         """Judge a subject by all contracts about it; `kind` says in which way one is broken."""
         self.calls_judged += 1
         for rule in self._rules.get(type(subject), ()):
@@ -173,7 +183,7 @@ class KVCacheJudge:
                 self.violations[rule.id] = Violation(rule, *self._where, "", why, kind)
                 self.subjects[rule.id] = subject
 
-    def _judge_slots(self, name: str, known: RequestGhost, outcome: Event) -> None:
+    def _judge_slots(self, name: str, known: RequestGhost, outcome: KVOutcome) -> None:
         """Judge a lookup, and whether and with which blocks the request got its slots."""
         hit: list[list[int]] = [[] for _ in self._layout.groups]
         for call in starmap(KVCacheCall, outcome["calls"]):
@@ -188,7 +198,7 @@ class KVCacheJudge:
                 self._lives.hit(hits)
                 self._lives.hand_out(new)
 
-    def _judge_lookup(self, known: RequestGhost, answer: Any) -> None:
+    def _judge_lookup(self, known: RequestGhost, answer: LookupAnswer) -> None:
         lookup = self._lookup(known, answer)
         is_of_first_blocks = self._layout.is_of_first_blocks(lookup.longest)
         self._check(lookup, FIRST_BLOCKS if is_of_first_blocks else "")
@@ -199,8 +209,8 @@ class KVCacheJudge:
         known: RequestGhost,
         asked: SlotsAsked,
         hit: list[list[int]],
-        answer: Any,
-        changed: Event,
+        answer: Sequence[Sequence[int]] | None,
+        changed: KVChange,
     ) -> tuple[Set[int], Set[int]]:
         """Judge whether and with which blocks a request got its slots; `hit` are those that it
         brings, `answer` the ids that it was told, None for a refusal. Returns those that it hit and
@@ -261,7 +271,7 @@ class KVCacheJudge:
         held = blocks - self._mirror.free
         self._check(Statistics(round(usage * blocks), held, tuple(told), tuple(counted)))
 
-    def _lookup(self, known: RequestGhost, answer: Any) -> Lookup:
+    def _lookup(self, known: RequestGhost, answer: LookupAnswer) -> Lookup:
         tables, hit, _ = answer
         places = filled(tables)
         looks = self._config["enable_caching"] and known.reads_cache
@@ -313,7 +323,7 @@ class KVCacheJudge:
             asked.reserved,
         )
 
-    def _given(self, event: Event, answer: Any, changed: Event) -> list[list[int]]:
+    def _given(self, event: KVEvent, answer: object, changed: KVChange) -> list[list[int]]:
         """The blocks that an event gives back, in that order, by group; of a free that was put off,
         all at once."""
         kind, name = event["event"], event.get("request", "")
@@ -331,7 +341,7 @@ class KVCacheJudge:
             for group, table in enumerate(self._mirror.tables.get(name, []))
         ]
 
-    def _named(self, event: Event, answer: Any) -> frozenset[int]:
+    def _named(self, event: KVEvent, answer: object) -> frozenset[int]:
         """The blocks that are to lose their hashes."""
         if event["event"] == "evict_blocks" and answer:
             return frozenset(event["blocks"]) & self._mirror.hashes.keys()
@@ -339,7 +349,7 @@ class KVCacheJudge:
             return frozenset(self._mirror.hashes)
         return frozenset()
 
-    def _new_keys(self, changed: Event) -> frozenset[str]:
+    def _new_keys(self, changed: KVChange) -> frozenset[str]:
         """The keys that blocks get in an event."""
         had = self._mirror.hashes
         return frozenset(
@@ -349,7 +359,9 @@ class KVCacheJudge:
             if key not in had[block]
         )
 
-    def _apply(self, changed: Event, *, handed_out: frozenset[int], named: frozenset[int]) -> None:
+    def _apply(
+        self, changed: KVChange, *, handed_out: frozenset[int], named: frozenset[int]
+    ) -> None:
         """Take over the changes, and judge the state after them."""
         had = self._mirror.hashes
         lost = frozenset(
@@ -432,13 +444,13 @@ class KVCacheJudge:
             )
         )
 
-    def _put_off_or_free(self, kind: str, answer: Any) -> None:
+    def _put_off_or_free(self, kind: str, answer: object) -> None:
         if kind == "end" and isinstance(answer, list):
             self._mirror.put_off.append(answer)
         elif kind == "settle" and answer:
             self._mirror.put_off.pop(0)
 
-    def _follow(self, event: Event, answer: Any) -> None:
+    def _follow(self, event: KVEvent, answer: Any) -> None:
         """Follow what an event makes of its request."""
         kind, name = event["event"], event.get("request", "")
         if answer is None or (kind != "arrive" and name not in self._requests):
@@ -461,7 +473,7 @@ class KVCacheJudge:
         elif kind == "end":
             del self._requests[name]
 
-    def _judge_events(self, told: list[Any]) -> None:
+    def _judge_events(self, told: Sequence[ToldEvent]) -> None:
         for event in told:
             if event[0] == "stored":
                 covered = len(event[1]) * event[3]["block_size"]
@@ -474,7 +486,7 @@ class KVCacheJudge:
         counts = {key: len(blocks) for key, blocks in self._mirror.found.items()}
         self._check(PoolEvents(+self._replayed, self._per_hash(counts)))
 
-    def _check_names(self, numbers: Sequence[int], fields: Event) -> None:
+    def _check_names(self, numbers: Sequence[int], fields: StoredFields) -> None:
         """Judge what an event says that blocks hold beside tokens, where requests say it of all."""
         held = [self._names.get((fields["block_size"], number)) for number in numbers]
         if "extra_keys" in fields and None not in held:
@@ -512,7 +524,7 @@ class KVCacheJudge:
                     names = known.names_in(range(last - size, last))
                     self._names.setdefault((size, known.hashes[end]), names)
 
-    def _replay(self, told: list[Any]) -> None:
+    def _replay(self, told: Sequence[ToldEvent]) -> None:
         for event in told:
             if event[0] == "cleared":  # followers of the events forget all
                 self._replayed.clear()
@@ -529,6 +541,11 @@ class KVCacheJudge:
             number = key.split(":")[1]
             found[key if self._semantics.kv_cache.events_name_groups else f"None:{number}"] += count
         return found
+
+
+def _plain(event: KVCacheEvent) -> KVEvent:
+    plain: KVEvent = msgspec.to_builtins(event)
+    return plain
 
 
 def judge_of(

@@ -4,14 +4,14 @@ Nothing here is read off a manager's state: it is evidence against one.
 """
 
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import pairwise
 from math import gcd, lcm
 from typing import Any, NamedTuple
 
+from cacheproof.differential.traces.outcomes import KVConfig, KVEvent
 from cacheproof.differential.traces.records import KVCacheCall
 
-Event = Mapping[str, Any]
 Place = tuple[int, int]
 """(group, position in a block table of that group)"""
 Named = tuple[str, range | None]
@@ -50,7 +50,7 @@ class SlotsAsked(NamedTuple):
         )
 
 
-def named_by(arrival: Event) -> list[Named]:
+def named_by(arrival: KVEvent) -> list[Named]:
     """What an arriving request holds beside tokens: items, a salt, an adapter."""
     items = [(item["identifier"], item["offset"], item["length"]) for item in arrival["items"]]
     adapter = None if arrival["lora"] is None else arrival["lora"]["lora_name"]
@@ -194,7 +194,7 @@ class RequestGhost:
         # With all tokens there, one is computed again: a step needs its logits.
         self.computed = valid - (valid == self.tokens)
 
-    def end_step(self, accepted: int, grown: Sequence[Any] | None) -> None:
+    def end_step(self, accepted: int, grown: tuple[int, Sequence[int], int] | None) -> None:
         """Note that the oldest step ended. `grown`: tokens now, new hashes, drafts; None when it
         sampled nothing."""
         self.in_flight.pop(0)
@@ -218,7 +218,7 @@ class LayerGroup:
     """What tokens read in one group of layers; `size` is that of its blocks, in tokens. If it
     `drops`, a drafter reads it or an equal group, and a hit ends a block before what is found."""
 
-    def __init__(self, number: int, config: Event) -> None:
+    def __init__(self, number: int, config: KVConfig) -> None:
         group = config["groups"][number]
         self.number = number
         self.kind: str = group["kind"]
@@ -269,7 +269,7 @@ class KVLayout:
         aligned: where blocks of all groups end together, in tokens.
     """
 
-    def __init__(self, config: Event) -> None:
+    def __init__(self, config: KVConfig) -> None:
         self.groups = [LayerGroup(number, config) for number in range(len(config["groups"]))]
         self.hash_size = gcd(*(group.size for group in self.groups))
         self.aligned = lcm(*(group.size for group in self.groups))
@@ -355,7 +355,7 @@ class KVLayout:
         start = request.computed + asked.hit + asked.external
         return min(start + asked.tokens + asked.lookahead, self._tokens_max)
 
-    def longest_hit(self, request: RequestGhost, found: Mapping[str, Any]) -> int:
+    def longest_hit(self, request: RequestGhost, found: Collection[str]) -> int:
         """The longest aligned prefix that leaves a token to compute, and of which all is found that
         is read and that a drafter drops; what is dropped leaves a token too.
 

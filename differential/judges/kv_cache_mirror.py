@@ -2,14 +2,13 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from cacheproof.differential.judges.kv_cache_ghost import Place
+from cacheproof.differential.traces.outcomes import KVChange, KVConfig
 from cacheproof.reference.semantics import Semantics
 from cacheproof.spec.block_pool import PoolState
 
-Event = Mapping[str, Any]
-Tables = list[list[int]]
+Tables = Sequence[Sequence[int]]
 Queues = tuple[tuple[int, ...], tuple[int, ...]]
 
 
@@ -22,7 +21,7 @@ class KVCacheMirror:
         put_off: for each free that is put off, the blocks to be given back.
     """
 
-    def __init__(self, config: Event, semantics: Semantics) -> None:
+    def __init__(self, config: KVConfig, semantics: Semantics) -> None:
         # Block 0 is the null block, which is never free and never held.
         blocks = range(1, config["num_blocks"])
         self.num_blocks: int = config["num_blocks"]
@@ -69,7 +68,7 @@ class KVCacheMirror:
                 places[block] = places.get(block, frozenset()) | {place}
         return places
 
-    def apply(self, changed: Event) -> None:
+    def apply(self, changed: KVChange) -> None:
         """Take over what an event changed."""
         self.free = changed.get("free", self.free)
         self.queue = tuple(changed.get("queue", self.queue))
@@ -87,7 +86,7 @@ class KVCacheMirror:
             else:
                 self.tables[name] = [table for table, _ in tables]
 
-    def tables_behind(self, name: str, changed: Event) -> Tables:
+    def tables_behind(self, name: str, changed: KVChange) -> Tables:
         """The request's tables as an event leaves them."""
         tables = changed.get("tables", {})
         if name not in tables:
@@ -126,7 +125,7 @@ def filled(tables: Tables) -> dict[Place, int]:
     }
 
 
-def changed_hashes(changed: Event) -> dict[int, tuple[str, ...]]:
+def changed_hashes(changed: KVChange) -> dict[int, tuple[str, ...]]:
     """Block -> its keys, for the blocks whose keys an event changed."""
     return {
         int(block): tuple(f"{key[0]}:{key[1]}" for key in keys or ())

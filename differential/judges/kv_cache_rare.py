@@ -1,14 +1,12 @@
 """Which rare states of the KV cache a trace meets."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from itertools import starmap
-from typing import Any
 
 from cacheproof.differential.judges.kv_cache_ghost import KVLayout, RequestGhost, SlotsAsked
 from cacheproof.differential.judges.kv_cache_mirror import KVCacheMirror, changed_hashes, filled
+from cacheproof.differential.traces.outcomes import KVChange, KVEvent, KVOutcome
 from cacheproof.differential.traces.records import KVCacheCall
-
-Event = Mapping[str, Any]
 
 
 class KVCacheRareStates:
@@ -21,7 +19,7 @@ class KVCacheRareStates:
         self._mirror = mirror
         self._layout = layout
 
-    def observe(self, event: Event, outcome: Event, known: RequestGhost | None) -> None:
+    def observe(self, event: KVEvent, outcome: KVOutcome, known: RequestGhost | None) -> None:
         """Count what the event meets; `known` is its request as it was before."""
         answer, changed = outcome["answer"], outcome["changed"]
         observe = getattr(self, f"_{event['event']}", None)
@@ -29,7 +27,7 @@ class KVCacheRareStates:
             observe(event, outcome, known)
         self._changes(event.get("request", ""), changed)
 
-    def _changes(self, name: str, changed: Event) -> None:
+    def _changes(self, name: str, changed: KVChange) -> None:
         mirror = self._mirror
         if changed.get("free") == 0:
             self._meet("pool empty")
@@ -53,14 +51,16 @@ class KVCacheRareStates:
         ):
             self._meet("blocks behind a window given back")
 
-    def _slots(self, event: Event, outcome: Event, known: RequestGhost) -> None:
+    def _slots(self, event: KVEvent, outcome: KVOutcome, known: RequestGhost) -> None:
         for call in starmap(KVCacheCall, outcome["calls"]):
             if call.operation == "get_computed_blocks":
                 self._lookup(known, *call.answer)
             else:
                 self._request(known, SlotsAsked.of(call), outcome["answer"])
 
-    def _lookup(self, known: RequestGhost, tables: list[list[int]], hit: int, further: Any) -> None:
+    def _lookup(
+        self, known: RequestGhost, tables: list[list[int]], hit: int, further: int | None
+    ) -> None:
         mirror = self._mirror
         if further:
             self._meet("groups disagree on a hit")
@@ -83,7 +83,7 @@ class KVCacheRareStates:
         if known.tokens % self._layout.aligned == 0 and keys and keys <= mirror.found.keys():
             self._meet("every token cached")
 
-    def _request(self, known: RequestGhost, asked: SlotsAsked, answer: Any) -> None:
+    def _request(self, known: RequestGhost, asked: SlotsAsked, answer: object) -> None:
         if not answer:
             self._refused(known, asked)
             return
@@ -105,41 +105,41 @@ class KVCacheRareStates:
         elif asked.reserved:
             self._meet("refused beside reserved blocks")
 
-    def _output(self, event: Event, outcome: Event, known: RequestGhost) -> None:
+    def _output(self, event: KVEvent, outcome: KVOutcome, known: RequestGhost) -> None:
         answer = outcome["answer"]
         if answer and event["accepted"] < answer[2]:
             self._meet("drafts rejected")
 
-    def _preempt(self, event: Event, outcome: Event, known: RequestGhost) -> None:
+    def _preempt(self, event: KVEvent, outcome: KVOutcome, known: RequestGhost) -> None:
         if known.in_flight:
             self._meet("preempted with a step in flight")
 
-    def _end(self, event: Event, outcome: Event, known: RequestGhost) -> None:
+    def _end(self, event: KVEvent, outcome: KVOutcome, known: RequestGhost) -> None:
         if isinstance(outcome["answer"], list):
             self._meet("free put off")
         if known.state == "loading":
             self._meet("ended while loading")
 
-    def _loaded(self, event: Event, outcome: Event, known: RequestGhost) -> None:
+    def _loaded(self, event: KVEvent, outcome: KVOutcome, known: RequestGhost) -> None:
         if event["valid"] < known.computed:
             self._meet("load failed")
             if event["valid"] == 0:
                 self._meet("load failed from the first token")
 
-    def _skip(self, event: Event, outcome: Event, known: RequestGhost) -> None:
+    def _skip(self, event: KVEvent, outcome: KVOutcome, known: RequestGhost) -> None:
         if known.in_flight and outcome["changed"]:
             self._meet("window moves beside a step in flight")
 
-    def _common_prefix(self, event: Event, outcome: Event, known: RequestGhost) -> None:
+    def _common_prefix(self, event: KVEvent, outcome: KVOutcome, known: RequestGhost) -> None:
         if any(outcome["answer"]):
             self._meet("common prefix")
 
-    def _evict_blocks(self, event: Event, outcome: Event, known: None) -> None:
+    def _evict_blocks(self, event: KVEvent, outcome: KVOutcome, known: None) -> None:
         mirror = self._mirror
         if any(mirror.refs.get(block) and mirror.hashes[block] for block in event["blocks"]):
             self._meet("hash of a held block removed")
 
-    def _reset_prefix(self, event: Event, outcome: Event, known: None) -> None:
+    def _reset_prefix(self, event: KVEvent, outcome: KVOutcome, known: None) -> None:
         if not outcome["answer"]:
             self._meet("reset refused")
         elif self._mirror.found:

@@ -26,7 +26,6 @@ from cacheproof.differential.judges.watching import (
 )
 from cacheproof.differential.targets.attached import BEGIN, Method
 from cacheproof.differential.texts.kv_cache_reading import (
-    Config,
     KVCacheReader,
     KVCacheSnapshot,
     PoolAlone,
@@ -34,6 +33,7 @@ from cacheproof.differential.texts.kv_cache_reading import (
     config_of,
     config_of_pool,
 )
+from cacheproof.differential.traces.outcomes import KVConfig
 from cacheproof.differential.traces.records import KVCacheCall
 
 CALLS_SHOWN = 8
@@ -71,7 +71,7 @@ class _Live:
         """Whether the state is what the last call left."""
         return self.reader.reading() == self.last
 
-    def answered(self, operation: str, given: Arguments, answer: Any) -> list[Violation]:
+    def answered(self, operation: str, given: Arguments, answer: object) -> list[Violation]:
         """Judge a call that was answered; returns what it breaks."""
         now: KVCacheSnapshot = self.reader.reading()
         changed = self.reader.changed(self.last, now)
@@ -86,8 +86,8 @@ class _Call(NamedTuple):
     called: Any
     operation: str
     method: Method
-    args: Sequence[Any]
-    kwargs: Mapping[str, Any]
+    args: Sequence[object]
+    kwargs: Mapping[str, object]
 
     def make(self) -> Any:
         """Answer or raise what the method does."""
@@ -110,7 +110,12 @@ class KVCacheWatch(Watching[_Live]):
         super().__init__(release, (KV_CACHE, BLOCK_POOL), "KV caches")
 
     def call(
-        self, called: Any, operation: str, method: Method, args: Sequence[Any], kwargs: Any
+        self,
+        called: Any,
+        operation: str,
+        method: Method,
+        args: Sequence[object],
+        kwargs: Mapping[str, object],
     ) -> Any:
         """Make the call, and judge it."""
         call = _Call(called, operation, method, args, kwargs)
@@ -203,7 +208,7 @@ class KVCacheWatch(Watching[_Live]):
             text = f"{type(called).__name__}: {type(error).__name__}: {error}"
             self._leave(called, UNKNOWN, text)
 
-    def _follow(self, called: Any, config: Config, kind: str) -> None:
+    def _follow(self, called: Any, config: KVConfig, kind: str) -> None:
         spoke = self.spoke[kind]
         judge = LiveKVCacheJudge(config, self.release, spoke, has_manager=kind == KV_CACHE)
         live = _Live(called, judge)
@@ -234,7 +239,7 @@ def _lists(args: Sequence[Any]) -> tuple[Any, ...]:
 def _given(live: _Live, operation: str, arguments: Mapping[str, Any]) -> Arguments:
     """A call as a judge reads it. Raises what reading its arguments raises."""
     values = [*arguments.values()]
-    given: dict[str, Any] = {}
+    given: Arguments = {}
     if operation in _OF_REQUESTS:
         given["request"] = _asker(live, values[0])
     match operation:

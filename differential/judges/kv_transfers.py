@@ -8,10 +8,11 @@ reported as failed. Then everything that was computed over it is wrong as well.
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.traces.manager import Add
+from cacheproof.differential.traces.outcomes import StepOutcome, UpdateOutcome
 from cacheproof.differential.traces.scheduler import SchedulerConfig
 from cacheproof.reference.kv_cache_specs import ceil_div
 from cacheproof.spec.kv_transfers import BlockReads, Delivery, Sending, Writing
@@ -95,7 +96,7 @@ class KVTransferMirror:
         if request in self._loads:
             self._reach.meet("ended while loading")
 
-    def schedule(self, outcome: Mapping[str, Any]) -> Iterator[Writing | BlockReads | Sending]:
+    def schedule(self, outcome: StepOutcome) -> Iterator[Writing | BlockReads | Sending]:
         """Follow a step that is decided; yields what is to be judged of it."""
         self._note_caching(outcome)
         for name, block_ids in outcome["kv_sends"]:
@@ -123,7 +124,7 @@ class KVTransferMirror:
             self._tables.pop(name, None)
         self._note_frees(outcome)
 
-    def _begin_loads(self, outcome: Mapping[str, Any]) -> Iterator[Writing]:
+    def _begin_loads(self, outcome: StepOutcome) -> Iterator[Writing]:
         for name, (tokens, later, block_ids) in outcome["kv_loads"].items():
             if not later:
                 continue
@@ -152,7 +153,7 @@ class KVTransferMirror:
         """Number of the first block that the request writes."""
         return request.start // self._block_size
 
-    def _hand_out(self, name: str, start: int, outcome: Mapping[str, Any]) -> None:
+    def _hand_out(self, name: str, start: int, outcome: StepOutcome) -> None:
         (given,) = outcome["blocks"].get(name, [[]])
         if name in outcome["new"] or name in outcome["resumed"]:
             self._tables[name] = list(given)
@@ -205,7 +206,7 @@ class KVTransferMirror:
         loads = {name: {block.number for block in one.blocks} for name, one in self._loads.items()}
         return {**self._sends, **loads}
 
-    def update(self, outcome: Mapping[str, Any], num_steps: int) -> Iterator[Delivery]:
+    def update(self, outcome: UpdateOutcome, num_steps: int) -> Iterator[Delivery]:
         """Follow the output of the oldest steps in flight; yields what is to be judged of it."""
         reports = outcome.get("kv_reports") or [None] * num_steps
         self.thrown_back = set()
@@ -245,7 +246,7 @@ class KVTransferMirror:
             if self._is_current(block):
                 self._right[block.number] = 0
 
-    def _note_caching(self, outcome: Mapping[str, Any]) -> None:
+    def _note_caching(self, outcome: StepOutcome) -> None:
         """Whether a request looks for a prefix that another one is loading."""
         for name, hit in outcome["kv_asked"]:
             if self._config.prefix_caching and any(
@@ -266,7 +267,7 @@ class KVTransferMirror:
             and _beginning(one, end) == _beginning(loading, end)
         )
 
-    def _note_failures(self, outcome: Mapping[str, Any]) -> None:
+    def _note_failures(self, outcome: UpdateOutcome) -> None:
         """Meet the rare states of requests whose load has failed."""
         for name in self.thrown_back | self._failed:
             if self._config.kv_connector == "fail" and name in outcome["finished"]:
@@ -274,7 +275,7 @@ class KVTransferMirror:
             elif name in self.thrown_back and name in outcome["running"]:
                 self._reach.meet("thrown back for a failed load")
 
-    def _note_frees(self, outcome: Mapping[str, Any]) -> None:
+    def _note_frees(self, outcome: StepOutcome) -> None:
         """Meet the rare state of blocks that nobody holds any more, and that are not free."""
         holders = {*outcome["running"], *outcome["waiting"], *self._loads, *self._sends}
         held = {block for name in holders for block in self._tables.get(name, ())}
@@ -285,11 +286,11 @@ class KVTransferMirror:
         return self._turns.get(block.number, 0) == block.turn
 
 
-def _hit_of(name: str, outcome: Mapping[str, Any]) -> int:
+def _hit_of(name: str, outcome: StepOutcome) -> int:
     """Tokens that were found before the request asked what can be had elsewhere."""
     return next(hit for asked, hit in reversed(outcome["kv_asked"]) if asked == name)
 
 
-def _beginning(request: Add, end: int) -> tuple[Any, ...]:
+def _beginning(request: Add, end: int) -> tuple[object, ...]:
     """What tells the first tokens of a prompt from those of another one of that length."""
     return request.salt, request.lora, [item for item in request.items if item.offset < end]

@@ -8,6 +8,7 @@ of such an entry nothing is demanded of the worker's store until it is allocated
 """
 
 from collections import Counter, deque
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -21,12 +22,14 @@ from cacheproof.spec.records import (
     Call,
     DecoderCacheState,
     EncoderCacheState,
+    LedgerState,
     Step,
     inputs_in,
     leaves_out,
     named_by,
     number_of,
 )
+from cacheproof.spec.registry import Contract
 
 CALLS_SHOWN = 8
 _CLAIMING = frozenset({"allocate", "check"})
@@ -167,7 +170,7 @@ class LiveManager:
     def _broken(self) -> list[Violation]:
         return list(self._evaluator.violations.values())
 
-    def _ask(self, rules: Any) -> None:
+    def _ask(self, rules: Iterable[Contract]) -> None:
         self.spoke.update(rule.id for rule in rules)
 
     def _call(self, call: Given) -> Call:
@@ -193,7 +196,7 @@ class LiveManager:
             for forgotten in (self._claims, self._inputs, self._encoded, self._uncertain):
                 forgotten.clear()
 
-    def _tell_after(self, call: Given, answer: Any) -> None:
+    def _tell_after(self, call: Given, answer: object) -> None:
         """Tell the ghost what a call says of the requests once it is answered."""
         request, number, identifier = call.request, call.input_id, call.identifier
         if call.operation == "release":
@@ -232,7 +235,7 @@ class LiveManager:
         before = ghost.stored.keys() | self._uncertain
         ghost.step(notices, self._encoded)
         self._uncertain -= set(notices)
-        ledger = {} if self._is_decoder else state.size
+        ledger = state.size if isinstance(state, EncoderCacheState) else {}
         store = {h: ledger[h] for h in self._uncertain if h in ledger} | ghost.stored
         encoded = self._encoded.keys()
         self._ask(
@@ -257,7 +260,7 @@ class LiveManager:
 
     # states
 
-    def _of(self, snapshot: Snapshot) -> Any:
+    def _of(self, snapshot: Snapshot) -> LedgerState:
         free, freeable, cached, sizes, queue, notices = snapshot
         if self._is_decoder:
             return DecoderCacheState(self._capacity, free, tuple(notices))

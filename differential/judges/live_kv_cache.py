@@ -6,14 +6,15 @@ what is touched, until it is given back.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
-from cacheproof.differential.judges.kv_cache import Event, KVCacheJudge
-from cacheproof.differential.judges.kv_cache_ghost import Named, RequestGhost
+from cacheproof.differential.judges.kv_cache import KVCacheJudge
+from cacheproof.differential.judges.kv_cache_ghost import Named, RequestGhost, SlotsAsked
 from cacheproof.differential.judges.live_kv_cache_mirror import LiveMirror
 from cacheproof.differential.judges.rare_states import Reachability
+from cacheproof.differential.judges.rules import Subject
 from cacheproof.differential.judges.violation import Violation
 from cacheproof.differential.judges.watching import (
     ANOTHER_TEXT,
@@ -22,12 +23,17 @@ from cacheproof.differential.judges.watching import (
     NOT_HELD,
     ROLLED_BACK,
 )
+from cacheproof.differential.traces.outcomes import (
+    KVChange,
+    KVConfig,
+    KVEvent,
+    LookupAnswer,
+    ToldEvent,
+)
 from cacheproof.reference.releases import MODELLED
 from cacheproof.reference.semantics import Semantics
 from cacheproof.spec.block_pool import PoolRelease, PoolTake
 from cacheproof.spec.kv_cache import EventOutcome
-
-Arguments = Mapping[str, Any]
 
 
 class Odd(Exception):
@@ -49,6 +55,19 @@ class Asker(NamedTuple):
     named: Sequence[Named] | None = None
 
 
+class Arguments(TypedDict, total=False):
+    """What a call is given, as far as it is judged: each call has some of these."""
+
+    request: Asker
+    limit: int | None
+    asked: SlotsAsked
+    hit: list[list[int]]
+    name: str
+    tokens: int
+    hits: int
+    blocks: list[int]
+
+
 @lru_cache
 def semantics_of(release: str | None) -> Semantics:
     """What is known of how a release decides; ideal for one that is not modelled."""
@@ -62,7 +81,7 @@ class LiveKVCacheJudge(KVCacheJudge):
     request there is an `Asker`, of blocks their ids."""
 
     def __init__(
-        self, config: Event, release: str | None, spoke: Counter[str], *, has_manager: bool
+        self, config: KVConfig, release: str | None, spoke: Counter[str], *, has_manager: bool
     ) -> None:
         semantics = semantics_of(release)
         super().__init__(config, semantics, release, Reachability())
@@ -70,7 +89,7 @@ class LiveKVCacheJudge(KVCacheJudge):
         self._spoke = spoke
         self._has_manager = has_manager
         self._processed: dict[str, int] = {}
-        self._handlers: dict[str, Callable[[Arguments, Any, Event], None]] = {
+        self._handlers: dict[str, Callable[[Arguments, Any, KVChange], None]] = {
             "get_computed_blocks": self._looked_up,
             "allocate_slots": self._allocated,
             "free": self._freed,
@@ -115,7 +134,7 @@ class LiveKVCacheJudge(KVCacheJudge):
         return [*self.violations.values()]
 
     def answered(
-        self, operation: str, given: Arguments, answer: Any, changed: Event
+        self, operation: str, given: Arguments, answer: object, changed: KVChange
     ) -> list[Violation]:
         """Judge a call by its answer and by what it changed; returns what it breaks."""
         self._check(EventOutcome(""))
@@ -125,12 +144,14 @@ class LiveKVCacheJudge(KVCacheJudge):
             self._processed.pop(name, None)
         return [*self.violations.values()]
 
-    def _apply(self, changed: Event, *, handed_out: frozenset[int], named: frozenset[int]) -> None:
+    def _apply(
+        self, changed: KVChange, *, handed_out: frozenset[int], named: frozenset[int]
+    ) -> None:
         super()._apply(changed, handed_out=handed_out, named=named)
         if self._mirror.is_moved:
             self._check(self.pool)
 
-    def _check(self, subject: Any, kind: str = "") -> None:
+    def _check(self, subject: Subject, kind: str = "") -> None:
         self._spoke.update(rule.id for rule in self._rules.get(type(subject), ()))
         super()._check(subject, kind)
 
@@ -191,7 +212,7 @@ class LiveKVCacheJudge(KVCacheJudge):
 
     # calls of a manager
 
-    def _looked_up(self, given: Arguments, answer: Any, changed: Event) -> None:
+    def _looked_up(self, given: Arguments, answer: LookupAnswer, changed: KVChange) -> None:
         known, limit = self._requests[given["request"].name], given["limit"]
         if limit is None:
             self._judge_lookup(known, answer)
@@ -201,22 +222,24 @@ class LiveKVCacheJudge(KVCacheJudge):
             self._judge_lookup(limited, answer)
         self._otherwise(given, answer, changed)
 
-    def _allocated(self, given: Arguments, answer: Any, changed: Event) -> None:
+    def _allocated(
+        self, given: Arguments, answer: Sequence[Sequence[int]] | None, changed: KVChange
+    ) -> None:
         name = given["request"].name
         self._judge_grant(name, self._requests[name], given["asked"], given["hit"], answer, changed)
 
     def _count_lookup(self, known: RequestGhost, hit: int) -> None:
         """Count nothing: callers say themselves what counts."""
 
-    def _freed(self, given: Arguments, answer: Any, changed: Event) -> None:
-        event = {"event": "end", "request": given["request"].name}
+    def _freed(self, given: Arguments, answer: object, changed: KVChange) -> None:
+        event: KVEvent = {"event": "end", "request": given["request"].name}
         self._judge_change(event, True, changed)
 
-    def _popped(self, given: Arguments, answer: Any, changed: Event) -> None:
+    def _popped(self, given: Arguments, answer: Sequence[int], changed: KVChange) -> None:
         self._mirror.take(answer)
         self._otherwise(given, answer, changed)
 
-    def _cached(self, given: Arguments, answer: Any, changed: Event) -> None:
+    def _cached(self, given: Arguments, answer: object, changed: KVChange) -> None:
         name = given["request"].name
         known = self._requests[name]
         new = self._judge_change({"event": "cache"}, answer, changed)
@@ -224,50 +247,54 @@ class LiveKVCacheJudge(KVCacheJudge):
         is_due = name in self._mirror.tables
         self._check_cached(name, known, new, certain, is_due=is_due)
 
-    def _skipped(self, given: Arguments, answer: Any, changed: Event) -> None:
+    def _skipped(self, given: Arguments, answer: object, changed: KVChange) -> None:
         name = given["name"]
         self._note_processed(name, given["tokens"])
         self._judge_change({"event": "skip", "request": name}, answer, changed)
 
-    def _evicted(self, given: Arguments, answer: Any, changed: Event) -> None:
-        event = {"event": "evict_blocks", "blocks": given["blocks"]}
+    def _evicted(self, given: Arguments, answer: object, changed: KVChange) -> None:
+        event: KVEvent = {"event": "evict_blocks", "blocks": given["blocks"]}
         self._judge_change(event, True, changed)
 
-    def _reset(self, given: Arguments, answer: Any, changed: Event) -> None:
+    def _reset(self, given: Arguments, answer: object, changed: KVChange) -> None:
         self._judge_change({"event": "reset_prefix"}, bool(answer), changed)
 
-    def _common(self, given: Arguments, answer: Any, changed: Event) -> None:
+    def _common(self, given: Arguments, answer: Sequence[int], changed: KVChange) -> None:
         self._check_common_prefix(given["name"], answer)
         self._otherwise(given, answer, changed)
 
-    def _events_taken(self, given: Arguments, answer: Any, changed: Event) -> None:
+    def _events_taken(
+        self, given: Arguments, answer: Sequence[ToldEvent], changed: KVChange
+    ) -> None:
         self._otherwise(given, answer, changed)
         if self._config["kv_events"]:
             self._judge_events(answer)
 
-    def _recorded(self, given: Arguments, answer: Any, changed: Event) -> None:
+    def _recorded(self, given: Arguments, answer: object, changed: KVChange) -> None:
         super()._count_lookup(self._requests[given["request"].name], given["hits"])
         self._otherwise(given, answer, changed)
 
-    def _statistics_made(self, given: Arguments, answer: Any, changed: Event) -> None:
+    def _statistics_made(
+        self, given: Arguments, answer: tuple[float, Sequence[int]] | None, changed: KVChange
+    ) -> None:
         if answer is not None:
             self._judge_statistics(*answer)
         self._otherwise(given, answer, changed)
 
     # calls of a pool
 
-    def _handed_out(self, given: Arguments, answer: Any, changed: Event) -> None:
+    def _handed_out(self, given: Arguments, answer: Sequence[int], changed: KVChange) -> None:
         waiting, taken = self._mirror.queue, frozenset(answer)
         self._mirror.take(answer)
         self._apply(changed, handed_out=taken, named=frozenset())
         in_order = tuple(block for block in waiting if block in taken)
         self._check(PoolTake(waiting, in_order, self._mirror.queue))
 
-    def _touched(self, given: Arguments, answer: Any, changed: Event) -> None:
+    def _touched(self, given: Arguments, answer: object, changed: KVChange) -> None:
         self._mirror.take(given["blocks"])
         self._apply(changed, handed_out=frozenset(), named=frozenset())
 
-    def _given_back(self, given: Arguments, answer: Any, changed: Event) -> None:
+    def _given_back(self, given: Arguments, answer: object, changed: KVChange) -> None:
         blocks = given["blocks"]
         queue = tuple(changed.get("queue", self._mirror.queue))
         first, last = self._mirror.given_back([blocks], goes_on=False)
@@ -275,7 +302,7 @@ class LiveKVCacheJudge(KVCacheJudge):
         self._mirror.give(blocks)
         self._apply(changed, handed_out=frozenset(), named=frozenset())
 
-    def _unpinned(self, given: Arguments, answer: Any, changed: Event) -> None:
+    def _unpinned(self, given: Arguments, answer: object, changed: KVChange) -> None:
         blocks = given["blocks"]
         queue = tuple(changed.get("queue", self._mirror.queue))
         first, last = self._mirror.given_back([blocks], goes_on=False)
@@ -285,10 +312,10 @@ class LiveKVCacheJudge(KVCacheJudge):
         self._mirror.give(blocks)
         self._apply(changed, handed_out=frozenset(), named=frozenset())
 
-    def _moved(self, given: Arguments, answer: Any, changed: Event) -> None:
+    def _moved(self, given: Arguments, answer: object, changed: KVChange) -> None:
         self._apply(changed, handed_out=frozenset(given["blocks"]), named=frozenset())
 
-    def _otherwise(self, given: Arguments, answer: Any, changed: Event) -> None:
+    def _otherwise(self, given: Arguments, answer: object, changed: KVChange) -> None:
         """A call that gives back no block and hands out none."""
         if changed:
             self._judge_change({"event": "other"}, answer, changed)

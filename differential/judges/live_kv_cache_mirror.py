@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 
 from cacheproof.differential.judges.kv_cache_ghost import Place
 from cacheproof.differential.judges.kv_cache_mirror import (
-    Event,
     KVCacheMirror,
     Tables,
     changed_hashes,
     filled,
 )
+from cacheproof.differential.traces.outcomes import KVChange, KVConfig
 from cacheproof.reference.semantics import Semantics
 from cacheproof.spec.block_pool import PoolState
 
@@ -19,7 +19,7 @@ from cacheproof.spec.block_pool import PoolState
 class LiveMirror(KVCacheMirror):
     """`taken` counts what callers of the pool hold, by block."""
 
-    def __init__(self, config: Event, semantics: Semantics) -> None:
+    def __init__(self, config: KVConfig, semantics: Semantics) -> None:
         super().__init__(config, semantics)
         self.taken: Counter[int] = Counter()
         self._held: Counter[int] = Counter()
@@ -89,7 +89,7 @@ class LiveMirror(KVCacheMirror):
                     places[block] = places.get(block, frozenset()) | {place}
         return places
 
-    def apply(self, changed: Event) -> None:
+    def apply(self, changed: KVChange) -> None:
         """Take over what a call changed, and note what it moved."""
         queue = self.queue
         self._moved_keys |= changed.get("map", {}).keys()

@@ -2,7 +2,6 @@
 
 from collections.abc import Set
 from dataclasses import dataclass
-from typing import Any
 
 from cacheproof.differential.judges.outputs import compare_outputs, has_outputs
 from cacheproof.differential.traces.records import (
@@ -22,7 +21,7 @@ CALL_FIELDS = CallRecord._fields
 DELTA_FIELDS = tuple(name.replace("_", " ") for name in Delta._fields)
 
 
-_UNCHANGED: tuple[Any, ...] = (None, None, {}, None, None)
+_UNCHANGED: tuple[object, ...] = (None, None, {}, None, None)
 PARTS = (*CALL_FIELDS[:-1], "entries", "queue", "notices", "freeable slots", "free slots")
 """Parts of a call in the order in which they follow from each other: what it asks and answers, then
 what is in the cache, then how much of it."""
@@ -37,8 +36,8 @@ class Difference:
     call: int | None
     operation: str
     field: str
-    left: Any
-    right: Any
+    left: object
+    right: object
     parts: tuple[str, ...] = ()
 
     @property
@@ -135,7 +134,7 @@ def _parts_of_calls(left: CallRecord, right: CallRecord) -> tuple[str, ...]:
     return tuple(name for name in PARTS if name in differing)
 
 
-def _of_outcomes(number: int, left: Any, right: Any) -> Difference:
+def _of_outcomes(number: int, left: object, right: object) -> Difference:
     if isinstance(left, dict) and isinstance(right, dict):
         names = [n for n in dict.fromkeys((*left, *right)) if left.get(n) != right.get(n)]
         for name in names:

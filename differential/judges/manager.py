@@ -5,7 +5,7 @@ Contracts of steps are judged only when a step did something with entries, or th
 one that the last step left.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -30,14 +30,16 @@ from cacheproof.differential.traces.manager import (
     Update,
     Walk,
 )
+from cacheproof.differential.traces.outcomes import WalkOutcome
 from cacheproof.differential.traces.records import CallRecord, Delta, Raised, StepRecord
-from cacheproof.differential.traces.scheduler import SchedulerConfig
-from cacheproof.differential.traces.trace import Trace
+from cacheproof.differential.traces.scheduler import Abort, SchedulerConfig
+from cacheproof.differential.traces.trace import DecidedEvent, Trace
 from cacheproof.spec.ghost import Ghost
 from cacheproof.spec.records import (
     Call,
     DecoderCacheState,
     EncoderCacheState,
+    LedgerState,
     Step,
     inputs_in,
     leaves_out,
@@ -45,9 +47,14 @@ from cacheproof.spec.records import (
     number_of,
 )
 
+Calls = Sequence[CallRecord]
+Handler = Callable[[Any, Any, Calls], None]
+"""Takes an event of one kind, its outcome and its calls; which kind, the table of handlers says."""
 CREDITS = frozenset({"release", "free"})
-_made: Callable[[tuple[Any, ...]], Call] = partial(tuple.__new__, Call)
-_state: Callable[[tuple[Any, ...]], EncoderCacheState] = partial(tuple.__new__, EncoderCacheState)
+_made: Callable[[tuple[object, ...]], Call] = partial(tuple.__new__, Call)
+_state: Callable[[tuple[object, ...]], EncoderCacheState] = partial(
+    tuple.__new__, EncoderCacheState
+)
 """Make a call and a state of these fields, in order, without a call of Python: there are many."""
 _NOTHING: tuple[bool, int, Set[str], bool] = (False, 0, frozenset(), False)
 """What `_told` says of a call that asks for neither a size nor inputs."""
@@ -73,7 +80,7 @@ class ManagerPosition:
         evicting, allocating: the requests whose admission evicted, and that were allocated.
     """
 
-    state: Any
+    state: LedgerState
     in_flight: list[dict[str, int]]
     ghost: Ghost = field(default_factory=Ghost)
     requests: dict[str, JudgedRequest] = field(default_factory=dict)
@@ -106,7 +113,7 @@ class ManagerJudge:
         # Such releases hold an item until the drafter, a token ahead, is past it.
         self._read_ahead = int(protocol.holds_for_drafter and _has_drafter(trace))
         self._at = self._begin()
-        self._state_of_last_step: Any = None
+        self._state_of_last_step: LedgerState | None = None
         self._last_step: Step | None = None
         self._last_step_held = False
         self._handlers = self._handlers_by_event()
@@ -115,7 +122,7 @@ class ManagerJudge:
         # One step is always in the making at this depth: the last one in flight.
         return ManagerPosition(self._initial_state(), [{}])
 
-    def _handlers_by_event(self) -> dict[type, Callable[[Any, Any, Any], None]]:
+    def _handlers_by_event(self) -> dict[type, Handler]:
         return {
             Add: self._add,
             Walk: self._walk,
@@ -128,7 +135,7 @@ class ManagerJudge:
             Reset: self._reset,
         }
 
-    def judge(self, number: int, event: Any, record: StepRecord) -> None:
+    def judge(self, number: int, event: DecidedEvent, record: StepRecord) -> None:
         """Judge the record of event number `number`."""
         outcome, calls, raised, _ = record
         self._evaluator.event = number
@@ -148,10 +155,9 @@ class ManagerJudge:
         return by_kind(self.violations)
 
     @property
-    def state(self) -> EncoderCacheState | DecoderCacheState:
+    def state(self) -> LedgerState:
         """The target's state after the last call that was judged."""
-        state: EncoderCacheState | DecoderCacheState = self._at.state
-        return state
+        return self._at.state
 
     @property
     def ghost(self) -> Ghost:
@@ -173,7 +179,7 @@ class ManagerJudge:
         """The position of the judge, which goes on changing it: copy it to keep it."""
         return self._at
 
-    def go_to(self, position: Any) -> None:
+    def go_to(self, position: ManagerPosition) -> None:
         """Go on from a position of a judge of the same configuration, and take it over."""
         self._at = position
         if isinstance(position.state, EncoderCacheState):
@@ -182,26 +188,26 @@ class ManagerJudge:
         self._evaluator.forget()
         self._rare_calls.forget()
 
-    def _initial_state(self) -> Any:
+    def _initial_state(self) -> LedgerState:
         if self._is_decoder:
             return DecoderCacheState(self._capacity, self._capacity, ())
         return EncoderCacheState(self._capacity, self._capacity, self._capacity, {}, {}, {}, ())
 
     # what the requests are owed, from event to event
 
-    def _raised(self, event: Any, calls: Iterable[CallRecord], raised: Raised) -> None:
+    def _raised(self, event: DecidedEvent, calls: Iterable[CallRecord], raised: Raised) -> None:
         self._evaluator.raised(_raised_by(event, calls, raised))
 
-    def _add(self, event: Add, outcome: Any, calls: Any) -> None:
+    def _add(self, event: Add, outcome: object, calls: Calls) -> None:
         request = self._at.requests[event.request] = JudgedRequest(event, self.protocol)
         self._rare_calls.sizes(request, self._at.ghost.size)
         self._only_calls(event, outcome, calls)
 
-    def _only_calls(self, event: Any, outcome: Any, calls: Any) -> None:
+    def _only_calls(self, event: object, outcome: object, calls: Calls) -> None:
         for call in calls:
             self._call(call)
 
-    def _walk(self, event: Walk, outcome: Any, calls: Any) -> None:
+    def _walk(self, event: Walk, outcome: WalkOutcome | None, calls: Calls) -> None:
         at = self._at
         request = at.requests[event.request]
         free_before = at.state.free_slots
@@ -224,7 +230,7 @@ class ManagerJudge:
             return
         at.gathered.update([request.identifiers[number] for number in request.read_in(start, end)])
         admitted = [call.input for call in calls if call.operation == "can" and call.answer is True]
-        allocated = [call.input for call in calls if call.operation == "allocate"]
+        allocated = [call.input or 0 for call in calls if call.operation == "allocate"]
         if len(admitted) > len(allocated):
             self._reach.meet("no embeddings in the window")
             at.evicting.discard(event.request)
@@ -232,14 +238,14 @@ class ManagerJudge:
         if not is_keyed and sum(request.sizes[number] for number in allocated) > free_before:
             self._reach.meet("pending items fill the cache")
 
-    def _stall(self, event: Stall, outcome: Any, calls: Any) -> None:
+    def _stall(self, event: Stall, outcome: object, calls: Calls) -> None:
         if any(call.operation == "check" and call.answer is True for call in calls):
             self._reach.meet("stalled after a claim")
         self._only_calls(event, outcome, calls)
         # There are no KV blocks for it: what its admission evicted need not be used.
         self._at.evicting.discard(event.request)
 
-    def _notices(self, event: Any, outcome: Any, calls: Any) -> None:
+    def _notices(self, event: Notices, outcome: object, calls: Calls) -> None:
         reported: list[str] = []
         for call in calls:
             self._call(call)
@@ -247,7 +253,7 @@ class ManagerJudge:
                 reported += call.answer
         self._finish_step(tuple(reported))
 
-    def _update(self, event: Update, outcome: Any, calls: Any) -> None:
+    def _update(self, event: Update, outcome: object, calls: Calls) -> None:
         in_flight = self._at.in_flight
         for step in in_flight[: event.steps]:
             for name in step:
@@ -270,7 +276,7 @@ class ManagerJudge:
         self._judge_promises("withdraw", name, None)
         self._at.ghost.withdraw(name)
 
-    def _preempt(self, event: Preempt, outcome: Any, calls: Any) -> None:
+    def _preempt(self, event: Preempt, outcome: object, calls: Calls) -> None:
         request = self._at.requests[event.request]
         self._rare_calls.stops(request, "preemption")
         request.computed = 0
@@ -278,7 +284,7 @@ class ManagerJudge:
         self._withdraw(event.request)
         self._only_calls(event, outcome, calls)
 
-    def _finish(self, event: Any, outcome: Any, calls: Any) -> None:
+    def _finish(self, event: Finish | Abort, outcome: object, calls: Calls) -> None:
         self._rare_calls.stops(self._at.requests.get(event.request), "abort")
         self._forget(event.request)
         self._withdraw(event.request)
@@ -289,7 +295,7 @@ class ManagerJudge:
         self._at.in_flight[0].pop(name, None)
         self._at.requests.pop(name, None)
 
-    def _reset(self, event: Any, outcome: Any, calls: Any) -> None:
+    def _reset(self, event: Reset, outcome: object, calls: Calls) -> None:
         state = self._at.state
         if isinstance(state, EncoderCacheState) and state.size:
             self._reach.meet("reset with entries")
@@ -297,7 +303,7 @@ class ManagerJudge:
 
     # calls
 
-    def _call(self, record: Any, running: set[str] | None = None) -> None:
+    def _call(self, record: CallRecord, running: set[str] | None = None) -> None:
         """Follow one call and judge it.
 
         The order is part of what the contracts mean. A free by who does not run is the first word
@@ -317,12 +323,12 @@ class ManagerJudge:
             return
         name, number, identifier, size, end = request_id or "", -1, "", 0, 0
         if input_id is not None:
-            request, number = at.requests[request_id], input_id
+            request, number = at.requests[name], input_id
             identifier, size = request.identifiers[number], request.sizes[number]
             end = request.ends[number]
-        if operation == "free" and (running is None or request_id not in running):
-            self._withdraw(request_id)
-        debited = (request_id, input_id) in ghost.debits
+        if operation == "free" and (running is None or name not in running):
+            self._withdraw(name)
+        debited = (name, number) in ghost.debits
         granted = answer is True
         call = None
         if rules.promised[operation]:
@@ -330,7 +336,7 @@ class ManagerJudge:
             call = _made((*asked, *_NOTHING))
             evaluator.promises(at.state, ghost, at.encoded, call)
         if operation == "allocate":
-            ghost.encode(request_id, input_id, identifier, size)
+            ghost.encode(name, number, identifier, size)
             debited, call = True, None
         elif operation == "reset":
             ghost.reset()
@@ -358,20 +364,22 @@ class ManagerJudge:
         if self._is_decoder:
             self._rare_calls.decoder_call(record, identifier, size, ghost.debits)
         if operation == "release":
-            ghost.release(request_id, input_id)
+            ghost.release(name, number)
         claimed = operation == "allocate" or (granted and operation == "check")
         if claimed:
-            ghost.claim(request_id, identifier, end)
+            ghost.claim(name, identifier, end)
         if claimed or delta is not None or (self._is_decoder and operation in CREDITS):
             kind = AS_DEBITED if self._is_decoder and operation == "allocate" else ""
             evaluator.state(pre, post, ghost, call, kind, changed)
         self.resident_sum += self._residents
-        if not self._is_decoder and operation in _NOTED:
+        if isinstance(pre, EncoderCacheState) and operation in _NOTED:
             self._note(record, size, pre, post)
         if operation == "allocate":
             at.encoded[identifier] = size
 
-    def _told(self, operation: str, request: str, answer: Any) -> tuple[bool, int, Set[str], bool]:
+    def _told(
+        self, operation: str, request: str, answer: object
+    ) -> tuple[bool, int, Set[str], bool]:
         """What an answer says beyond yes or no."""
         if operation == "embeds":
             return answer is not None, number_of(answer), frozenset(), False
@@ -381,8 +389,9 @@ class ManagerJudge:
             return False, 0, named, leaves_out(at.ghost.debits, request, inputs)
         return _NOTHING
 
-    def _note(self, call: CallRecord, size: int, pre: Any, post: Any) -> None:
+    def _note(self, call: CallRecord, size: int, pre: EncoderCacheState, post: LedgerState) -> None:
         """Note what an admission evicted, who is allocated, and which rare states are met."""
+        assert isinstance(post, EncoderCacheState)
         at, rare, name, number = self._at, self._rare_calls, call.request or "", call.input or 0
         if call.operation == "can":
             changed = () if call.delta is None else call.delta.entries
@@ -412,16 +421,18 @@ class ManagerJudge:
             call = Call(operation, name, number, *item, 0, 0, False, debited, "")
         self._evaluator.promises(at.state, at.ghost, at.encoded, call)
 
-    def _changed(self, pre: Any, post: Any, delta: Delta) -> Collection[str]:
+    def _changed(self, pre: LedgerState, post: LedgerState, delta: Delta) -> Collection[str]:
         """The entries of which the state after a call says something else than the state before."""
-        if self._is_decoder or post.queue is pre.queue:
+        if isinstance(pre, DecoderCacheState) or isinstance(post, DecoderCacheState):
+            return delta.entries
+        if post.queue is pre.queue:
             return delta.entries
         return {*delta.entries, *_moved(pre.queue, post.queue)}
 
-    def _replay(self, pre: Any, delta: Delta) -> Any:
+    def _replay(self, pre: LedgerState, delta: Delta) -> LedgerState:
         free, freeable, entries, queue, notices = delta
         told = pre.notices if notices is None else tuple(notices)
-        if self._is_decoder:
+        if isinstance(pre, DecoderCacheState):
             return DecoderCacheState(self._capacity, free, told)
         size, holders = pre.size, pre.holders
         if entries:
@@ -449,12 +460,12 @@ class ManagerJudge:
                     else:
                         size[identifier] = stated
                 self._residents = len(size)
-        after = pre.queue if queue is None else self._queue_after(delta)
+        after = pre.queue if queue is None else self._queue_after(delta, queue)
         return _state((self._capacity, free, freeable, size, holders, after, told))
 
-    def _queue_after(self, delta: Any) -> Mapping[str, int]:
-        """The queue after a delta that changes it."""
-        return dict(delta.queue)
+    def _queue_after(self, delta: Delta, queue: list[tuple[str, int]]) -> Mapping[str, int]:
+        """The queue after a delta that changes it to `queue`."""
+        return dict(queue)
 
     # steps
 
@@ -496,7 +507,7 @@ class ManagerJudge:
             encoded=at.encoded.keys(),
             gathered=at.gathered,
             store=dict(at.ghost.stored),
-            ledger={} if self._is_decoder else at.state.size,
+            ledger=at.state.size if isinstance(at.state, EncoderCacheState) else {},
             pending=frozenset() if is_keyed else frozenset(at.state.notices),
             steps_since_encode=at.ghost.steps_since_encode,
             evicting=at.evicting,
@@ -524,7 +535,7 @@ def _has_drafter(trace: Trace) -> bool:
     )
 
 
-def _raised_by(event: Any, calls: Iterable[CallRecord], raised: Raised) -> Call:
+def _raised_by(event: DecidedEvent, calls: Iterable[CallRecord], raised: Raised) -> Call:
     """The call that raised, or the event when the release raised outside its manager."""
     for call in calls:
         if isinstance(call.answer, dict):

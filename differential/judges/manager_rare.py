@@ -1,9 +1,9 @@
 """Which rare states of an encoder cache manager a trace meets, as far as its calls tell."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
 
 from cacheproof.differential.judges.requests import JudgedRequest
+from cacheproof.differential.traces.outcomes import StepOutcome
 from cacheproof.differential.traces.records import CallRecord
 from cacheproof.spec.ghost import Ghost
 from cacheproof.spec.records import EncoderCacheState
@@ -57,7 +57,7 @@ class ManagerRareStates:
     # calls
 
     def decoder_call(
-        self, call: CallRecord, identifier: str, size: int, debits: Collection[tuple[Any, Any]]
+        self, call: CallRecord, identifier: str, size: int, debits: Collection[tuple[str, int]]
     ) -> None:
         """A call of an encoder-decoder's manager; `debits` are those before it."""
         if call.operation == "release" and (call.request, call.input) not in debits:
@@ -126,7 +126,7 @@ class ManagerRareStates:
 
     # steps
 
-    def transfers(self, outcome: Mapping[str, Any], loaded: Collection[str]) -> None:
+    def transfers(self, outcome: StepOutcome, loaded: Collection[str]) -> None:
         """A step has entries `loaded` from elsewhere."""
         if outcome.get("awaiting"):
             self._meet("waits for a transfer")

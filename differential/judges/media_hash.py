@@ -1,7 +1,6 @@
 """Judges the digests of a media hash: each call is held against every call before it."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from cacheproof.differential.judges.rare_states import RARE_STATES, Reachability
 from cacheproof.differential.judges.violation import Violation, first_of_each
@@ -9,6 +8,8 @@ from cacheproof.differential.media.descriptions import Description
 from cacheproof.differential.media.differences import kind_of, parts_of, refused_part
 from cacheproof.differential.media.meaning import Meaning, content, same_form, spelling
 from cacheproof.differential.targets.host.protocol import Protocol
+from cacheproof.differential.traces.media_hash import Hash
+from cacheproof.differential.traces.outcomes import DigestOutcome
 from cacheproof.differential.traces.records import StepRecord
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.spec.media_hash import COMPONENT, HashAnswer, HashedPair
@@ -59,9 +60,10 @@ class MediaHashJudge:
         """The first violation of each contract."""
         return first_of_each(self.by_kind)
 
-    def judge(self, number: int, event: Any, record: StepRecord) -> None:
+    def judge(self, number: int, event: Hash, record: StepRecord) -> None:
         """Judge the outcome of one `hash` event; no-ops have none."""
-        outcome, value = record.outcome, event.value
+        outcome: DigestOutcome | None = record.outcome
+        value = event.value
         if outcome is None:
             return
         self.calls_judged += 1

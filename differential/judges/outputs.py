@@ -5,8 +5,9 @@ the best two logits are so close that rounding decides; from there on the texts 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from cacheproof.differential.traces.outcomes import DecodedToken
 from cacheproof.differential.traces.records import StepRecord
 
 BOUND = 1e-3
@@ -23,7 +24,7 @@ class OutputComparison(NamedTuple):
 
     ours: StepRecord
     theirs: StepRecord
-    difference: tuple[str, Any, Any] | None = None
+    difference: tuple[str, object, object] | None = None
     ends: bool = False
 
 
@@ -55,8 +56,8 @@ def compare_outputs(ours: StepRecord, theirs: StepRecord) -> OutputComparison:
 
 
 def taken(
-    outputs: Mapping[str, Sequence[Any]], untaken: Mapping[str, Sequence[int]]
-) -> Iterator[tuple[str, list[Any]]]:
+    outputs: Mapping[str, Sequence[DecodedToken]], untaken: Mapping[str, Sequence[int]]
+) -> Iterator[tuple[str, list[DecodedToken]]]:
     """Per request with output, the tokens that the scheduler took; `untaken` has the numbers of the
     others, such as those after the end of a turn."""
     for name, tokens in outputs.items():
@@ -64,9 +65,9 @@ def taken(
         yield name, [token for number, token in enumerate(tokens) if number not in dropped]
 
 
-def is_tie(token: Any) -> bool:
+def is_tie(token: tuple[int, float | None, float | None]) -> bool:
     """Whether rounding may have decided on a token, of [id, log probability, lead]."""
-    return bool(token[2] < NEARLY)
+    return token[2] is not None and token[2] < NEARLY
 
 
 def _without(record: StepRecord) -> StepRecord:

@@ -4,15 +4,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cacheproof.differential.judges.examination import judge_of
-from cacheproof.differential.judges.judge import Judge
+from cacheproof.differential.judges.judge import AnyJudge
 from cacheproof.differential.judges.manager import ManagerJudge
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.traces.records import StepRecord
 from cacheproof.differential.traces.trace import AnyEvent, Trace
-from cacheproof.spec.records import DecoderCacheState, EncoderCacheState
+from cacheproof.spec.records import LedgerState
 
-State = EncoderCacheState | DecoderCacheState | None
+State = LedgerState | None
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Moment:
     needed: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
-def judged(judge: Judge, number: int, event: AnyEvent, record: StepRecord) -> Moment:
+def judged(judge: AnyJudge, number: int, event: AnyEvent, record: StepRecord) -> Moment:
     """Judge the record of event number `number`, and look at what is around it."""
     before, store = judge.state, dict(judge.stored)
     judge.judge(number, event, record)
@@ -56,7 +56,7 @@ class RetracedBreak:
 
     event: int
     call: int
-    judge: Judge
+    judge: AnyJudge
     before: State
 
 
@@ -110,7 +110,7 @@ class Retrace:
                 return self.at(number, call)
         return self.at(number, count)
 
-    def _judge_up_to(self, number: int, count: int) -> Judge:
+    def _judge_up_to(self, number: int, count: int) -> AnyJudge:
         """Judge the events before `number` and of that one only its first `count` calls."""
         judge = self._judge()
         for earlier, (event, record) in enumerate(
@@ -127,5 +127,5 @@ class Retrace:
         judge.judge(number, self.trace.events[number], cut)
         return judge
 
-    def _judge(self) -> Judge:
+    def _judge(self) -> AnyJudge:
         return judge_of(self.trace, self.release, self.protocol, self.capacity, Reachability())

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import cacheproof.spec.block_hash
 import cacheproof.spec.block_pool
@@ -23,11 +23,13 @@ from cacheproof.differential.judges import narrowing
 from cacheproof.differential.traces.scheduler import SchedulerConfig
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.spec.ghost import Ghost
-from cacheproof.spec.records import Call, Making
+from cacheproof.spec.records import Call, LedgerState, Making
 from cacheproof.spec.registry import ANY_CALL, WHOLE_EVENT, WITHDRAWAL, Contract, contracts
 
 READS = frozenset({"inputs", "embeds", "notices"})
 """Calls that only read."""
+Subject = tuple[object, ...]
+"""A record of `spec/` that contracts are about, whichever it is."""
 SCHEDULER = cacheproof.spec.scheduler.COMPONENT
 ENGINE = cacheproof.spec.engine.COMPONENT
 NO_CALL = Call("event", "", -1, "", 0, 0, 0, 0, False, False, "")
@@ -147,7 +149,7 @@ def by_subject(rules: Iterable[Contract]) -> dict[type, list[Contract]]:
     return found
 
 
-def about(rule: Contract, subject: Any) -> dict[str, Any]:
+def about(rule: Contract, subject: Subject) -> dict[str, Subject]:
     """The values of a contract about one record."""
     return {rule.parameters[0]: subject}
 
@@ -157,7 +159,7 @@ def _of_ghost(rule: Contract) -> bool:
     return rule.parameters == ("pre", "post", "g")
 
 
-def _of_call(rule: Contract) -> Callable[[Any, Any, Call], bool]:
+def _of_call(rule: Contract) -> Callable[[LedgerState, LedgerState, Call], bool]:
     """The predicate under one signature, so that the hot path need not look at its parameters."""
     holds = rule.predicate
     match rule.parameters:
@@ -171,7 +173,9 @@ def _of_call(rule: Contract) -> Callable[[Any, Any, Call], bool]:
             raise ValueError(f"contract {rule.id}: transition over {', '.join(parameters)}")
 
 
-def _of_promise(rule: Contract) -> Callable[[Any, Ghost, Mapping[str, int], Call], bool]:
+def _of_promise(
+    rule: Contract,
+) -> Callable[[LedgerState, Ghost, Mapping[str, int], Call], bool]:
     """The predicate of a promise under one signature: state, ghost, what the step encodes, call."""
     holds = rule.predicate
     match rule.parameters:

@@ -1,25 +1,32 @@
 """Judges a scheduler: the contracts of its manager at every call, and its own after every event."""
 
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Collection, Iterable, Sequence, Set
 from functools import partial
 from typing import Any
 
 from cacheproof.differential.judges import scheduler_kinds as kinds
 from cacheproof.differential.judges.kv_transfers import KVTransferMirror
 from cacheproof.differential.judges.limits import service, way_of
-from cacheproof.differential.judges.manager import ManagerJudge
+from cacheproof.differential.judges.manager import Calls, Handler, ManagerJudge, ManagerPosition
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.judges.requests import entries
-from cacheproof.differential.judges.rules import Rules, about, rules_of
+from cacheproof.differential.judges.rules import Rules, Subject, about, rules_of
 from cacheproof.differential.judges.scheduler_items import Advance, UnspentBudget
 from cacheproof.differential.judges.scheduler_kv import KVMirror, follows
 from cacheproof.differential.judges.scheduler_order import Order
 from cacheproof.differential.judges.scheduler_position import SchedulerPosition
 from cacheproof.differential.judges.scheduler_rare import SchedulerRareStates
-from cacheproof.differential.judges.scheduler_subjects import Outcome, Subjects, is_one_of
+from cacheproof.differential.judges.scheduler_subjects import Subjects, is_one_of
 from cacheproof.differential.targets.host.protocol import REFUSED, Protocol
 from cacheproof.differential.traces.base import tag_of
-from cacheproof.differential.traces.manager import Add, Update
+from cacheproof.differential.traces.manager import Add, Reset, Update
+from cacheproof.differential.traces.outcomes import (
+    ContinuedOutcome,
+    QueuesOutcome,
+    StepOutcome,
+    UpdateOutcome,
+    has_queues,
+)
 from cacheproof.differential.traces.records import CallRecord, Raised, StepRecord
 from cacheproof.differential.traces.scheduler import (
     Abort,
@@ -34,7 +41,7 @@ from cacheproof.differential.traces.scheduler import (
     Sent,
     Transfer,
 )
-from cacheproof.differential.traces.trace import Trace
+from cacheproof.differential.traces.trace import DecidedEvent, Trace
 from cacheproof.reference.semantics import offered_by
 from cacheproof.spec.records import EncoderCacheState
 from cacheproof.spec.scheduler_records import (
@@ -82,8 +89,8 @@ class SchedulerJudge(ManagerJudge):
         self._keeps_outputs = trace.runner == "second" and is_one_of(
             release, _SECOND_RUNNER_KEEPS_OUTPUTS
         )
-        self._held: dict[type, Any] = {}
-        self._presence: tuple[Any, Any, Any] = (None, None, None)
+        self._held: dict[type, object] = {}
+        self._presence: tuple[object, object, Collection[str] | None] = (None, None, None)
         self._chunks: dict[str, list[Chunk]] = {}
         self._resumable: set[str] = set()
         self._resumed: set[str] = set()
@@ -102,11 +109,12 @@ class SchedulerJudge(ManagerJudge):
     def _begin(self) -> SchedulerPosition:
         return SchedulerPosition(self._initial_state(), [])
 
-    def _handlers_by_event(self) -> dict[type, Callable[[Any, Any, Any], None]]:
+    def _handlers_by_event(self) -> dict[type, Handler]:
         return super()._handlers_by_event() | {
             Chunk: self._chunk,
             Close: self._only_calls,
             Schedule: self._schedule,
+            Update: self._end_steps,
             Abort: self._finish,
             ResetPrefix: self._only_calls,
             Pause: self._pause,
@@ -119,7 +127,8 @@ class SchedulerJudge(ManagerJudge):
     def position(self) -> SchedulerPosition:
         return self._at
 
-    def go_to(self, position: Any) -> None:
+    def go_to(self, position: ManagerPosition) -> None:
+        assert isinstance(position, SchedulerPosition)
         super().go_to(position)
         self._order.go_to(position.arrivals)
 
@@ -133,32 +142,32 @@ class SchedulerJudge(ManagerJudge):
         self._order.forget(gone)
         at.ran = [name for name in at.ran if name in at.requests]
 
-    def judge(self, number: int, event: Any, record: StepRecord) -> None:
+    def judge(self, number: int, event: DecidedEvent, record: StepRecord) -> None:
         outcome = record.outcome
         if self._kv is not None and outcome is not None:
             self._evaluator.event = number
             self._judge_transfers(self._kv, event, outcome)
         super().judge(number, event, record)
-        kind = type(event)
-        if kind is Abort:  # one of several that a call ended says nothing of who is left
+        if isinstance(event, Abort):  # one of several that a call ended says nothing of who is left
             self._at.present = self._at.present - {event.request}
-        if isinstance(outcome, dict) and "running" in outcome:
+        if has_queues(outcome):
             self._at.ran = outcome["running"]
             self._judge_presence(event, outcome)
             if self._kv_blocks is not None:
                 self._kv_blocks.keep({*self._at.ran, *outcome["waiting"]})
-        if self._kv_blocks is not None and kind is ResetPrefix and event.running and outcome:
+        restarts = isinstance(event, ResetPrefix) and event.running
+        if self._kv_blocks is not None and restarts and outcome:
             self._kv_blocks.keep(())
-        if kind is Schedule:
+        if isinstance(event, Schedule):
             return
         # What comes from outside, and every token, begins a new stretch (LV-1, LV-3).
-        if kind is not Update or (outcome is not None and outcome["sampled"]):
+        if not isinstance(event, Update) or (outcome is not None and outcome["sampled"]):
             self._at.stood = None
             self._at.steps_without_token = 0
 
     # what the requests are owed, from event to event
 
-    def _add(self, event: Add, outcome: Any, calls: Any) -> None:
+    def _add(self, event: Add, outcome: object, calls: Calls) -> None:
         super()._add(event, outcome, calls)
         if outcome is not None:
             self._order.add(event)
@@ -168,7 +177,7 @@ class SchedulerJudge(ManagerJudge):
             self._check("add", self._subjects.room(self._capacity))
             self._check("add", self._subjects.arrival(event, self._capacity))
 
-    def _chunk(self, event: Chunk, outcome: Any, calls: Any) -> None:
+    def _chunk(self, event: Chunk, outcome: ContinuedOutcome | None, calls: Calls) -> None:
         self._chunks.setdefault(event.request, []).append(event)
         self._only_calls(event, outcome, calls)
         if outcome and "continued" in outcome:
@@ -188,17 +197,17 @@ class SchedulerJudge(ManagerJudge):
             self._rare_calls.sizes(request, self._at.ghost.size)
             self._reach.meet("prompt continued")
 
-    def _schedule(self, event: Any, outcome: Any, calls: Any) -> None:
+    def _schedule(self, event: Schedule, outcome: StepOutcome | None, calls: Calls) -> None:
         # About an item, or the state has changed.
         telling = [call for call in calls if call.input is not None or call.delta is not None]
         fills = outcome is not None and bool(outcome["encode"] or outcome.get("loads"))
         # Asked before the step is followed: it is about the entries from before it.
         kept = self._subjects.kept(self._at, telling) if fills else None
         advance = self._follow_step(outcome, calls)
-        if advance is not None:
+        if outcome is not None and advance is not None:
             self._judge_schedule(outcome, advance, telling, kept)
 
-    def _follow_step(self, outcome: Any, calls: Any) -> Advance | None:
+    def _follow_step(self, outcome: StepOutcome | None, calls: Calls) -> Advance | None:
         """Follow what a step decides and calls; None where it decides nothing."""
         at = self._at
         running = set(outcome["running"]) if outcome else set()
@@ -232,7 +241,7 @@ class SchedulerJudge(ManagerJudge):
         self._finish_step(tuple(outcome["notices"]))
         return advance
 
-    def _follow_preemptions(self, outcome: Outcome, running: set[str]) -> None:
+    def _follow_preemptions(self, outcome: StepOutcome, running: set[str]) -> None:
         """Withdraw requests that run no more; those that are rejected end with the next update."""
         at = self._at
         for name in at.running - running:
@@ -243,7 +252,7 @@ class SchedulerJudge(ManagerJudge):
                 self._withdraw(name)
         at.running = running
 
-    def _update(self, event: Update, outcome: Any, calls: Any) -> None:
+    def _end_steps(self, event: Update, outcome: UpdateOutcome | None, calls: Calls) -> None:
         at = self._at
         finished = outcome["finished"] if outcome else ()
         ended_last = _NOBODY if self._kv is None else self._kv.ended_last
@@ -281,15 +290,15 @@ class SchedulerJudge(ManagerJudge):
     def _forget(self, name: str) -> None:
         self._at.running.discard(name)  # its steps are still in flight
 
-    def _reset(self, event: Any, outcome: Any, calls: Any) -> None:
+    def _reset(self, event: Reset, outcome: object, calls: Calls) -> None:
         super()._reset(event, outcome, calls)
         self._at.dropped.clear()
 
-    def _pause(self, event: Pause, outcome: Any, calls: Any) -> None:
+    def _pause(self, event: Pause, outcome: object, calls: Calls) -> None:
         self._only_calls(event, outcome, calls)
         self._at.paused = event.mode != "none"
 
-    def _transfer(self, event: Transfer, outcome: Any, calls: Any) -> None:
+    def _transfer(self, event: Transfer, outcome: Sequence[str], calls: Calls) -> None:
         if outcome:
             self._reach.meet("transfer failed")
         self._at.pending.discard(event.identifier)
@@ -308,7 +317,7 @@ class SchedulerJudge(ManagerJudge):
 
     # what is asked
 
-    def _check(self, operation: str, subject: Any, kind: Callable[[], str] = str) -> None:
+    def _check(self, operation: str, subject: Subject, kind: Callable[[], str] = str) -> None:
         """Judge a subject by all contracts about it; `kind` says in which way one is broken. The
         very record that held when one of its type was judged last is not judged again."""
         self.calls_judged += 1
@@ -322,7 +331,7 @@ class SchedulerJudge(ManagerJudge):
         if held:
             self._held[type(subject)] = subject
 
-    def _raised(self, event: Any, calls: Iterable[CallRecord], raised: Raised) -> None:
+    def _raised(self, event: DecidedEvent, calls: Iterable[CallRecord], raised: Raised) -> None:
         """Judge an exception: by the manager's contracts if its manager raised it, else by the
         scheduler's."""
         if any(isinstance(call.answer, dict) for call in calls):
@@ -339,7 +348,7 @@ class SchedulerJudge(ManagerJudge):
 
     def _judge_schedule(
         self,
-        outcome: Outcome,
+        outcome: StepOutcome,
         advance: Advance,
         telling: list[CallRecord],
         kept: Set[str] | None,
@@ -377,7 +386,7 @@ class SchedulerJudge(ManagerJudge):
             self._rare.whole_items(plan, outcome["running"], at.requests)
         self._judge_progress(outcome)
 
-    def _judge_kv(self, outcome: Outcome) -> None:
+    def _judge_kv(self, outcome: StepOutcome) -> None:
         """Judge which KV the step reads and writes."""
         mirror = self._kv_blocks
         if mirror is None:
@@ -390,7 +399,7 @@ class SchedulerJudge(ManagerJudge):
         self,
         plan: StepPlan,
         advance: Advance,
-        outcome: Outcome,
+        outcome: StepOutcome,
         calls: Iterable[CallRecord],
         kept: Set[str] | None,
         rest: UnspentBudget,
@@ -407,7 +416,7 @@ class SchedulerJudge(ManagerJudge):
         self._check("schedule", stops)
         self._rare.stops(stops, partial(subjects.items, at), rest)
 
-    def _judge_update(self, outcome: Outcome) -> None:
+    def _judge_update(self, outcome: UpdateOutcome) -> None:
         """Judge what an update leaves held by requests that do not run."""
         at = self._at
         if self._kv_blocks is not None:
@@ -418,7 +427,7 @@ class SchedulerJudge(ManagerJudge):
             waiting, preempted, resumable = outcome["waiting"], at.preempted, self._resumable
             self._check("update", held, lambda: kinds.holding(held, waiting, preempted, resumable))
 
-    def _judge_presence(self, event: Any, outcome: Outcome) -> None:
+    def _judge_presence(self, event: DecidedEvent, outcome: QueuesOutcome) -> None:
         """Judge which requests are there after an event. Sessions are left out: they stay between
         turns, which end."""
         at = self._at
@@ -440,7 +449,7 @@ class SchedulerJudge(ManagerJudge):
             self._presence = at.present, running, waiting
         self._check(tag_of(type(event)), self._present)
 
-    def _judge_transfers(self, kv: KVTransferMirror, event: Any, outcome: Any) -> None:
+    def _judge_transfers(self, kv: KVTransferMirror, event: DecidedEvent, outcome: Any) -> None:
         """Judge what an event does with KV that comes from elsewhere, before all else: what a step
         misread is no progress."""
         if isinstance(event, Elsewhere):
@@ -456,7 +465,7 @@ class SchedulerJudge(ManagerJudge):
             for name in kv.thrown_back:
                 self._at.requests[name].computed = 0
 
-    def _judge_progress(self, outcome: Outcome) -> None:
+    def _judge_progress(self, outcome: StepOutcome) -> None:
         """Judge whether steps make progress, where nothing is in their way."""
         at = self._at
         stood, at.stood = at.stood, None
@@ -472,7 +481,7 @@ class SchedulerJudge(ManagerJudge):
         if not any(at.in_flight[:-1]) and not outcome.get("rejected"):
             self._judge_turn(outcome, stood)  # the rejected end with the next update
 
-    def _judge_turn(self, outcome: Outcome, stood: Standing | None) -> None:
+    def _judge_turn(self, outcome: StepOutcome, stood: Standing | None) -> None:
         """Judge the second of two steps in a row that are decided with nothing outstanding."""
         tokens = sum(outcome["scheduled"].values())
         # It schedules something, and no idle step before it is to be compared.
@@ -489,7 +498,7 @@ class SchedulerJudge(ManagerJudge):
 
     # which rare states were met
 
-    def _note_claims(self, outcome: Outcome, calls: Iterable[CallRecord]) -> None:
+    def _note_claims(self, outcome: StepOutcome, calls: Iterable[CallRecord]) -> None:
         """Note who claims a hit in vain, and who was preempted and has claimed nothing since."""
         at = self._at
         preempted = outcome["preempted"]

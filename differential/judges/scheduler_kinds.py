@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Collection, Mapping, Set
 from itertools import islice, takewhile
-from typing import Any
 
 from cacheproof.differential.judges.scheduler_position import SchedulerPosition
 from cacheproof.differential.traces.engine import EngineConfig
+from cacheproof.differential.traces.outcomes import StepOutcome
 from cacheproof.differential.traces.records import Raised
 from cacheproof.differential.traces.scheduler import SchedulerConfig
 from cacheproof.spec.scheduler_kv import Holding, KVReads, Progress
@@ -67,7 +67,7 @@ def holding(
 
 def misreading(
     subject: Progress | KVReads | Holding,
-    outcome: Mapping[str, Any],
+    outcome: StepOutcome,
     resumable: Set[str],
     was_left: Callable[[str, int], bool],
 ) -> str:
@@ -100,7 +100,7 @@ def overdrafting(told: Telling, ran: Collection[str]) -> str:
     return "as they join" if wrong and wrong.isdisjoint(ran) else ""
 
 
-def withholding(inputs: Inputs, outcome: Mapping[str, Any], resumed: Set[str]) -> str:
+def withholding(inputs: Inputs, outcome: StepOutcome, resumed: Set[str]) -> str:
     """When a request needs what was withheld."""
     lacking = {name for name in inputs.encodes if inputs.encodes[name] & inputs.withheld[name]}
     if not lacking.isdisjoint(outcome["told_new"]):

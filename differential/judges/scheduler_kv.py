@@ -10,16 +10,16 @@ scheduling, whose steps begin where the workers find that they do, are not follo
 import math
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
 from cacheproof.differential.targets.host.media_inputs import row_names_of
 from cacheproof.differential.traces.manager import Add
+from cacheproof.differential.traces.outcomes import StepOutcome
 from cacheproof.differential.traces.scheduler import Chunk, SchedulerConfig
 from cacheproof.spec.scheduler_kv import Holding, KVReads, Progress
 
-Prefix = tuple[Any, ...]
+Prefix = tuple[Hashable, ...]
 
 
 def follows(config: SchedulerConfig, *, is_decoder: bool) -> bool:
@@ -101,7 +101,7 @@ class KVMirror:
         self._drafted: dict[str, int] = {}
         self._preempted: list[tuple[KVText, int]] = []
 
-    def schedule(self, outcome: Mapping[str, Any]) -> Iterator[Progress | KVReads | Holding]:
+    def schedule(self, outcome: StepOutcome) -> Iterator[Progress | KVReads | Holding]:
         """Follow a step that is decided; yields what is to be judged of it."""
         computed, tokens = outcome["computed"], outcome["scheduled"]
         # Before `keep` forgets how far they were.

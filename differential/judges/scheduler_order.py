@@ -6,12 +6,12 @@ budgets is no more than it had when it came to the request.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any
 
 from cacheproof.differential.judges.requests import tokens_max
 from cacheproof.differential.judges.scheduler_items import PromptItem, UnspentBudget
 from cacheproof.differential.judges.scheduler_position import Arrivals
 from cacheproof.differential.traces.manager import Add
+from cacheproof.differential.traces.outcomes import StepOutcome
 from cacheproof.differential.traces.scheduler import SchedulerConfig
 from cacheproof.reference.semantics import Semantics
 from cacheproof.spec.scheduler_records import Overtaking, Victims
@@ -57,7 +57,7 @@ class Order:
 
     def judge(
         self,
-        outcome: Mapping[str, Any],
+        outcome: StepOutcome,
         in_flight: Iterable[Mapping[str, int]],
         items: Callable[[str], Iterable[PromptItem]],
         rest: UnspentBudget,
@@ -120,7 +120,7 @@ class Order:
             {name: place for name, place in places.items() if name not in preempted},
         )
 
-    def _admitted(self, outcome: Mapping[str, Any]) -> Iterable[str]:
+    def _admitted(self, outcome: StepOutcome) -> Iterable[str]:
         """The requests that the step admitted, and that could have overtaken another."""
         resumes = self._config.policy == "priority"
         for name in [*outcome["new"], *(outcome["resumed"] if resumes else ())]:

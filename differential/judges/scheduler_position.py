@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from cacheproof.differential.judges.manager import ManagerPosition
 from cacheproof.differential.judges.scheduler_items import Advance
 from cacheproof.differential.traces.manager import Add
+from cacheproof.differential.traces.outcomes import StepOutcome, UpdateOutcome
 from cacheproof.differential.traces.records import CallRecord
 from cacheproof.spec.scheduler_records import Span, Standing
 
@@ -67,7 +67,7 @@ class SchedulerPosition(ManagerPosition):
         self.preempted.discard(name)
         self.withheld.pop(name, None)
 
-    def follow_tokens(self, outcome: Mapping[str, Any]) -> Advance:
+    def follow_tokens(self, outcome: StepOutcome) -> Advance:
         """Follow how far the step brings its requests."""
         requests, prompts, computed = self.requests, self.prompts, outcome["computed"]
         step, windows, unfinished = Advance({}, {}, set())
@@ -90,7 +90,7 @@ class SchedulerPosition(ManagerPosition):
         self.drafted.append(outcome["drafts"])
         return Advance(step, windows, unfinished)
 
-    def follow_rejected(self, outcome: Mapping[str, Any] | None, steps: int) -> None:
+    def follow_rejected(self, outcome: UpdateOutcome | None, steps: int) -> None:
         """Follow the output of the first steps: what was computed for drafts that it rejects is not
         computed."""
         sampled = outcome["sampled"] if outcome else {}
@@ -100,7 +100,7 @@ class SchedulerPosition(ManagerPosition):
                     self.requests[name].computed -= max(0, number + 1 - sampled[name])
         del self.drafted[:steps]
 
-    def follow_withheld(self, outcome: Mapping[str, Any]) -> bool:
+    def follow_withheld(self, outcome: StepOutcome) -> bool:
         """Follow what workers were not sent. Returns whether there is anything of it."""
         withheld = self.withheld
         if not withheld and "withheld" not in outcome and "dropped" not in outcome:
@@ -108,14 +108,14 @@ class SchedulerPosition(ManagerPosition):
         # Who is told of as new comes with all its data, except what is withheld below.
         for name in outcome["told_new"]:
             withheld.pop(name, None)
-        for word in ("withheld", "dropped"):
-            for name, numbers in outcome.get(word, {}).items():
+        for lacking in (outcome.get("withheld", {}), outcome.get("dropped", {})):
+            for name, numbers in lacking.items():
                 withheld[name] = withheld.get(name, _NOTHING).union(numbers)
         for name, numbers in outcome.get("sent_again", {}).items():
             withheld[name] = withheld.get(name, _NOTHING).difference(numbers)
         return True
 
-    def follow_claims(self, outcome: Mapping[str, Any], calls: Iterable[CallRecord]) -> None:
+    def follow_claims(self, outcome: StepOutcome, calls: Iterable[CallRecord]) -> None:
         """Follow what the step's requests claim, and what its notices drop."""
         self.dropped.update(outcome["notices"])
         for call in calls:

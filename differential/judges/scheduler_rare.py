@@ -1,15 +1,13 @@
 """Which rare states of a scheduler a trace meets, as far as its steps and updates tell."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 from cacheproof.differential.judges.requests import JudgedRequest
 from cacheproof.differential.judges.scheduler_items import PromptItem, UnspentBudget
 from cacheproof.differential.traces.manager import Add
+from cacheproof.differential.traces.outcomes import StepOutcome, UpdateOutcome
 from cacheproof.differential.traces.scheduler import SchedulerConfig
 from cacheproof.spec.scheduler_records import StepPlan, Stops
-
-Outcome = Mapping[str, Any]
 
 
 class SchedulerRareStates:
@@ -29,7 +27,7 @@ class SchedulerRareStates:
         self._tables: dict[str, set[int]] = {}
         self._drafted: dict[str, int] = {}
 
-    def schedule(self, outcome: Outcome) -> None:
+    def schedule(self, outcome: StepOutcome) -> None:
         """Follow a step that is decided."""
         computed = outcome["computed"]
         for name, end in self._drafted.items():
@@ -63,7 +61,7 @@ class SchedulerRareStates:
                 if offset == start and end > stop:
                     self._meet("whole item that does not fit")
 
-    def update(self, outcome: Outcome, thrown_back: Iterable[str]) -> None:
+    def update(self, outcome: UpdateOutcome, thrown_back: Iterable[str]) -> None:
         """Follow an update; the requests that are `thrown_back` compute KV anew."""
         if not outcome["waiting"]:
             return
@@ -89,7 +87,7 @@ class SchedulerRareStates:
                 fits = not any(item.is_refused(rest) for item in there)
                 self._meet(f"{'rolled back' if fits else 'stopped'} before an item")
 
-    def _hold(self, outcome: Outcome) -> None:
+    def _hold(self, outcome: StepOutcome) -> None:
         """Follow what groups beside full attention make of KV blocks."""
         begun = {*outcome["new"], *outcome["resumed"]}
         tables = {name: self._tables.get(name, set()) for name in outcome["running"]}

@@ -1,8 +1,7 @@
 """What the contracts of a scheduler look at: records, put together from what a step decided."""
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from functools import partial
-from typing import Any
 
 from cacheproof.differential.judges.manager import CREDITS
 from cacheproof.differential.judges.requests import embeds, size, tokens_max
@@ -15,6 +14,7 @@ from cacheproof.differential.judges.scheduler_items import (
 from cacheproof.differential.judges.scheduler_position import SchedulerPosition
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.traces.manager import Add
+from cacheproof.differential.traces.outcomes import StepOutcome
 from cacheproof.differential.traces.records import CallRecord
 from cacheproof.differential.traces.scheduler import Chunk, SchedulerConfig
 from cacheproof.differential.traces.trace import Trace
@@ -35,7 +35,6 @@ from cacheproof.spec.scheduler_records import (
 )
 from cacheproof.spec.versions import Versions
 
-Outcome = Mapping[str, Any]
 _WITH_ITEMS = (Add, Chunk)
 _NOTHING: frozenset[int] = frozenset()
 _READS_NOTHING = Reads({}, frozenset(), {}, frozenset())
@@ -78,7 +77,7 @@ class Subjects:
         # Releases raise the budget to the largest item, which is encoded in one step.
         self._encoder_budget = max(config.compute_budget, self._largest_item)
 
-    def plan(self, at: SchedulerPosition, outcome: Outcome, advance: Advance) -> StepPlan:
+    def plan(self, at: SchedulerPosition, outcome: StepOutcome, advance: Advance) -> StepPlan:
         """Tokens and encodes of the step, beside what limits them."""
         requests = at.requests
         return StepPlan(
@@ -96,7 +95,7 @@ class Subjects:
             len(outcome["running"]),
         )
 
-    def inputs(self, at: SchedulerPosition, outcome: Outcome) -> Inputs:
+    def inputs(self, at: SchedulerPosition, outcome: StepOutcome) -> Inputs:
         """The items that the step encodes and whose data the workers may lack."""
         encodes = {
             name: frozenset(numbers)
@@ -106,7 +105,7 @@ class Subjects:
         return Inputs(encodes, {name: at.withheld[name] for name in encodes})
 
     def spending(
-        self, at: SchedulerPosition, outcome: Outcome, calls: Sequence[CallRecord]
+        self, at: SchedulerPosition, outcome: StepOutcome, calls: Sequence[CallRecord]
     ) -> Iterable[Spending]:
         """What admission is told is left of the compute budget, for each item to be admitted. An
         item that is allocated for a request which gives it back still counts where the step encodes
@@ -146,7 +145,7 @@ class Subjects:
                 kept.difference_update(name for name, now in call.delta.entries.items() if not now)
         return kept
 
-    def fills(self, at: SchedulerPosition, outcome: Outcome, kept: Set[str]) -> Fills:
+    def fills(self, at: SchedulerPosition, outcome: StepOutcome, kept: Set[str]) -> Fills:
         """What the step's encodes and loads fill."""
         filled = tuple(
             at.requests[name].identifiers[number]
@@ -189,7 +188,7 @@ class Subjects:
         at: SchedulerPosition,
         plan: StepPlan,
         advance: Advance,
-        outcome: Outcome,
+        outcome: StepOutcome,
         calls: Iterable[CallRecord],
         rest: UnspentBudget,
     ) -> Stops:
@@ -258,7 +257,7 @@ class Subjects:
         """How large the encoder cache is that the scheduler has made."""
         return Room(self._config.capacity, self._largest_item, capacity)
 
-    def standing(self, at: SchedulerPosition, outcome: Outcome) -> Standing:
+    def standing(self, at: SchedulerPosition, outcome: StepOutcome) -> Standing:
         """How the step leaves the engine."""
         state = at.state
         return Standing(

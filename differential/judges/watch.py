@@ -7,7 +7,7 @@ of it: a contract is broken, a promise is, or its state is not what its last cal
 
 from collections.abc import Sequence
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Protocol
 
 from cacheproof.differential.judges.live import Given, LiveManager
 from cacheproof.differential.judges.live_contracts import ENCODER_CACHE, ENCODER_DECODER
@@ -24,6 +24,12 @@ from cacheproof.differential.targets.attached import BEGIN, Method
 from cacheproof.differential.targets.host.scheduler.recorder import Snapshot, in_order, ledger_of
 
 
+class EncoderManager(Protocol):
+    """A manager of encoder outputs as anybody has made it, of any release."""
+
+    cache_size: int
+
+
 class ManagerWatch(Watching[LiveManager]):
     """Makes calls of managers for those who call, and judges each at once."""
 
@@ -31,7 +37,12 @@ class ManagerWatch(Watching[LiveManager]):
         super().__init__(release, (ENCODER_CACHE, ENCODER_DECODER), "managers")
 
     def call(
-        self, manager: Any, operation: str, method: Method, args: Sequence[Any], kwargs: Any
+        self,
+        manager: EncoderManager,
+        operation: str,
+        method: Method,
+        args: Sequence[object],
+        kwargs: dict[str, object],
     ) -> Any:
         """Make the call, and judge it."""
         if operation == BEGIN:
@@ -54,7 +65,7 @@ class ManagerWatch(Watching[LiveManager]):
         return answer
 
     def _before(
-        self, manager: Any, live: LiveManager, operation: str, args: Sequence[Any]
+        self, manager: EncoderManager, live: LiveManager, operation: str, args: Sequence[object]
     ) -> Given | None:
         """The call, if something can be said of it."""
         try:
@@ -71,7 +82,9 @@ class ManagerWatch(Watching[LiveManager]):
             return None
         return given
 
-    def _after(self, manager: Any, live: LiveManager, given: Given, answer: Any) -> None:
+    def _after(
+        self, manager: EncoderManager, live: LiveManager, given: Given, answer: object
+    ) -> None:
         try:
             snapshot = _read(manager)
         except UNREADABLE_ERRORS as error:
@@ -81,7 +94,7 @@ class ManagerWatch(Watching[LiveManager]):
 
     # managers
 
-    def _as_left(self, manager: Any) -> LiveManager | None:
+    def _as_left(self, manager: EncoderManager) -> LiveManager | None:
         """What follows a manager, if its state is what its last call left. One that was emptied, or
         given another size while it was empty, is followed anew."""
         if id(manager) not in self._followed:
@@ -96,7 +109,7 @@ class ManagerWatch(Watching[LiveManager]):
             self._follow(manager, WRITTEN)
         return self._followed[id(manager)]
 
-    def _follow(self, manager: Any, otherwise: str) -> None:
+    def _follow(self, manager: EncoderManager, otherwise: str) -> None:
         """Follow a manager from now on, if nothing is in it; `otherwise` says why not."""
         name = type(manager).__name__
         try:
@@ -115,7 +128,7 @@ class ManagerWatch(Watching[LiveManager]):
             self._keep(manager, live)
 
 
-def _read(manager: Any) -> Snapshot:
+def _read(manager: EncoderManager) -> Snapshot:
     snapshot: Snapshot = ledger_of(manager, True).read()
     return snapshot
 
@@ -125,7 +138,7 @@ def _is_empty(snapshot: Snapshot, capacity: int) -> bool:
     return not any(parts) and free == freeable == capacity
 
 
-def _kind_of(manager: Any) -> str | None:
+def _kind_of(manager: EncoderManager) -> str | None:
     """The kind of a manager; None before entries were shared by identifier."""
     if hasattr(manager, "has_cache"):
         return None

@@ -5,7 +5,7 @@ import weakref
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from cacheproof.differential.judges.violation import Violation
 
@@ -104,11 +104,11 @@ class Watching(Generic[Live]):
         self._breaks, self._notes = [], []
         return taken
 
-    def has_left(self, followed: Any) -> bool:
+    def has_left(self, followed: object) -> bool:
         """Whether the object was followed, and is left alone by now."""
         return id(followed) in self._left
 
-    def _keep(self, followed: Any, live: Live | None) -> None:
+    def _keep(self, followed: object, live: Live | None) -> None:
         """From now on `live` follows the object, or nothing does."""
         key = id(followed)
         if key not in self._followed:
@@ -126,7 +126,7 @@ class Watching(Generic[Live]):
             self._left.add(key)
 
     def _judged(
-        self, followed: Any, violations: Sequence[Violation], last_calls: Iterable[str]
+        self, followed: object, violations: Sequence[Violation], last_calls: Iterable[str]
     ) -> None:
         """A call was judged: what it breaks is a break, and the object is left alone."""
         self.calls += 1
@@ -136,7 +136,7 @@ class Watching(Generic[Live]):
             self._breaks.append(WatchedBreak(ids, text))
             self._say_no_more(id(followed))
 
-    def _leave(self, followed: Any, why: str, text: str) -> None:
+    def _leave(self, followed: object, why: str, text: str) -> None:
         """Nothing more is said of the object."""
         self._keep(followed, None)
         self._say_no_more(id(followed))

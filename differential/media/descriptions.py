@@ -25,10 +25,12 @@ is one spelling of each dtype, so that two descriptions of one content are one.
 import math
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 Description = dict[str, Any]
+Dtype = str | list[Any]
+"""That of an array, or [name, dtype] or [name, dtype, shape] per field."""
 
 DEPTH_MAX = 16
 VALUES_MAX = 10_000
@@ -69,7 +71,7 @@ def call(**arguments: Description) -> Description:
     return {"is": "call", "arguments": [[name, value] for name, value in arguments.items()]}
 
 
-def check_call(value: Any) -> None:
+def check_call(value: object) -> None:
     """Whether a call is described.
 
     Raises:
@@ -78,7 +80,7 @@ def check_call(value: Any) -> None:
     _Checker().call(value, "$.value")
 
 
-def element_bytes(dtype: Any) -> int:
+def element_bytes(dtype: Dtype) -> int:
     """Bytes of one element of an array of a well-formed dtype."""
     if isinstance(dtype, str):
         found = _DTYPE.fullmatch(dtype)
@@ -111,19 +113,19 @@ class _Checker:
             "media": (("media", "original", "io_config"), self._media),
         }
 
-    def call(self, value: Any, path: str) -> None:
-        _fields(value, ("is", "arguments"), path)
-        if value["is"] != "call":
-            raise _refused(f"{path}.is", value["is"], '"call"')
+    def call(self, value: object, path: str) -> None:
+        fields = _fields(value, ("is", "arguments"), path)
+        if fields["is"] != "call":
+            raise _refused(f"{path}.is", fields["is"], '"call"')
         names = set()
-        for place, (name, argument) in enumerate(_pairs(value["arguments"], f"{path}.arguments")):
+        for place, (name, argument) in enumerate(_pairs(fields["arguments"], f"{path}.arguments")):
             where = f"{path}.arguments[{place}]"
             if not isinstance(name, str) or name == RESERVED or name in names:
                 raise _refused(f"{where}[0]", name, f"a name of its own, other than {RESERVED!r}")
             names.add(name)
             self.value(argument, f"{where}[1]", DEPTH_MAX)
 
-    def value(self, value: Any, path: str, depth: int) -> None:
+    def value(self, value: object, path: str, depth: int) -> None:
         self._left -= 1
         if depth == 0 or self._left < 0:
             raise Malformed(
@@ -135,8 +137,7 @@ class _Checker:
             found = value if kind is None else kind
             raise _refused(path, found, f'{{"is": ...}} of {", ".join(self._kinds)}')
         fields, check = self._kinds[kind]
-        _fields(value, ("is", *fields), path)
-        check(value, path, depth)
+        check(_fields(value, ("is", *fields), path), path, depth)
 
     def _items(self, value: Description, path: str, depth: int) -> None:
         for place, item in enumerate(_list(value["items"], f"{path}.items")):
@@ -227,41 +228,41 @@ def _image(value: Description, path: str, depth: int) -> None:
     _image_id(value["image_id"], f"{path}.image_id")
 
 
-def _palette(palette: Any, mode: str, path: str) -> None:
+def _palette(palette: object, mode: str, path: str) -> None:
     if mode not in ("P", "PA"):
         raise _refused(path, palette, "null unless the mode is P or PA")
-    _fields(palette, ("mode", "hex"), path)
-    if not isinstance(palette["mode"], str) or palette["mode"] not in PALETTE_BYTES:
-        raise _refused(f"{path}.mode", palette["mode"], f"one of {', '.join(PALETTE_BYTES)}")
-    colours, rest = divmod(len(_hex(palette["hex"], f"{path}.hex")), PALETTE_BYTES[palette["mode"]])
+    fields = _fields(palette, ("mode", "hex"), path)
+    if not isinstance(fields["mode"], str) or fields["mode"] not in PALETTE_BYTES:
+        raise _refused(f"{path}.mode", fields["mode"], f"one of {', '.join(PALETTE_BYTES)}")
+    colours, rest = divmod(len(_hex(fields["hex"], f"{path}.hex")), PALETTE_BYTES[fields["mode"]])
     if rest or not 1 <= colours <= 256:
-        raise _refused(f"{path}.hex", palette["hex"], "1 to 256 whole colours")
+        raise _refused(f"{path}.hex", fields["hex"], "1 to 256 whole colours")
 
 
-def _transparency(value: Any, path: str) -> None:
+def _transparency(value: object, path: str) -> None:
     if isinstance(value, str):
         _hex(value, path)
     elif value is not None and not (type(value) is int and 0 <= value <= 255):
         raise _refused(path, value, "null, 0 to 255, or hexadecimal digits")
 
 
-def _image_id(value: Any, path: str) -> None:
+def _image_id(value: object, path: str) -> None:
     if value is None:
         return
     is_text = isinstance(value, dict) and "text" in value
-    _fields(value, ("text",) if is_text else ("uuid",), path)
+    fields = _fields(value, ("text",) if is_text else ("uuid",), path)
     if is_text:
-        _str(value, path, 0)
-    elif len(_hex(value["uuid"], f"{path}.uuid")) != 16:
-        raise _refused(f"{path}.uuid", value["uuid"], "32 hexadecimal digits")
+        _str(fields, path, 0)
+    elif len(_hex(fields["uuid"], f"{path}.uuid")) != 16:
+        raise _refused(f"{path}.uuid", fields["uuid"], "32 hexadecimal digits")
 
 
-def _dtype(dtype: Any, path: str) -> None:
+def _dtype(dtype: object, path: str) -> None:
     if not isinstance(dtype, str) or not _DTYPE.fullmatch(dtype):
         raise _refused(path, dtype, 'a dtype as numpy spells it in `dtype.str`, such as "<f4"')
 
 
-def _fields_of(dtype: Any, path: str) -> None:
+def _fields_of(dtype: object, path: str) -> None:
     names = set()
     for place, field in enumerate(_list(dtype, path)):
         where = f"{path}[{place}]"
@@ -294,7 +295,7 @@ def _flags(value: Description, path: str) -> None:
         raise _refused(f"{path}.hex", value["hex"], "00 or 01 for each flag")
 
 
-def _sizes(value: Any, path: str, lowest: int) -> list[int]:
+def _sizes(value: object, path: str, lowest: int) -> list[int]:
     sizes = _list(value, path)
     if len(sizes) > AXES_MAX or not all(
         type(size) is int and lowest <= size <= SIDE_MAX for size in sizes
@@ -305,32 +306,33 @@ def _sizes(value: Any, path: str, lowest: int) -> list[int]:
     return sizes
 
 
-def _hex(value: Any, path: str) -> bytes:
+def _hex(value: object, path: str) -> bytes:
     if not isinstance(value, str) or not _HEX.fullmatch(value):
         raise _refused(path, value, "pairs of lower-case hexadecimal digits")
     return bytes.fromhex(value)
 
 
-def _list(value: Any, path: str) -> list[Any]:
+def _list(value: object, path: str) -> list[Any]:
     if not isinstance(value, list):
         raise _refused(path, value, "a list")
     return value
 
 
-def _pairs(value: Any, path: str) -> list[Any]:
+def _pairs(value: object, path: str) -> list[list[Any]]:
     for place, pair in enumerate(_list(value, path)):
         if not isinstance(pair, list) or len(pair) != 2:
             raise _refused(f"{path}[{place}]", pair, "a pair")
-    return list(value)
+    return _list(value, path)
 
 
-def _fields(value: Any, expected: tuple[str, ...], path: str) -> None:
+def _fields(value: object, expected: tuple[str, ...], path: str) -> Description:
     if not isinstance(value, dict) or set(value) != set(expected):
         found = sorted(value) if isinstance(value, dict) else value
         raise _refused(path, found, f"the fields {', '.join(expected)}")
+    return value
 
 
-def _as_python(key: Description) -> Any:
+def _as_python(key: Description) -> Hashable:
     """What decides whether two keys of a mapping are one."""
     match key["is"]:
         case "int":
@@ -346,7 +348,7 @@ def _as_python(key: Description) -> Any:
             return key.get("value")
 
 
-def _refused(path: str, found: Any, expected: str) -> Malformed:
+def _refused(path: str, found: object, expected: str) -> Malformed:
     shown = repr(found)
     if len(shown) > SHOWN_MAX:
         shown = f"{shown[:SHOWN_MAX]}..."

@@ -1,11 +1,11 @@
 """What described values of a media hash mean: their content, and how it is spelled."""
 
 import json
-from typing import Any
+from collections.abc import Hashable
 
 from cacheproof.differential.media.descriptions import Description
 
-Meaning = tuple[Any, ...]
+Meaning = tuple[Hashable, ...]
 
 
 def content(value: Description) -> Meaning:

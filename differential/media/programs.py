@@ -1,7 +1,5 @@
 """Described values as expressions over numpy, torch, Pillow and vLLM, for a standalone test."""
 
-from typing import Any
-
 from cacheproof.differential.media.descriptions import Description
 from cacheproof.differential.media.values import spelled
 
@@ -25,7 +23,7 @@ def kinds_in(value: Description) -> set[str]:
     return found
 
 
-def _kinds_in_any(child: Any) -> set[str]:
+def _kinds_in_any(child: object) -> set[str]:
     if isinstance(child, dict):
         return kinds_in(child) if "is" in child else set()
     if isinstance(child, list):

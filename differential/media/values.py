@@ -5,7 +5,6 @@ import random
 import struct
 from collections.abc import Iterator
 from keyword import iskeyword
-from typing import Any
 
 from cacheproof.differential.media.descriptions import Description
 
@@ -157,7 +156,7 @@ def _quoted(content: str | bytes) -> str:
     return f'{prefix}"{body[1:-1]}"' if '"' not in body and "\\'" not in body else shown
 
 
-def _arguments(arguments: list[Any]) -> Iterator[str]:
+def _arguments(arguments: list[tuple[str, Description]]) -> Iterator[str]:
     if all(name.isidentifier() and not iskeyword(name) for name, _ in arguments):
         yield from (f"{name}={written(argument)}" for name, argument in arguments)
     else:

@@ -2,7 +2,9 @@
 caches."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import ParamSpec, TypeVar
+
+from cacheproof.differential.recording.vllm_objects import EngineScheduler
 
 METHODS = {
     "ec_connector": (
@@ -25,13 +27,14 @@ METHODS = {
 """The methods that are logged, by the scheduler's attribute that has the connector."""
 SAID_AS = {"ec_connector": "connector", "connector": "kv_connector"}
 """The key in `Scheduled.rest` of the calls of each connector."""
-ConnectorCall = tuple[str, int | None, str | int | None, Any]
+PlainAnswer = bool | int | list[int | None] | None
+ConnectorCall = tuple[str, int | None, str | int | None, PlainAnswer]
 """Method, request, then an item's identifier or number, or a number of tokens, and the answer:
 truths and numbers, alone or several; None in the place of what only the connector can read."""
 
 
 def connectors_of(
-    scheduler: Any, number_of: Callable[[str], int], hashed: Callable[[str], str]
+    scheduler: EngineScheduler, number_of: Callable[[str], int], hashed: Callable[[str], str]
 ) -> "dict[str, ConnectorRecorder]":
     """Recorders of the connectors that a scheduler has."""
     return {
@@ -41,13 +44,17 @@ def connectors_of(
     }
 
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
 class ConnectorRecorder:
     """Logs the calls of one connector, on the scheduler's side. What goes wrong here is raised by
     `take`, never to who called the connector."""
 
     def __init__(
         self,
-        connector: Any,
+        connector: object,
         methods: Sequence[str],
         number_of: Callable[[str], int],
         hashed: Callable[[str], str],
@@ -73,8 +80,8 @@ class ConnectorRecorder:
         self._has_ended = True
         self._calls.clear()
 
-    def _wrap(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*args: Any, **kwargs: Any) -> Any:
+    def _wrap(self, name: str, method: Callable[P, R]) -> Callable[P, R]:
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
             answer = method(*args, **kwargs)
             if not self._has_ended:
                 try:
@@ -86,7 +93,7 @@ class ConnectorRecorder:
 
         return call
 
-    def _log(self, name: str, given: tuple[Any, ...], answer: Any) -> None:
+    def _log(self, name: str, given: tuple[object, ...], answer: object) -> None:
         request: int | None = None
         item: str | int | None = None
         if given and isinstance(given[0], str):
@@ -96,7 +103,7 @@ class ConnectorRecorder:
             item = next((one for one in given[1:] if isinstance(one, int)), None)
         self._calls.append((name, request, item, self._plain(answer)))
 
-    def _plain(self, answer: Any) -> Any:
+    def _plain(self, answer: object) -> PlainAnswer:
         """An answer without what only the connector can read."""
         if answer is None or isinstance(answer, (bool, int)):
             return answer

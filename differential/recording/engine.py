@@ -9,7 +9,8 @@ import functools
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from enum import Enum
+from typing import Any, ParamSpec, TypedDict, TypeVar
 
 import msgspec
 
@@ -35,6 +36,12 @@ from cacheproof.differential.recording.messages import (
 )
 from cacheproof.differential.recording.raising import place_of, words_of
 from cacheproof.differential.recording.requests import Numbers, Queues, RecordedStep, order_of
+from cacheproof.differential.recording.vllm_objects import (
+    ClientAnswered,
+    EngineRequest,
+    EngineScheduler,
+    EngineStep,
+)
 from cacheproof.differential.recording.writer import Records
 from cacheproof.differential.targets.host.scheduler.told import (
     blocks_of,
@@ -61,13 +68,26 @@ _NOBODY: list[Any] = []
 _NOTHING: dict[Any, Any] = {}
 
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class RecordedStanding(TypedDict):
+    """The last fields of most records: the calls of the manager, and who runs and waits."""
+
+    calls: list[ManagerCall]
+    running: list[int] | None
+    waiting: list[int] | None
+    free_blocks: int
+
+
 class SchedulerRecording:
     """The record of one scheduler. It wraps the scheduler's methods; without `wraps`, its owner
     hands on each call of one of `OPERATIONS`."""
 
     def __init__(
         self,
-        scheduler: Any,
+        scheduler: EngineScheduler,
         writer: Records,
         hasher: Hasher,
         facts: settings.Facts,
@@ -89,7 +109,7 @@ class SchedulerRecording:
         self._steps = 0
         self._steps_until_keyframe = KEYFRAME_STEPS
         self._step = RecordedStep({})
-        self._in_flight: deque[Mapping[str, Any]] = deque()
+        self._in_flight: deque[Mapping[str, int | None]] = deque()
         self._preempted: set[str] = set()
         self._flagged: set[str] = set()
         self._present: list[str] = []
@@ -101,7 +121,7 @@ class SchedulerRecording:
                 method = getattr(scheduler, name)
                 setattr(scheduler, name, functools.partial(self.call, name, method))
 
-    def call(self, name: str, method: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    def call(self, name: str, method: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Make a call of the scheduler, and write down what it came to."""
         # A call that the scheduler makes of itself is part of the engine's call.
         if self._inside or self._ended:
@@ -119,7 +139,7 @@ class SchedulerRecording:
             self._inside = False
         return answer
 
-    def _safely(self, function: Callable[..., None], *args: Any, **kwargs: Any) -> None:
+    def _safely(self, function: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
         """Call a function of ours; its failure ends the recording and does not reach the engine."""
         if self._ended:
             return
@@ -205,19 +225,19 @@ class SchedulerRecording:
             {numbers(name): end or 0 for name, end in self._step.ends_by_name().items()},
         )
 
-    def _added(self, answer: Any, request: Any) -> None:
+    def _added(self, answer: object, request: EngineRequest) -> None:
         name = request.request_id
         if name in self._numbers.known:
             # A known name is the next chunk of a session, which no audit follows.
-            self._put(Cleared, "session", None, **self._standing(anew=True))
+            self._put(Cleared(self._tick(), "session", None, **self._standing(anew=True)))
             return
         arrived = settings.arrived(request, self._numbers.next, self._hasher)
         self._numbers.add(name, arrived)
         if arrived["flags"]:
             self._flagged.add(name)
-        self._put(Added, **arrived, **self._standing(anew=True))
+        self._put(Added(self._tick(), **arrived, **self._standing(anew=True)))
 
-    def _scheduled(self, output: Any, *_: Any, **__: Any) -> None:
+    def _scheduled(self, output: EngineStep, *_: object, **__: object) -> None:
         if not self._goes_on(output):
             self._decided(output)
         self._steps_until_keyframe -= 1
@@ -225,7 +245,7 @@ class SchedulerRecording:
             self._writer.put(self._keyframe())
             self._write_kv(is_whole=True)
 
-    def _goes_on(self, output: Any) -> bool:
+    def _goes_on(self, output: EngineStep) -> bool:
         """Note a step of the commonest kind, if that is what it is: the requests of the step before
         get one token more each, and perhaps a KV block."""
         cached, before = output.scheduled_cached_reqs, self._step
@@ -273,7 +293,7 @@ class SchedulerRecording:
         )
         return True
 
-    def _decided(self, output: Any) -> None:
+    def _decided(self, output: EngineStep) -> None:
         """Note a step of any kind."""
         cached = output.scheduled_cached_reqs
         computed = {new.req_id: new.num_computed_tokens for new in output.scheduled_new_reqs}
@@ -303,23 +323,27 @@ class SchedulerRecording:
         standing = self._standing(anew=bool(tokens or gone))
         encode, finished = output.scheduled_encoder_inputs, output.finished_req_ids
         self._put(
-            Scheduled,
-            tokens=tokens,
-            gone=gone,
-            order=order,
-            encode={number(name): list(inputs) for name, inputs in encode.items()},
-            notices=list(map(self._hasher.identifier, notices_of(output))),
-            blocks=self._blocks(output),
-            finished=[number(name) for name in finished if name in self._numbers.known],
-            rest=self._rest(output, computed, ran),
-            **standing,
+            Scheduled(
+                self._tick(),
+                tokens=tokens,
+                gone=gone,
+                order=order,
+                encode={number(name): list(inputs) for name, inputs in encode.items()},
+                notices=list(map(self._hasher.identifier, notices_of(output))),
+                blocks=self._blocks(output),
+                finished=[number(name) for name in finished if name in self._numbers.known],
+                rest=self._rest(output, computed, ran),
+                **standing,
+            )
         )
         for name in finished:
             # No later step names it, unless a new request has its name.
             if name not in self._scheduler.requests:
                 self._retire(name)
 
-    def _rest(self, output: Any, computed: Mapping[str, Any], ran: Sequence[str]) -> dict[str, Any]:
+    def _rest(
+        self, output: EngineStep, computed: Mapping[str, int], ran: Sequence[str]
+    ) -> dict[str, Any]:
         """What a step says beside its tokens, by name; what says nothing is left out."""
         scheduler = self._scheduler
         new = [one.req_id for one in output.scheduled_new_reqs]
@@ -330,7 +354,7 @@ class SchedulerRecording:
             if name in self._preempted and name not in preempted
         ]
         self._preempted.difference_update(resumed)
-        said: dict[str, Any] = {
+        said = {
             # A resumed request may be told to the workers as a new one.
             "new": [name for name in new if name not in resumed],
             "told_new": new,
@@ -342,7 +366,7 @@ class SchedulerRecording:
         told: dict[str, Any] = {
             word: list(map(self._number, names)) for word, names in said.items() if names
         }
-        by_request: dict[str, Any] = {}
+        by_request: dict[str, Mapping[str, int | list[int]]] = {}
         if drafts := output.scheduled_spec_decode_tokens:
             by_request["drafts"] = {name: len(tokens) for name, tokens in drafts.items()}
         if new:
@@ -390,7 +414,9 @@ class SchedulerRecording:
             if requests[name].status.name.startswith("WAITING_FOR")
         ]
 
-    def _updated(self, answer: Any, output: Any, *_: Any, **__: Any) -> None:
+    def _updated(
+        self, answer: Mapping[int, ClientAnswered] | None, output: object, *_: object, **__: object
+    ) -> None:
         expected = self._in_flight.popleft() if self._in_flight else {}
         outputs = [one for client in (answer or {}).values() for one in client.outputs]
         usual = {
@@ -410,40 +436,44 @@ class SchedulerRecording:
                 sampled[name] = sampled.get(name, 0) + len(one.new_token_ids)
         ended = [self._number(one.request_id) for one in outputs if one.finish_reason is not None]
         self._put(
-            Updated,
-            sampled={
-                self._number(name): count
-                for name, count in sampled.items()
-                # A token for each is what an update means where it says nothing.
-                if name in self._numbers.known and (count != 1 or name not in expected)
-            },
-            ended=ended,
-            **self._standing(anew=bool(ended)),
+            Updated(
+                self._tick(),
+                sampled={
+                    self._number(name): count
+                    for name, count in sampled.items()
+                    # A token for each is what an update means where it says nothing.
+                    if name in self._numbers.known and (count != 1 or name not in expected)
+                },
+                ended=ended,
+                **self._standing(anew=bool(ended)),
+            )
         )
 
-    def _finished(self, answer: Any, *_: Any, **__: Any) -> None:
+    def _finished(self, answer: object, *_: object, **__: object) -> None:
         requests = self._scheduler.requests
         names = [name for name in self._present if name not in requests]
         standing = self._standing(anew=True)
         if names or standing["calls"]:
-            self._put(Aborted, requests=list(map(self._number, names)), **standing)
+            self._put(Aborted(self._tick(), requests=list(map(self._number, names)), **standing))
 
-    def _reset_encoder(self, answer: Any, *_: Any, **__: Any) -> None:
-        self._put(Cleared, what="encoder", answer=True, **self._standing())
+    def _reset_encoder(self, answer: object, *_: object, **__: object) -> None:
+        self._put(Cleared(self._tick(), what="encoder", answer=True, **self._standing()))
 
-    def _reset_prefix(self, answer: Any, *args: Any, **kwargs: Any) -> None:
+    def _reset_prefix(self, answer: object, *args: object, **kwargs: object) -> None:
         running = bool(kwargs.get("reset_running_requests", bool(args) and args[0]))
         if running:
             self._preempted.update(self._queues.running)
         what = "running" if running else "prefix"
-        self._put(Cleared, what=what, answer=bool(answer), **self._standing(anew=True))
+        self._put(
+            Cleared(self._tick(), what=what, answer=bool(answer), **self._standing(anew=True))
+        )
 
-    def _paused(self, answer: Any, state: Any, *_: Any, **__: Any) -> None:
+    def _paused(self, answer: object, state: Enum, *_: object, **__: object) -> None:
         modes = {"PAUSED_NEW": "new", "PAUSED_ALL": "all", "UNPAUSED": "none"}
         mode = modes.get(state.name, state.name)
-        self._put(Cleared, what="pause", answer=mode, **self._standing())
+        self._put(Cleared(self._tick(), what="pause", answer=mode, **self._standing()))
 
-    def _shut_down(self, answer: Any, *_: Any, **__: Any) -> None:
+    def _shut_down(self, answer: object, *_: object, **__: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -455,18 +485,18 @@ class SchedulerRecording:
 
     def _raised(self, operation: str, error: BaseException) -> None:
         text, place = words_of(error, self._hasher), place_of(error)
-        self._put(Raised, operation, type(error).__name__, text, self._calls(), place)
+        self._put(Raised(self._tick(), operation, type(error).__name__, text, self._calls(), place))
         # The exception may end the process, and the writing thread with it.
         self._writer.flush(1.0)
 
     # its parts
 
-    def _blocks(self, output: Any) -> dict[int, list[list[int]]]:
+    def _blocks(self, output: EngineStep) -> dict[int, list[list[int]]]:
         return {self._number(name): ids for name, ids in blocks_of(output).items()}
 
-    def _put(self, kind: type[Message], *args: Any, **fields: Any) -> None:
+    def _put(self, message: Message) -> None:
         self._write_kv()
-        self._writer.put(kind(self._tick(), *args, **fields))
+        self._writer.put(message)
 
     def _tick(self) -> int:
         now = time.monotonic_ns()
@@ -486,7 +516,7 @@ class SchedulerRecording:
         assert self._manager is not None
         return self._manager.written(self._number, self._hasher.identifier)
 
-    def _standing(self, *, anew: bool = False) -> dict[str, Any]:
+    def _standing(self, *, anew: bool = False) -> RecordedStanding:
         """Who runs and waits, None where that did not change, and the calls of the manager. The
         queues are read again where something happened that can move them, or where their lengths
         changed."""

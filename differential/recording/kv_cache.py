@@ -3,7 +3,7 @@
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from cacheproof.differential.recording.hashing import Hasher
 from cacheproof.differential.recording.kv_reading import ManagerReader, tables_change
@@ -15,6 +15,7 @@ from cacheproof.differential.recording.messages import (
     KVState,
 )
 from cacheproof.differential.recording.settings import KV_NOT_FOLLOWED, kv_config, kv_unjudged
+from cacheproof.differential.recording.vllm_objects import EngineBlocks, EngineScheduler
 from cacheproof.differential.recording.writer import Records
 from cacheproof.differential.targets.host.managers.kv_cache_recorder import (
     POOL_CHANGES,
@@ -43,6 +44,10 @@ _TOLD = {
     "cache_blocks": ("num_computed_tokens",),
 }
 """Arguments that are told, where they say anything."""
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class KVCacheRecording(ManagerReader):
@@ -121,11 +126,9 @@ class KVCacheRecording(ManagerReader):
         self._has_ended = True
         self._calls.clear()
 
-    def _wrap(
-        self, name: str, method: Callable[..., Any], names: Sequence[str]
-    ) -> Callable[..., Any]:
+    def _wrap(self, name: str, method: Callable[P, R], names: Sequence[str]) -> Callable[P, R]:
         @functools.wraps(method)
-        def call(*args: Any, **kwargs: Any) -> Any:
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
             if self._is_inside or self._has_ended:
                 return method(*args, **kwargs)
             self._is_inside = True
@@ -133,11 +136,11 @@ class KVCacheRecording(ManagerReader):
             given = {one: given[one] for one in names if one in given}
             facts = self._safely(self._facts_of, name, given)
 
-            def note(answer: Any, raised: str | None) -> None:
+            def note(answer: object, raised: str | None) -> None:
                 self._is_inside = False
                 self._safely(self._note, name, given, facts, answer, raised)
 
-            return _noted(method, args, kwargs, note)
+            return _noted(note, method, *args, **kwargs)
 
         return call
 
@@ -158,7 +161,7 @@ class KVCacheRecording(ManagerReader):
                 if not self._is_inside:
                     self._safely(self._note_from_outside, name, given, raised)
 
-            return _noted(method, args, kwargs, note)
+            return _noted(note, method, *args, **kwargs)
 
         return call
 
@@ -172,11 +175,11 @@ class KVCacheRecording(ManagerReader):
         else:
             self._note("pool", {"method": name}, None, None, raised)
 
-    def _safely(self, function: Callable[..., Any], *args: Any) -> Any:
+    def _safely(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R | None:
         if self._has_ended:
             return None
         try:
-            return function(*args)
+            return function(*args, **kwargs)
         except Exception as error:
             self._failure = error
             self.end()
@@ -289,7 +292,9 @@ class UnrecordedKVCache:
 KVRecording = KVCacheRecording | UnrecordedKVCache
 
 
-def kv_recording(scheduler: Any, hasher: Hasher, number_of: Callable[[str], int]) -> KVRecording:
+def kv_recording(
+    scheduler: EngineScheduler, hasher: Hasher, number_of: Callable[[str], int]
+) -> KVRecording:
     """The recording of a scheduler's KV cache manager."""
     unjudged = kv_unjudged(scheduler)
     if not KV_NOT_FOLLOWED.isdisjoint(unjudged):
@@ -302,11 +307,11 @@ def kv_recording(scheduler: Any, hasher: Hasher, number_of: Callable[[str], int]
 
 
 def _noted(
-    method: Callable[..., Any],
-    args: Sequence[Any],
-    kwargs: dict[str, Any],
-    note: Callable[[Any, str | None], None],
-) -> Any:
+    note: Callable[[R | None, str | None], None],
+    method: Callable[P, R],
+    *args: P.args,
+    **kwargs: P.kwargs,
+) -> R:
     """Call a method and answer as it does; `note` is given the answer, or the name of what it
     raised."""
     try:
@@ -318,16 +323,16 @@ def _noted(
     return answer
 
 
-def _names_of(manager: Any, name: str) -> list[str]:
+def _names_of(manager: object, name: str) -> list[str]:
     """The names of a method's arguments, as its class has them."""
     return list(inspect.signature(getattr(type(manager), name)).parameters)[1:]
 
 
-def _counts(stats: Any) -> list[int]:
+def _counts(stats: object) -> list[int]:
     return [int(getattr(stats, count, 0)) for count in STATS]
 
 
-def _ids(blocks: Any) -> list[list[int]]:
+def _ids(blocks: EngineBlocks) -> list[list[int]]:
     return [list(group) for group in blocks.get_block_ids()]
 
 
@@ -348,9 +353,9 @@ def _parts(state: State) -> Iterator[State]:
             yield {name: dict(some)}
 
 
-def in_parts(values: Iterable[Any], numbers: Callable[[Any], int]) -> Iterator[list[Any]]:
+def in_parts(values: Iterable[R], numbers: Callable[[R], int]) -> Iterator[list[R]]:
     """Values in lists, each of at most `NUMBERS_MAX` numbers, unless one value alone has more."""
-    part: list[Any] = []
+    part: list[R] = []
     total = 0
     for value in values:
         count = 1 + numbers(value)
@@ -363,7 +368,7 @@ def in_parts(values: Iterable[Any], numbers: Callable[[Any], int]) -> Iterator[l
         yield part
 
 
-def _numbers_in(value: Any) -> int:
+def _numbers_in(value: object) -> int:
     """How many values there are in a value."""
     if isinstance(value, dict):
         return len(value) + sum(map(_numbers_in, value.values()))

@@ -6,16 +6,19 @@ a table, say otherwise, all is read.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 from cacheproof.differential.recording.hashing import Hasher
+from cacheproof.differential.recording.vllm_objects import EngineBlock
 from cacheproof.differential.targets.host.managers.kv_cache_recorder import (
     KVCacheRecorder,
     State,
     ids_under,
 )
 
+QueueChange = tuple[Sequence[int] | None, Sequence[int], Sequence[int]]
+"""Blocks that left a free queue (None: all), those before the rest, and those after it."""
 NAMES_MAX = 200_000
 _LOW_64_BITS = (1 << 64) - 1
 
@@ -33,8 +36,8 @@ class ManagerReader(KVCacheRecorder):
     ) -> None:
         self._hasher = hasher
         self._number_of = number_of
-        self._names: dict[Any, int] = {}
-        self._touched: dict[int, Any] = {}
+        self._names: dict[Hashable, int] = {}
+        self._touched: dict[int, EngineBlock] = {}
         self._reads_all = False
         super().__init__(manager, takes)
         self._blocks = {block.block_id for block in self._pool.blocks}
@@ -46,9 +49,11 @@ class ManagerReader(KVCacheRecorder):
         """All that there was when all was read last."""
         return self._last
 
-    def touched(self, name: str, given: Mapping[str, Any], answer: Any) -> None:
+    def touched(
+        self, name: str, given: Mapping[str, Any], answer: Iterable[EngineBlock] | None
+    ) -> None:
         """A method of the pool was called."""
-        blocks: Iterable[Any] = ()
+        blocks: Iterable[EngineBlock] = ()
         if name == "get_new_blocks":
             blocks = answer or ()
         elif name in ("touch", "free_blocks"):
@@ -114,7 +119,7 @@ class ManagerReader(KVCacheRecorder):
         """Whether the pool has that many free blocks and keys."""
         return bool(self._pool.get_num_free_blocks() == free and len(self._entries) == keys)
 
-    def _change_of(self, touched: Mapping[int, Any], request: str | None) -> State | None:
+    def _change_of(self, touched: Mapping[int, EngineBlock], request: str | None) -> State | None:
         """What changed of these blocks and of that request; None: more than that changed."""
         last = self._last
         queue = self._queue_change(touched)
@@ -154,7 +159,7 @@ class ManagerReader(KVCacheRecorder):
             _put(last[name], values)
         return changed
 
-    def _queue_change(self, touched: Mapping[int, Any]) -> list[list[int]] | None:
+    def _queue_change(self, touched: Mapping[int, EngineBlock]) -> list[list[int]] | None:
         """Which blocks left the queue, and what its ends are now, if all others stayed as they
         were."""
         queued = {number for number, one in touched.items() if one.next_free_block is not None}
@@ -182,12 +187,12 @@ class ManagerReader(KVCacheRecorder):
         self._queue.update(dict.fromkeys(last))
 
     def _changed_keys(
-        self, touched: Mapping[int, Any]
-    ) -> tuple[State, State, dict[int, list[Any]]]:
+        self, touched: Mapping[int, EngineBlock]
+    ) -> tuple[State, State, dict[int, list[Hashable]]]:
         """The keys of blocks, and what is under these keys in the hash map, where they changed; and
         these keys as the pool has them."""
         hashes: State = {}
-        keys_of: dict[int, list[Any]] = {}
+        keys_of: dict[int, list[Hashable]] = {}
         entries: State = {}
         for number, block in touched.items():
             before, after = self._keys_of.get(number, []), self._keys(block)
@@ -274,7 +279,7 @@ def tables_after(
     return after
 
 
-def queue_after(before: Sequence[int], change: Sequence[Any]) -> list[int]:
+def queue_after(before: Sequence[int], change: QueueChange) -> list[int]:
     """The free queue after a change.
 
     Raises:

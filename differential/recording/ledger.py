@@ -13,7 +13,7 @@ from cacheproof.differential.targets.host.scheduler.recorder import OPERATIONS a
 from cacheproof.differential.targets.host.scheduler.recorder import Recorder
 
 _NUMBER_OF = {operation: number for number, operation in enumerate(OPERATIONS)}
-_DREW_NOTHING: tuple[Any, ...] = ("notices", None, None, None, None, [], None)
+_DREW_NOTHING: tuple[object, ...] = ("notices", None, None, None, None, [], None)
 _NOTHING_DRAWN: ManagerCall = (_NUMBER_OF["notices"], None, None, None, None, [], None)
 _READS = tuple(name for name, kind in NAMES.items() if kind in ("inputs", "embeds"))
 

@@ -6,7 +6,7 @@ field that says the same as the record before it is None; `Scheduled` says how i
 the step before.
 """
 
-from typing import Any
+from typing import Any, TypedDict
 
 import msgspec
 
@@ -107,6 +107,22 @@ class Opened(Message, tag="o", frozen=True):
     protocol: list[bool] = []
     unjudged: list[str] = []
     text: Text | None = None
+
+
+class Arrived(TypedDict):
+    """The fields of a request as it arrives: those of `Added` and of `KnownRequest`."""
+
+    request: int
+    prompt: int
+    items: list[Item]
+    max_tokens: int
+    priority: int
+    arrival: float
+    lora: int
+    skip_reading: bool
+    flags: list[str]
+    prefix: list[bytes]
+    name: str | None
 
 
 class Added(Message, tag="a", frozen=True):

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
-from typing import Any
 
+from cacheproof.differential.recording.messages import Arrived
+from cacheproof.differential.recording.vllm_objects import EngineScheduler
 from cacheproof.differential.targets.host.scheduler.session import WAITING_QUEUES
 
 RETIRED_MAX = 4096
@@ -14,7 +15,7 @@ class Known:
 
     __slots__ = ("arrived", "number")
 
-    def __init__(self, number: int, arrived: dict[str, Any]) -> None:
+    def __init__(self, number: int, arrived: Arrived) -> None:
         self.number = number
         self.arrived = arrived
 
@@ -32,7 +33,7 @@ class Numbers:
         known = self.known.get(name)
         return self._retired.get(name, -1) if known is None else known.number
 
-    def add(self, name: str, arrived: dict[str, Any]) -> None:
+    def add(self, name: str, arrived: Arrived) -> None:
         """A request arrives, and has the next number."""
         self.known[name] = Known(self.next, arrived)
         self.next += 1
@@ -62,8 +63,8 @@ class RecordedStep:
 
 
 def order_of(
-    before: Mapping[str, Any],
-    now: Mapping[str, Any],
+    before: Mapping[str, object],
+    now: Mapping[str, object],
     tokens: Sequence[tuple[int, int, int | None]],
     number: Callable[[str], int],
 ) -> list[int] | None:
@@ -80,7 +81,7 @@ def order_of(
 class Queues:
     """Who runs and who waits, in order, as of the last `read`."""
 
-    def __init__(self, scheduler: Any) -> None:
+    def __init__(self, scheduler: EngineScheduler) -> None:
         self.running: list[str] = []
         self.waiting: list[str] = []
         self._scheduler = scheduler

@@ -7,12 +7,13 @@ from importlib.metadata import PackageNotFoundError, version
 from inspect import signature
 from typing import Any, NamedTuple, Protocol
 
-from cacheproof.differential.recording.messages import SCHEMA, Item, Opened, Text
+from cacheproof.differential.recording.messages import SCHEMA, Arrived, Item, Opened, Text
+from cacheproof.differential.recording.vllm_objects import EngineRequest, EngineScheduler
 from cacheproof.differential.targets.host import protocol
 from cacheproof.differential.targets.host.engine.kv_cache_groups import groups_of
 
 
-def _unread(scheduler: Any) -> Text | None:
+def _unread(scheduler: EngineScheduler) -> Text | None:
     """Nothing: the text of vLLM is not read."""
     return None
 
@@ -44,21 +45,23 @@ class Facts(NamedTuple):
     """
 
     version: str
-    preempted: Any
-    protocol: Callable[[Any], Sequence[bool]]
-    settings: Callable[[Any], dict[str, Any]]
-    unjudged: Callable[[Any], list[str]]
+    preempted: object
+    protocol: Callable[[EngineScheduler], Sequence[bool]]
+    settings: Callable[[EngineScheduler], dict[str, Any]]
+    unjudged: Callable[[EngineScheduler], list[str]]
     with_kv: bool = False
-    text: Callable[[Any], Text | None] = _unread
+    text: Callable[[EngineScheduler], Text | None] = _unread
 
 
-def of_vllm(*, with_kv: bool = False, text: Callable[[Any], Text | None] = _unread) -> Facts:
+def of_vllm(
+    *, with_kv: bool = False, text: Callable[[EngineScheduler], Text | None] = _unread
+) -> Facts:
     """How the schedulers of this interpreter's vLLM are asked."""
     import vllm
     from vllm.v1.core.sched.scheduler import Scheduler
     from vllm.v1.request import Request, RequestStatus
 
-    def protocol_of(scheduler: Any) -> Sequence[bool]:
+    def protocol_of(scheduler: EngineScheduler) -> Sequence[bool]:
         # Of vLLM's own class: what extends it says only what it does beside that.
         return protocol.Protocol.detect(scheduler.encoder_cache_manager, Request, Scheduler)
 
@@ -67,7 +70,7 @@ def of_vllm(*, with_kv: bool = False, text: Callable[[Any], Text | None] = _unre
     )
 
 
-def opened(scheduler: Any, facts: Facts, *, plain: bool) -> Opened:
+def opened(scheduler: EngineScheduler, facts: Facts, *, plain: bool) -> Opened:
     """The first record of a scheduler's file."""
     manager = scheduler.encoder_cache_manager
     own = type(manager)
@@ -104,7 +107,7 @@ def opened_by_worker(version: str, rank: int, *, plain: bool) -> Opened:
     )
 
 
-def _settings(scheduler: Any) -> dict[str, Any]:
+def _settings(scheduler: EngineScheduler) -> dict[str, Any]:
     """The configuration of a trace for a scheduler, under a trace's names."""
     config = scheduler.scheduler_config
     policy = getattr(scheduler, "policy", "fcfs")
@@ -142,7 +145,7 @@ def _settings(scheduler: Any) -> dict[str, Any]:
     }
 
 
-def _groups(scheduler: Any) -> list[dict[str, Any]] | None:
+def _groups(scheduler: EngineScheduler) -> list[dict[str, Any]] | None:
     """The KV cache groups as a trace has them, empty for one of full attention; None where there is
     a kind that no trace knows."""
     groups = groups_of(scheduler.kv_cache_config)
@@ -163,7 +166,7 @@ KV_NOT_FOLLOWED = frozenset(
 """Features with which no call of a KV cache manager is judged, and none is recorded."""
 
 
-def kv_config(scheduler: Any) -> dict[str, Any]:
+def kv_config(scheduler: EngineScheduler) -> dict[str, Any]:
     """The configuration of a trace for the scheduler's KV cache manager."""
     manager, config = scheduler.kv_cache_manager, scheduler.vllm_config
     parts = scheduler.kv_cache_config.kv_cache_groups
@@ -186,7 +189,7 @@ def kv_config(scheduler: Any) -> dict[str, Any]:
     }
 
 
-def kv_unjudged(scheduler: Any) -> list[str]:
+def kv_unjudged(scheduler: EngineScheduler) -> list[str]:
     """What of the KV cache manager no contract follows."""
     manager = scheduler.kv_cache_manager
     retention = getattr(scheduler.kv_cache_config, "prefix_cache_retention_interval", None)
@@ -213,7 +216,7 @@ def _chunked(config: Any) -> bool:
     return bool(config.chunked_prefill_enabled)
 
 
-def _unjudged(scheduler: Any) -> list[str]:
+def _unjudged(scheduler: EngineScheduler) -> list[str]:
     """What the engine uses that no contract follows."""
     config = scheduler.vllm_config
     parallel = config.parallel_config
@@ -238,7 +241,7 @@ def _unjudged(scheduler: Any) -> list[str]:
     return [name for name, is_used in uses.items() if is_used]
 
 
-def arrived(request: Any, number: int, hasher: Hashes) -> dict[str, Any]:
+def arrived(request: EngineRequest, number: int, hasher: Hashes) -> Arrived:
     """What a record says of a request that arrives, by field."""
     lora = getattr(request, "lora_request", None)
     first_blocks = getattr(request, "block_hashes", ())[:1]
@@ -263,12 +266,12 @@ def arrived(request: Any, number: int, hasher: Hashes) -> dict[str, Any]:
     }
 
 
-def bytes_of(key: Any) -> bytes:
+def bytes_of(key: object) -> bytes:
     """A block's key as bytes: releases have had bytes, numbers and pairs."""
     return key if isinstance(key, bytes) else repr(key).encode()
 
 
-def items_of(request: Any, hasher: Hashes) -> list[Item]:
+def items_of(request: EngineRequest, hasher: Hashes) -> list[Item]:
     """The media items of a request."""
     return [
         (

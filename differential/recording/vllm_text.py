@@ -15,9 +15,10 @@ from collections.abc import Callable, Collection, Iterator
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from cacheproof.differential.recording.messages import Text
+from cacheproof.differential.recording.vllm_objects import EngineScheduler
 from cacheproof.differential.texts import known_texts, texts
 from cacheproof.differential.texts.known_texts import Reading
 from cacheproof.differential.texts.modelled import COMPONENTS
@@ -51,13 +52,13 @@ _logger = logging.getLogger("vllm.cacheproof")
 WAIT_SECONDS = 5.0
 
 
-def begin_reading() -> Callable[[Any], Text | None]:
+def begin_reading() -> Callable[[EngineScheduler], Text | None]:
     """Have the files read by a thread, since that takes up to half a second of processor time, and
     nobody waits for it before the first request. Returns `text_of`, which waits for the thread."""
     reading = threading.Thread(target=_read_ahead, name="cacheproof-text", daemon=True)
     reading.start()
 
-    def waiting(scheduler: Any) -> Text | None:
+    def waiting(scheduler: EngineScheduler) -> Text | None:
         reading.join(WAIT_SECONDS)
         if reading.is_alive():
             _logger.warning("%s: reading it takes too long", _UNSAID)
@@ -72,7 +73,7 @@ def _read_ahead() -> None:
         of_files()
 
 
-def text_of(scheduler: Any) -> Text | None:
+def text_of(scheduler: EngineScheduler) -> Text | None:
     """How the vLLM of a scheduler reads; None where that cannot be read, which is logged."""
     try:
         read, names = of_files()
@@ -112,11 +113,11 @@ def _folder() -> Path:
     return Path(file).parents[_SCHEDULER.count(".") - 1]
 
 
-def _own(scheduler: Any) -> Iterator[str]:
+def _own(scheduler: EngineScheduler) -> Iterator[str]:
     """The classes of a scheduler, and of what it decides with, that no modelled file defines."""
-    parts = [scheduler]
+    parts: list[object] = [scheduler]
     for path in _PARTS:
-        part: Any = scheduler
+        part: object = scheduler
         for name in path.split("."):
             part = getattr(part, name, None)
         parts.append(part)
@@ -153,7 +154,7 @@ def _replaced(names: Collection[str]) -> Iterator[str]:
                 )
 
 
-def _functions_of(value: Any) -> Iterator[Any]:
+def _functions_of(value: object) -> Iterator[object]:
     match value:
         case property():
             yield from filter(None, (value.fget, value.fset, value.fdel))
@@ -170,7 +171,7 @@ class _Places(NamedTuple):
     modelled: Collection[str]
     around: tuple[str, ...]
 
-    def are_foreign(self, function: Any) -> bool:
+    def are_foreign(self, function: object) -> bool:
         """Whether a function stands in no modelled file, or what is around it is a stranger's."""
         *around, own = _files_of(function)
         return not (own in self.modelled or _is_of_python(own)) or not all(
@@ -184,7 +185,7 @@ def _place_of(module: ModuleType) -> str:
     return f"{Path(file).parent}{os.sep}" if Path(file).stem == "__init__" else file
 
 
-def _files_of(function: Any) -> list[str]:
+def _files_of(function: object) -> list[str]:
     """The files of a function and of what it wraps; empty for what was written in none."""
     files = []
     while function is not None:

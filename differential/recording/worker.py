@@ -3,7 +3,7 @@
 import functools
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import msgspec
 
@@ -11,13 +11,19 @@ from cacheproof.differential.recording.ending import say_why_it_ended
 from cacheproof.differential.recording.hashing import Hasher
 from cacheproof.differential.recording.messages import Opened, Raised, Stored
 from cacheproof.differential.recording.raising import place_of, words_of
+from cacheproof.differential.recording.vllm_objects import EngineRunner, EngineStep
 from cacheproof.differential.recording.writer import Writer
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class WorkerRecording:
     """The record of one model runner, which it wraps."""
 
-    def __init__(self, runner: Any, writer: Writer, hasher: Hasher, opened: Opened) -> None:
+    def __init__(
+        self, runner: EngineRunner, writer: Writer, hasher: Hasher, opened: Opened
+    ) -> None:
         self._runner = runner
         self._writer = writer
         self._hasher = hasher
@@ -31,7 +37,7 @@ class WorkerRecording:
         if hasattr(runner, "sample_tokens"):  # the second half of a step
             runner.sample_tokens = functools.partial(self._sample, runner.sample_tokens)
 
-    def _call(self, output: Any, *args: Any, **kwargs: Any) -> Any:
+    def _call(self, output: EngineStep, *args: Any, **kwargs: Any) -> Any:
         try:
             answer = self._execute(output, *args, **kwargs)
         except BaseException as error:
@@ -40,23 +46,23 @@ class WorkerRecording:
         self._safely(self._executed, output)
         return answer
 
-    def _sample(self, sample: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    def _sample(self, sample: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return sample(*args, **kwargs)
         except BaseException as error:
             self._safely(self._raised, "sample_tokens", self._steps, error)
             raise
 
-    def _safely(self, function: Callable[..., None], *arguments: Any) -> None:
+    def _safely(self, function: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
         if self._ended:
             return
         try:
-            function(*arguments)
+            function(*args, **kwargs)
         except Exception as error:
             self._ended = True
             say_why_it_ended(error, self._writer)
 
-    def _executed(self, output: Any) -> None:
+    def _executed(self, output: EngineStep) -> None:
         self._steps += 1
         store = self._runner.encoder_cache
         store = getattr(store, "encoder_outputs", store)  # of the second model runner

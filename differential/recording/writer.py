@@ -11,8 +11,9 @@ import os
 import threading
 import time
 from collections import deque
+from io import FileIO
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -83,7 +84,7 @@ class Writer:
         self._begun = 0
         self._files: deque[tuple[Path, int]] = deque()
         self._kept_bytes = 0
-        self._file: Any = None
+        self._file: FileIO | None = None
         self._file_size = 0
         self._file_number = 0
         self._thread = threading.Thread(target=self._run, name="cacheproof-record", daemon=True)
@@ -216,7 +217,7 @@ class Writer:
             self._open_next()
         if self._file is None:
             raise OSError("no file")
-        self._write_bytes(data)
+        self._write_bytes(self._file, data)
         if self._file_size > self._limits.file_bytes and self._begun == self._file_number:
             self._wants_file = True
 
@@ -235,15 +236,15 @@ class Writer:
         self._files.append((path, 0))
         self._file_size = 0
 
-    def _write_bytes(self, data: bytes) -> None:
+    def _write_bytes(self, file: FileIO, data: bytes) -> None:
         """All of it or nothing: a full disk may take a part. A file that stays empty is deleted."""
         rest = memoryview(data)
         try:
             while rest:
-                rest = rest[self._file.write(rest) :]
+                rest = rest[file.write(rest) :]
         except OSError:
             with contextlib.suppress(OSError):
-                os.ftruncate(self._file.fileno(), self._file_size)
+                os.ftruncate(file.fileno(), self._file_size)
             self._leave_file()
             if not self._file_size:
                 path, _ = self._files.pop()

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from cacheproof.differential.findings.breaks import Break
 from cacheproof.differential.findings.faces import FindingCause, causes_of
@@ -28,7 +27,7 @@ class EvidenceRow:
     seconds: float
     known: str | None = None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {
             "contract": self.contract,
             "target": self.target,

@@ -7,7 +7,6 @@ campaign comes out the same whatever number of workers shares it.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from cacheproof.differential.errors import HarnessError
 from cacheproof.differential.findings.breaks import Break
@@ -165,6 +164,8 @@ class StartTask:
 
 
 Job = SearchTask | WriteDown | Plant | ReplayTask | StartTask
+CameTo = Campaign | Finding | Reply | dict[str, bool] | str
+"""What a job comes to; words where it comes to nothing."""
 
 
 _here: SearchWorker | None = None
@@ -179,7 +180,7 @@ def begin(
     _here = SearchWorker.of(target, elsewhere, known, with_reference=with_reference)
 
 
-def work(job: Job) -> Any:
+def work(job: Job) -> CameTo | None:
     """The outcome of a job, done in this process."""
     assert _here is not None
     return job.run(_here)

@@ -98,7 +98,7 @@ class AnswerTally:
         shown = expected[: _num_shown([token[0] for token in expected], ended, answer.shows)]
         for place, (mine, their) in enumerate(zip(shown, answer.tokens, strict=False)):
             self.counts["tokens"] += 1
-            is_close = is_tie(mine) or (their[2] is not None and is_tie(their))
+            is_close = is_tie(mine) or is_tie(their)
             self.counts["that rounding may have decided"] += is_close
             if mine[0] != their[0]:
                 if is_close:

@@ -33,16 +33,16 @@ class Chat:
             answer.ended = choice["finish_reason"] or answer.ended
 
 
-def _body(question: ChatPrompt, request: AskedPrompt, alone: Sequence[bool]) -> dict[str, Any]:
+def _body(question: ChatPrompt, request: AskedPrompt, alone: Sequence[bool]) -> dict[str, object]:
     named = iter(zip(request.uuids, alone, strict=True))
-    content: list[dict[str, Any]] = []
+    content: list[dict[str, object]] = []
     for part in question.parts:
         if isinstance(part, str):
             content.append({"type": "text", "text": part})
         else:
             uuid, is_alone = next(named)
             content.append(part.part(uuid, has_data=not is_alone))
-    body: dict[str, Any] = {
+    body: dict[str, object] = {
         "model": MODEL_NAME,
         "messages": [{"role": "user", "content": content}],
         "max_tokens": request.max_tokens,

@@ -3,7 +3,7 @@
 import json
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection, HTTPException
 from typing import Any
@@ -91,7 +91,7 @@ def _ask(
     return answer
 
 
-def _streamed(response: Any) -> Iterator[Mapping[str, Any]]:
+def _streamed(response: Iterable[bytes]) -> Iterator[Mapping[str, Any]]:
     """What is told piece by piece, as server-sent events."""
     for line in response:
         word, _, data = line.decode().strip().partition(": ")

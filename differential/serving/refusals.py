@@ -10,7 +10,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from http.client import HTTPException
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from cacheproof.differential.serving.chats import PATH
 from cacheproof.differential.serving.posted import MODEL_NAME
@@ -22,7 +22,7 @@ from cacheproof.differential.serving.traffic import (
     medium_of,
 )
 
-WAYS: Mapping[str, Mapping[str, Any]] = {
+WAYS: Mapping[str, Mapping[str, object]] = {
     "a prompt that is too long": {},
     "more tokens than there are places": {"max_tokens": 2 * MAX_MODEL_LEN},
     "more tokens at least than at most": {"min_tokens": 10},
@@ -73,7 +73,7 @@ def refusals(url: str, model: ServedModel, seed: int) -> Iterator[RefusedRequest
         yield RefusedRequest(way, refused, (once, again))
 
 
-def _body(medium: ServedMedium, words: int) -> dict[str, Any]:
+def _body(medium: ServedMedium, words: int) -> dict[str, object]:
     content = [medium.part(None, has_data=True), {"type": "text", "text": "w1 " * words}]
     return {
         "model": MODEL_NAME,
@@ -83,7 +83,7 @@ def _body(medium: ServedMedium, words: int) -> dict[str, Any]:
     }
 
 
-def _status(url: str, body: Mapping[str, Any]) -> int:
+def _status(url: str, body: Mapping[str, object]) -> int:
     request = urllib.request.Request(
         f"{url}{PATH}",
         data=json.dumps(body).encode(),

@@ -10,7 +10,7 @@ import random
 import wave
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from cacheproof.gpu_runner import whisper_words
 
@@ -51,9 +51,9 @@ class ServedMedium:
     def suffix(self) -> str:
         return ".wav" if self.modality == "audio" else ".png"
 
-    def part(self, uuid: str | None, *, has_data: bool) -> dict[str, Any]:
+    def part(self, uuid: str | None, *, has_data: bool) -> dict[str, object]:
         """The medium as it stands in a message of a chat; without data, the uuid alone is sent."""
-        part: dict[str, Any]
+        part: dict[str, object]
         if self.modality == "audio":
             sound = {"data": _base64(self.data), "format": "wav"}
             part = {"type": "input_audio", "input_audio": sound if has_data else None}

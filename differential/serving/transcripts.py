@@ -100,7 +100,7 @@ def _ids(text: str) -> list[int]:
     return [_IDS[word] for word in text.split()]
 
 
-def _form(fields: Mapping[str, Any], sound: bytes) -> bytes:
+def _form(fields: Mapping[str, object], sound: bytes) -> bytes:
     """The fields of a form, and a file."""
     parts = [
         f'--{_BOUNDARY}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'

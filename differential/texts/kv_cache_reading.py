@@ -3,25 +3,27 @@ and its state before and after each call, fast enough for pools of many thousand
 
 import inspect
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from math import gcd
 from operator import attrgetter
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 from cacheproof.differential.targets.host.engine.kv_cache_groups import groups_of
 from cacheproof.differential.targets.host.managers.kv_cache_recorder import (
     FURTHER_STORED_FIELDS,
     KVCacheRecorder,
-    State,
 )
+from cacheproof.differential.traces.outcomes import KVChange, KVConfig
 
 _BLOCK_IDS = attrgetter("block_id")
 _REFERENCES = attrgetter("ref_cnt")
 _FIRST_HASHES = attrgetter("block_hash")
 _ALL_HASHES = attrgetter("keys")
-Config = dict[str, Any]
+
+
+KeyT = TypeVar("KeyT", bound=Hashable)
 
 
 class KVCacheSnapshot(NamedTuple):
@@ -32,9 +34,9 @@ class KVCacheSnapshot(NamedTuple):
     events: int
     queue: list[int]
     refs: list[int]
-    hashes: list[Any]
-    further: dict[int, frozenset[Any]]
-    found: dict[Any, tuple[int, ...]]
+    hashes: list[Hashable]
+    further: dict[int, frozenset[Hashable]]
+    found: dict[Hashable, tuple[int, ...]]
     tables: dict[str, tuple[tuple[tuple[int, ...], int | None], ...]]
 
 
@@ -85,9 +87,9 @@ class KVCacheReader(KVCacheRecorder):
             self._all_tables(),
         )
 
-    def changed(self, before: KVCacheSnapshot, after: KVCacheSnapshot) -> State:
+    def changed(self, before: KVCacheSnapshot, after: KVCacheSnapshot) -> KVChange:
         """What differs, in the words of a recorder."""
-        changed: State = {}
+        changed: KVChange = {}
         if before.free != after.free:
             changed["free"] = after.free
         if before.queue != after.queue:
@@ -137,13 +139,13 @@ class KVCacheReader(KVCacheRecorder):
         }
 
 
-def _differing(before: Sequence[Any], after: Sequence[Any]) -> list[int]:
+def _differing(before: Sequence[object], after: Sequence[object]) -> list[int]:
     if before == after:
         return []
     return [at for at, value in enumerate(after) if value != before[at]]
 
 
-def _changed(before: Mapping[Any, Any], after: Mapping[Any, Any]) -> list[Any]:
+def _changed(before: Mapping[KeyT, object], after: Mapping[KeyT, object]) -> list[KeyT]:
     if before == after:
         return []
     absent = object()
@@ -151,7 +153,7 @@ def _changed(before: Mapping[Any, Any], after: Mapping[Any, Any]) -> list[Any]:
     return changed + [key for key in before if key not in after]
 
 
-def config_of_pool(pool: Any) -> Config:
+def config_of_pool(pool: Any) -> KVConfig:
     """The configuration of a trace, as far as a pool alone has one."""
     return {
         "num_blocks": len(pool.blocks),
@@ -165,7 +167,7 @@ def config_of_pool(pool: Any) -> Config:
     }
 
 
-def config_of(manager: Any, given: Mapping[str, Any]) -> Config | None:
+def config_of(manager: Any, given: Mapping[str, Any]) -> KVConfig | None:
     """The configuration of a trace for a manager that was made with these arguments; None where no
     trace can say what it is."""
     caches = manager.kv_cache_config
@@ -189,9 +191,15 @@ def config_of(manager: Any, given: Mapping[str, Any]) -> Config | None:
     if not is_known:
         return None
     in_flight = given.get("max_in_flight_tokens") or given.get("max_num_batched_tokens")
-    return config_of_pool(pool) | {
+    return {
+        **config_of_pool(pool),
         "groups": [
-            group | {"has_drafter": bool(getattr(one, "is_eagle_group", False))}
+            {
+                "kind": group["kind"],
+                "block_size": group["block_size"],
+                "window": group["window"],
+                "has_drafter": bool(getattr(one, "is_eagle_group", False)),
+            }
             for group, one in zip(groups, caches.kv_cache_groups, strict=True)
         ],
         "max_model_len": manager.max_model_len,
@@ -203,7 +211,7 @@ def config_of(manager: Any, given: Mapping[str, Any]) -> Config | None:
 
 
 def by_name(
-    called: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
+    called: object, name: str, args: Sequence[object], kwargs: Mapping[str, object]
 ) -> dict[str, Any]:
     """The arguments of a call of a method by name, defaults included.
 
@@ -232,5 +240,5 @@ def _signature(owner: type, name: str) -> inspect.Signature:
 _ANY = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
 
 
-def _kinds(signature: inspect.Signature) -> set[Any]:
+def _kinds(signature: inspect.Signature) -> set[object]:
     return {parameter.kind for parameter in signature.parameters.values()}

@@ -76,4 +76,4 @@ class BlockHashHeader(ComponentHeader, frozen=True, tag="block_hash"):
 
 
 HEADER = BlockHashHeader
-EVENTS = get_args(BlockHashEvent)
+EVENTS: tuple[type[BlockHashEvent], ...] = get_args(BlockHashEvent)

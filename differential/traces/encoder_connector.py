@@ -161,4 +161,4 @@ class EncoderConnectorHeader(ComponentHeader, frozen=True, tag="encoder_connecto
 
 
 HEADER = EncoderConnectorHeader
-EVENTS = get_args(EncoderConnectorEvent)
+EVENTS: tuple[type[EncoderConnectorEvent], ...] = get_args(EncoderConnectorEvent)

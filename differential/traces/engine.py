@@ -52,4 +52,4 @@ class EngineHeader(EncoderHeader, frozen=True, tag="engine"):
 
 
 HEADER = EngineHeader
-EVENTS = get_args(EngineEvent)
+EVENTS: tuple[type[EngineEvent], ...] = get_args(EngineEvent)

@@ -159,4 +159,4 @@ class KVCacheHeader(ComponentHeader, frozen=True, tag="kv_cache"):
 
 
 HEADER = KVCacheHeader
-EVENTS = get_args(KVCacheEvent)
+EVENTS: tuple[type[KVCacheEvent], ...] = get_args(KVCacheEvent)

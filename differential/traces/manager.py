@@ -95,4 +95,4 @@ class ManagerHeader(EncoderHeader, frozen=True, tag="manager"):
 
 
 HEADER = ManagerHeader
-EVENTS = get_args(ManagerEvent)
+EVENTS: tuple[type[ManagerEvent], ...] = get_args(ManagerEvent)

@@ -34,4 +34,4 @@ class MediaHashHeader(ComponentHeader, frozen=True, tag="media_hash"):
 
 
 HEADER = MediaHashHeader
-EVENTS = (Hash,)
+EVENTS: tuple[type[MediaHashEvent], ...] = (Hash,)

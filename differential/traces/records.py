@@ -2,11 +2,11 @@
 as lists and compare equal."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-UNDER_FIRST = "under the first model runner"
+UNDER_FIRST: Final = "under the first model runner"
 """Field of an outcome under the second model runner: what the same event has come to under the
 first."""
 

@@ -142,4 +142,4 @@ class SchedulerHeader(EncoderHeader, frozen=True, tag="scheduler"):
 
 
 HEADER = SchedulerHeader
-EVENTS = get_args(SchedulerEvent)
+EVENTS: tuple[type[SchedulerEvent], ...] = get_args(SchedulerEvent)

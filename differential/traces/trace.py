@@ -17,7 +17,7 @@ from cacheproof.differential.traces.encoder_connector import (
     EncoderConnectorEvent,
     EncoderConnectorHeader,
 )
-from cacheproof.differential.traces.engine import EngineHeader, Reload
+from cacheproof.differential.traces.engine import EngineEvent, EngineHeader, Reload
 from cacheproof.differential.traces.kv_cache import Arrive, KVCacheEvent, KVCacheHeader
 from cacheproof.differential.traces.manager import Add, ManagerEvent, ManagerHeader
 from cacheproof.differential.traces.media_hash import MediaHashEvent, MediaHashHeader
@@ -37,6 +37,8 @@ AnyEvent = (
     | EncoderConnectorEvent
     | Reload
 )
+DecidedEvent = ManagerEvent | EngineEvent | SchedulerEvent
+"""Events of a manager of encoder outputs, alone or with what decides what is encoded."""
 Arrival = Add | Prompt | Arrive
 Showing = Arrival | Chunk | Continue
 Header = (

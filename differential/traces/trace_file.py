@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from functools import lru_cache, reduce
 from operator import or_
-from typing import Any
+from typing import TypeVar
 
 import msgspec
 
@@ -37,6 +37,7 @@ class _Schema(msgspec.Struct):
     schema: int
 
 
+DecodedT = TypeVar("DecodedT")
 _SCHEMA = msgspec.json.Decoder(_Schema)
 _ENCODER = msgspec.json.Encoder()
 
@@ -80,7 +81,9 @@ def parse(lines: Iterable[bytes], source: str) -> Trace:
 
 
 @lru_cache
-def _decoders(*depths: Depth) -> tuple[Any, Any]:
+def _decoders(
+    *depths: Depth,
+) -> tuple[msgspec.json.Decoder[Header], msgspec.json.Decoder[AnyEvent]]:
     """The decoders of headers, and of events, of these depths."""
     events = {event: None for depth in depths for event in depth.events}
     return (
@@ -108,7 +111,7 @@ def _header(line: bytes, where: str) -> Header:
     return header
 
 
-def _decode(decoder: Any, line: bytes, what: str) -> Any:
+def _decode(decoder: msgspec.json.Decoder[DecodedT], line: bytes, what: str) -> DecodedT:
     try:
         return decoder.decode(line)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:

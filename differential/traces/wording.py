@@ -10,7 +10,9 @@ from cacheproof.differential.traces.base import tag_of
 from cacheproof.differential.traces.block_hash import Continue, Decode, Prompt
 from cacheproof.differential.traces.kv_cache import Arrive, Slots
 from cacheproof.differential.traces.media_hash import Hash
+from cacheproof.differential.traces.outcomes import WalkOutcome
 from cacheproof.differential.traces.trace import AnyEvent, Trace
+from cacheproof.spec.records import LedgerState
 
 _POSITIONAL = ("request", "identifier", "value")
 _WIDTH = 92
@@ -78,7 +80,7 @@ def told(event: AnyEvent, outcome: Any) -> str:
             return f"{words}: {about}" if about else words
 
 
-def _walked(event: manager.Walk, outcome: Any) -> str:
+def _walked(event: manager.Walk, outcome: WalkOutcome | None) -> str:
     if not outcome or outcome[0] == 0:
         return f"nothing of {event.request} can be scheduled"
     if outcome[0] < 0:
@@ -92,7 +94,7 @@ def _tokens(count: int) -> str:
     return f"{count} token" if count == 1 else f"{count} tokens"
 
 
-def changed_fields(before: Any, after: Any) -> dict[str, tuple[str, str]]:
+def changed_fields(before: LedgerState, after: LedgerState) -> dict[str, tuple[str, str]]:
     """Fields of two states of a ledger that differ, with both values."""
     changed: dict[str, tuple[str, str]] = {}
     for name in before._fields:
@@ -107,7 +109,7 @@ def changed_fields(before: Any, after: Any) -> dict[str, tuple[str, str]]:
     return changed
 
 
-def value(thing: Any) -> str:
+def value(thing: object) -> str:
     """A value of a state: sets as {a, b}, maps as x:1, what is not there as a dash."""
     match thing:
         case None:
@@ -135,7 +137,7 @@ def visible_line(text: str) -> str:
     return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
 
 
-def literal(thing: Any) -> str:
+def literal(thing: object) -> str:
     """A Python literal, in double quotes where that is possible."""
     text = repr(thing)
     return text if '"' in text or "\\" in text else text.replace("'", '"')
@@ -153,12 +155,12 @@ def program(trace: Trace) -> list[str]:
     return [*lines, "))"]
 
 
-def constructor(struct: Any) -> str:
+def constructor(struct: msgspec.Struct) -> str:
     """A struct as its constructor's call, without what is default, in one line however long."""
     return f"{type(struct).__name__}({', '.join(_arguments(struct))})"
 
 
-def _call(before: str, struct: Any, after: str = "") -> list[str]:
+def _call(before: str, struct: msgspec.Struct, after: str = "") -> list[str]:
     """A struct as its constructor's call, without what is default; on several lines if long."""
     arguments = _arguments(struct)
     name = f"{before}{type(struct).__name__}"
@@ -168,7 +170,7 @@ def _call(before: str, struct: Any, after: str = "") -> list[str]:
     return [f"{name}(", *(f"    {argument}," for argument in arguments), f"){after}"]
 
 
-def _arguments(struct: Any) -> list[str]:
+def _arguments(struct: msgspec.Struct) -> list[str]:
     arguments = []
     for field in msgspec.structs.fields(struct):
         content = getattr(struct, field.name)

@@ -2,22 +2,23 @@
 
 Each is planted in one manager by replacing methods of its pool.
 """
+# mypy: disable-error-code="method-assign"
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
-from cacheproof.reference.block_pool import KVCacheBlock
+from cacheproof.reference.block_pool import BlockPool, KVCacheBlock
+from cacheproof.reference.kv_cache_manager import KVCacheManager
 from cacheproof.reference.kv_events import AllBlocksCleared, BlockRemoved
 
 
-def hit_counts_the_first_holder_only(manager: Any) -> None:
+def hit_counts_the_first_holder_only(manager: KVCacheManager) -> None:
     """A block that is held already gets no reference by a hit."""
     pool = manager.block_pool
     touch = pool.touch
     pool.touch = lambda blocks: touch([block for block in blocks if block.ref_cnt == 0])
 
 
-def hit_counts_twice(manager: Any) -> None:
+def hit_counts_twice(manager: KVCacheManager) -> None:
     """A hit of a block that is held already adds two references."""
     pool = manager.block_pool
     touch = pool.touch
@@ -30,7 +31,7 @@ def hit_counts_twice(manager: Any) -> None:
     pool.touch = touch_again
 
 
-def hit_forgets_the_hash(manager: Any) -> None:
+def hit_forgets_the_hash(manager: KVCacheManager) -> None:
     """A free block that is hit can no longer be found by others."""
     pool = manager.block_pool
     touch = pool.touch
@@ -44,7 +45,7 @@ def hit_forgets_the_hash(manager: Any) -> None:
     pool.touch = touch_and_forget
 
 
-def _queue_also(manager: Any, wrongly: Callable[[KVCacheBlock], bool]) -> None:
+def _queue_also(manager: KVCacheManager, wrongly: Callable[[KVCacheBlock], bool]) -> None:
     """Of the blocks that are given back these are queued as well."""
     pool = manager.block_pool
     free_blocks = pool.free_blocks
@@ -57,24 +58,24 @@ def _queue_also(manager: Any, wrongly: Callable[[KVCacheBlock], bool]) -> None:
     pool.free_blocks = free
 
 
-def shared_block_is_queued(manager: Any) -> None:
+def shared_block_is_queued(manager: KVCacheManager) -> None:
     """A block that is given back is queued while another request holds it."""
     _queue_also(manager, lambda block: block.ref_cnt > 0 and not block.is_null)
 
 
-def null_block_is_queued(manager: Any) -> None:
+def null_block_is_queued(manager: KVCacheManager) -> None:
     """The null blocks of a table are given back with the others."""
     _queue_also(manager, lambda block: block.is_null)
 
 
-def unfindable_blocks_are_stacked_backwards(manager: Any) -> None:
+def unfindable_blocks_are_stacked_backwards(manager: KVCacheManager) -> None:
     """Blocks without a hash go to the front of the queue in the wrong order."""
     queue = manager.block_pool.free_block_queue
     prepend_n = queue.prepend_n
     queue.prepend_n = lambda blocks: prepend_n(blocks[::-1])
 
 
-def eviction_leaves_the_map(manager: Any) -> None:
+def eviction_leaves_the_map(manager: KVCacheManager) -> None:
     """A block that is handed out loses its hash, and the hash still finds it."""
     pool = manager.block_pool
 
@@ -84,7 +85,7 @@ def eviction_leaves_the_map(manager: Any) -> None:
     pool._forget = forget
 
 
-def eviction_forgets_duplicates(manager: Any) -> None:
+def eviction_forgets_duplicates(manager: KVCacheManager) -> None:
     """With one block its whole prefix is forgotten, whichever other blocks hold it."""
     pool = manager.block_pool
     forget = pool._forget
@@ -98,7 +99,7 @@ def eviction_forgets_duplicates(manager: Any) -> None:
     pool._forget = forget_prefix
 
 
-def eviction_forgets_one_hash(manager: Any) -> None:
+def eviction_forgets_one_hash(manager: KVCacheManager) -> None:
     """Of the hashes of a block only the first is forgotten."""
     pool = manager.block_pool
     forget = pool._forget
@@ -112,12 +113,12 @@ def eviction_forgets_one_hash(manager: Any) -> None:
     pool._forget = forget_first
 
 
-def new_block_keeps_its_hash(manager: Any) -> None:
+def new_block_keeps_its_hash(manager: KVCacheManager) -> None:
     """A block that is handed out can still be found by what it held."""
     manager.block_pool._evict = lambda block: None
 
 
-def one_block_more_is_evicted(manager: Any) -> None:
+def one_block_more_is_evicted(manager: KVCacheManager) -> None:
     """With the blocks that are handed out the next in the queue loses its hash."""
     pool = manager.block_pool
     get_new_blocks = pool.get_new_blocks
@@ -132,7 +133,7 @@ def one_block_more_is_evicted(manager: Any) -> None:
     pool.get_new_blocks = get
 
 
-def held_block_keeps_its_hash(manager: Any) -> None:
+def held_block_keeps_its_hash(manager: KVCacheManager) -> None:
     """A block whose content is wrong can be found as long as somebody holds it."""
     pool = manager.block_pool
     evict_blocks = pool.evict_blocks
@@ -141,11 +142,11 @@ def held_block_keeps_its_hash(manager: Any) -> None:
     )
 
 
-def _reset(pool: Any, done: Callable[[], bool]) -> None:
+def _reset(pool: BlockPool, done: Callable[[], bool]) -> None:
     pool.reset_prefix_cache = done
 
 
-def reset_leaves_the_blocks(manager: Any) -> None:
+def reset_leaves_the_blocks(manager: KVCacheManager) -> None:
     """A reset empties the hash map, and blocks keep their hashes."""
     pool = manager.block_pool
     reset_prefix_cache = pool.reset_prefix_cache
@@ -160,7 +161,7 @@ def reset_leaves_the_blocks(manager: Any) -> None:
     _reset(pool, reset)
 
 
-def reset_of_held_blocks(manager: Any) -> None:
+def reset_of_held_blocks(manager: KVCacheManager) -> None:
     """A reset goes ahead while blocks are held."""
     pool = manager.block_pool
 
@@ -175,13 +176,13 @@ def reset_of_held_blocks(manager: Any) -> None:
     _reset(pool, reset)
 
 
-def reset_counts_the_null_block(manager: Any) -> None:
+def reset_counts_the_null_block(manager: KVCacheManager) -> None:
     """A reset waits until the null block is free as well."""
     pool = manager.block_pool
     _reset(pool, lambda: pool.get_num_free_blocks() == pool.num_gpu_blocks)
 
 
-def reset_is_not_told(manager: Any) -> None:
+def reset_is_not_told(manager: KVCacheManager) -> None:
     """KV events do not tell of a reset."""
     pool = manager.block_pool
     take_events = pool.take_events
@@ -190,7 +191,7 @@ def reset_is_not_told(manager: Any) -> None:
     ]
 
 
-def removal_is_told_for_the_last_duplicate(manager: Any) -> None:
+def removal_is_told_for_the_last_duplicate(manager: KVCacheManager) -> None:
     """KV events tell that a hash is gone, and not that a block of several is."""
     pool = manager.block_pool
     forget = pool._forget
@@ -212,7 +213,7 @@ def removal_is_told_for_the_last_duplicate(manager: Any) -> None:
     pool._forget = forget_and_tell
 
 
-def eviction_by_id_is_not_told(manager: Any) -> None:
+def eviction_by_id_is_not_told(manager: KVCacheManager) -> None:
     """KV events do not tell of blocks that are evicted by their ids."""
     pool = manager.block_pool
     evict_blocks = pool.evict_blocks

@@ -10,7 +10,7 @@ ECTransferConfig(
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from vllm.distributed.ec_transfer.ec_connector.base import (
     ECConnectorBase,
@@ -63,7 +63,7 @@ class EncoderConnector(StoreConnector, ECConnectorBase):
         step = self.take_step()
         return StepMetadata(step.files, step.resets)
 
-    def start_load_caches(self, encoder_cache: dict[str, "torch.Tensor"], **_: Any) -> None:
+    def start_load_caches(self, encoder_cache: dict[str, "torch.Tensor"], **_: object) -> None:
         """Load what the step's metadata names, on the device of this worker.
 
         Raises:

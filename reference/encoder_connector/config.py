@@ -61,7 +61,7 @@ class StoreConfig:
     remote: RemoteConfig | None = None
 
     @classmethod
-    def read(cls, settings: Mapping[str, Any], environment: Mapping[str, str]) -> "StoreConfig":
+    def read(cls, settings: Mapping[str, object], environment: Mapping[str, str]) -> "StoreConfig":
         """The configuration from file, mapping and environment together.
 
         Raises:
@@ -169,14 +169,14 @@ def _tier(kind: str, given: Given) -> list[TierConfig]:
     return [TierConfig(Path(path), bytes_max, syncs)]
 
 
-def _size(value: Any, where: str) -> int:
+def _size(value: object, where: str) -> int:
     found = _SIZE.fullmatch(str(value)) if not isinstance(value, bool) else None
     if found is None or found[2] not in _UNITS or int(found[1]) == 0:
         raise BadConfig(f"{where} is {value!r}; expected a number of bytes, such as 2GiB")
     return int(found[1]) * _UNITS[found[2]]
 
 
-def _truth(value: Any, where: str) -> bool:
+def _truth(value: object, where: str) -> bool:
     if str(value).lower() not in _TRUTH:
         raise BadConfig(f"{where} is {value!r}; expected true or false")
     return _TRUTH[str(value).lower()]

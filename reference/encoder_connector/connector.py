@@ -146,7 +146,7 @@ class StoreConnector:
                     encoder_cache[name] = self._codec.load(entry, self.key_of(name))
             self._loaded.add(name)
 
-    def save_caches(self, encoder_cache: dict[str, Any], mm_hash: str, **_: Any) -> None:
+    def save_caches(self, encoder_cache: dict[str, Any], mm_hash: str, **_: object) -> None:
         """Keep what was encoded, in the first tier that takes it."""
         if not self._saves:
             return

@@ -1,7 +1,7 @@
 """What the scheduler asks of connectors: to encoder outputs, and to KV, that exist elsewhere."""
 
 from collections.abc import Sequence, Set
-from typing import Any, Protocol
+from typing import Protocol
 
 from cacheproof.reference.kv_cache_manager import KVCacheBlocks
 from cacheproof.reference.scheduled_request import ScheduledRequest
@@ -23,10 +23,10 @@ class EncoderCacheConnector(Protocol):
     def take_unavailable_requests(self) -> Set[str]:
         """Requests that have waited for an output that can never come."""
 
-    def request_finished(self, request: ScheduledRequest) -> Any:
+    def request_finished(self, request: ScheduledRequest) -> object:
         """The request has ended, and still holds what it holds."""
 
-    def build_connector_meta(self, scheduler_output: SchedulerOutput) -> Any:
+    def build_connector_meta(self, scheduler_output: SchedulerOutput) -> object:
         """What the workers are told about this step's loads."""
 
 
@@ -46,8 +46,8 @@ class KVConnector(Protocol):
 
     def request_finished(
         self, request: ScheduledRequest, block_ids: Sequence[int]
-    ) -> tuple[bool, Any]:
+    ) -> tuple[bool, object]:
         """The request has ended. True: its blocks are kept until they have been sent."""
 
-    def build_connector_meta(self, scheduler_output: SchedulerOutput) -> Any:
+    def build_connector_meta(self, scheduler_output: SchedulerOutput) -> object:
         """What the workers are told about this step's transfers."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from cacheproof.reference.request import MultiModalFeature, PromptEmbeds
 
@@ -65,8 +65,8 @@ class SchedulerOutput(NamedTuple):
     encoder_input_updates: Mapping[str, Mapping[int, MultiModalFeature | None]] = {}
     has_sync_kv_loads: bool = False
     skip_drafts: bool = False
-    ec_connector_metadata: Any = None
-    kv_connector_metadata: Any = None
+    ec_connector_metadata: object = None
+    kv_connector_metadata: object = None
 
     @property
     def total_num_scheduled_tokens(self) -> int:

@@ -1,6 +1,9 @@
 """A depth is its own modules and one line: a toy of one, searched, judged, minimised and shown."""
 
 import io
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal
 
@@ -24,6 +27,7 @@ from cacheproof.differential.traces.trace import Trace
 from cacheproof.differential.traces.trace_file import dump, parse
 from cacheproof.spec.registry import by_id
 
+ROOT = Path(__file__).parents[2]
 ANSWERS = by_id("SC-12")
 """Any contract will do: the toy's is that a count does not come to three."""
 
@@ -137,7 +141,34 @@ def test_without_its_line_nobody_knows_the_toy() -> None:
 
 
 def test_mypy_is_shown_the_modules_of_every_depth() -> None:
-    depths = DEPTHS.values()
-    assert {part(depth.reference) for depth in depths} == {*roles.REFERENCES}
-    assert {part(depth.judge) for depth in depths} == {*roles.JUDGES}
-    assert {part(depth.standalone) for depth in depths} == {*roles.STANDALONE}
+    assert {
+        name: roles.DepthModules(
+            traces=part(depth.traces),
+            lanes=tuple(map(part, depth.lanes)),
+            reference=part(depth.reference),
+            judge=part(depth.judge),
+            view=part(depth.view),
+            standalone=part(depth.standalone),
+            edits=None if depth.edits is None else part(depth.edits),
+        )
+        for name, depth in DEPTHS.items()
+    } == roles.MODULES
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("judge", ["kv_cache_judge", "block_hash_judge"])
+def test_mypy_refuses_a_judge_of_another_depth(judge: str, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(f"""
+from cacheproof.differential.roles import *
+
+DepthModules[kv_cache_traces.KVCacheEvent](
+    kv_cache_traces, (), reference_kv_cache, {judge}, kv_cache_view, kv_cache_test
+)
+""")
+    mypy = subprocess.run(
+        [sys.executable, "-m", "mypy", program], cwd=ROOT, capture_output=True, text=True
+    )
+    refusal = 'Argument 4 to "DepthModules" has incompatible type'
+    assert (refusal in mypy.stdout) == (judge != "kv_cache_judge"), mypy.stdout + mypy.stderr
+    assert mypy.returncode == (judge != "kv_cache_judge")

@@ -22,7 +22,6 @@ from cacheproof.differential.media.descriptions import (
     element_bytes,
 )
 
-Path = tuple[Any, ...]
 Edit = Callable[[Description], Description | None]
 NAMES = ("x", "y", "z")
 NODE = 10
@@ -36,7 +35,10 @@ _ANCHORS = (0, 1, 2**63, 2**64)
 class NamedStep:
     """A step of a path: to the entry of this name or key, wherever it stands."""
 
-    name: Any
+    name: object
+
+
+Path = tuple[str | int | NamedStep, ...]
 
 
 def weight(value: Description) -> int:
@@ -114,7 +116,7 @@ def _one_differing(values: Sequence[Description]) -> list[Description] | None:
     return differing[0]
 
 
-def _parts(value: Description) -> list[tuple[Any, Description]]:
+def _parts(value: Description) -> list[tuple[object, Description]]:
     """A container's children, each with what must be equal where two are held side by side."""
     match value["is"]:
         case "call":
@@ -328,7 +330,7 @@ def _on_node(path: Path, change: Edit) -> Edit:
     return edit
 
 
-def _put(path: Path, content: Any) -> Edit:
+def _put(path: Path, content: object) -> Edit:
     def edit(value: Description) -> Description | None:
         try:
             return None if _at(value, path) == content else _replaced(value, path, content)
@@ -342,7 +344,7 @@ def _hoisting(path: Path, place: Path) -> Edit:
     return _on_node(path, lambda node: _at(node, place))  # type: ignore[no-any-return]
 
 
-def _dropping(path: Path, name: Any) -> Edit:
+def _dropping(path: Path, name: object) -> Edit:
     """The edit that drops the entry of that name or key, wherever it stands."""
 
     def edit(value: Description) -> Description | None:
@@ -368,7 +370,7 @@ def _popping(path: Path, number: int) -> Edit:
     return edit
 
 
-def _renaming(path: Path, name: Any, other: Any) -> Edit:
+def _renaming(path: Path, name: object, other: object) -> Edit:
     """The edit that gives the entry of that name or key another one, wherever it stands."""
     return _put((*path, NamedStep(name), 0), other)
 
@@ -379,7 +381,7 @@ def _at(value: Any, path: Path) -> Any:
     return value
 
 
-def _place(entries: list[Any], step: NamedStep) -> int:
+def _place(entries: Sequence[Sequence[object]], step: NamedStep) -> int:
     """The place of the entry with a name or a key. Raises LookupError when there is none."""
     for place, (name, _) in enumerate(entries):
         if name == step.name:
@@ -387,7 +389,7 @@ def _place(entries: list[Any], step: NamedStep) -> int:
     raise LookupError(step.name)
 
 
-def _replaced(value: Description, path: Path, content: Any) -> Description:
+def _replaced(value: Description, path: Path, content: object) -> Description:
     _at(value, path[:-1])[path[-1]] = content
     return value
 

@@ -29,9 +29,12 @@ from cacheproof.differential.traces.trace import AnyEvent, Arrival, Showing, Tra
 from cacheproof.differential.traces.trace_file import parse
 
 Lines = dict[str, Any]
-Edit = Callable[[Lines], Any]
-Path = tuple[Any, ...]
+Edit = Callable[[Lines], object]
+Path = tuple[str | int, ...]
 """Names and numbers on the way to a value, in a trace as plain objects."""
+
+Cost = tuple[int, int, int, int, int, int, tuple[int, ...]]
+"""What shrinking lowers, in order of weight."""
 
 # Up to w: x, y and z are the first names of identifiers.
 REQUEST_NAMES = "abcdefghijklmnopqrstuvw"
@@ -43,8 +46,8 @@ _FACTORS = (2, 3, 4)
 _CHANGES = (1, 2, 3, 4, 6)
 
 
-def cost(trace: Trace) -> tuple[Any, ...]:
-    """What shrinking lowers, in order of weight."""
+def cost(trace: Trace) -> Cost:
+    """How much there is in a trace."""
     holders = (trace.header.config, *trace.events)
     listed, extras, numbers = map(sum, zip(*map(measure, holders), strict=True))
     return (
@@ -108,7 +111,7 @@ def dropped_and_changed(trace: Trace) -> Iterator[Trace | None]:
     """Traces without one event, in which another event has another number or ends its request."""
     if not isinstance(trace.header.config, ManagerConfig | SchedulerConfig):
         return
-    paths: list[tuple[Any, ...]] = [("header", "config", "capacity")]
+    paths: list[Path] = [("header", "config", "capacity")]
     for position, event in enumerate(trace.events):
         if hasattr(event, "tokens"):
             paths.append(("events", position, "tokens"))
@@ -256,7 +259,7 @@ def plainer(trace: Trace) -> Iterator[Trace | None]:
         for path, holder in holders(trace)
         for name, plain in extras_of(holder).items()
     ]
-    alike: dict[Any, list[Edit]] = {}
+    alike: dict[tuple[type, str], list[Edit]] = {}
     for path, field, plain in sites:
         alike.setdefault(field, []).append(put(path, plain))
     yield edited(trace, *(edit for edits in alike.values() for edit in edits))
@@ -293,7 +296,7 @@ def elements(trace: Trace) -> Iterator[Path]:
                     yield (*path, field.name, number)
 
 
-def lower(trace: Trace) -> Iterator[tuple[Path, Sequence[Any]]]:
+def lower(trace: Trace) -> Iterator[tuple[Path, Sequence[object]]]:
     """Each number that is not content, and each choice: its path, and lower ones in its place."""
     for path, holder in holders(trace):
         for field in fields_of(type(holder)):
@@ -329,7 +332,7 @@ def edited(trace: Trace, *edits: Edit) -> Trace | None:
 # edits of a trace as plain objects
 
 
-def put(path: Path, value: Any) -> Edit:
+def put(path: Path, value: object) -> Edit:
     return lambda lines: at(lines, path[:-1]).__setitem__(path[-1], value)
 
 

@@ -3,7 +3,7 @@ lowest number, what it holds. A field that a type gains is shrunk without a word
 """
 
 from functools import cache
-from typing import Any, Literal, NamedTuple, get_args, get_origin
+from typing import Literal, NamedTuple, get_args, get_origin
 
 import msgspec
 from msgspec import NODEFAULT
@@ -34,9 +34,9 @@ class TraceField(NamedTuple):
     """
 
     name: str
-    plain: Any
+    plain: object
     lowest: int | None
-    choices: tuple[Any, ...]
+    choices: tuple[object, ...]
     holds: str
 
 
@@ -67,7 +67,7 @@ def fields_of(kind: type[msgspec.Struct]) -> tuple[TraceField, ...]:
     )
 
 
-def extras_of(holder: msgspec.Struct) -> dict[str, Any]:
+def extras_of(holder: msgspec.Struct) -> dict[str, object]:
     """The fields that are not plain, each with what it would be; lists that would be empty, and
     that become so one by one, are none of them."""
     return {
@@ -102,7 +102,7 @@ def measure(holder: msgspec.Struct) -> Measure:
     return Measure(listed, extras, numbers)
 
 
-def _size(value: Any, holds: str) -> int:
+def _size(value: object, holds: str) -> int:
     """The size of a value: a number's own; in a list one more, for being there; of a row, whether
     it differs from zeros."""
     is_there = holds in ("numbers", "content")
@@ -129,7 +129,7 @@ def _lowest(kind: Type) -> int | None:
             return None
 
 
-def _choices(kind: Any) -> tuple[Any, ...]:
+def _choices(kind: object) -> tuple[object, ...]:
     """The values that a type names, in its order, which `type_info` does not keep."""
     if get_origin(kind) is Literal:
         return get_args(kind)

@@ -11,11 +11,18 @@ import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from cacheproof.differential.depths import DEPTHS, part
 from cacheproof.differential.findings.shrinking import edits
-from cacheproof.differential.findings.shrinking.edits import cost, edited, put, remove, without
+from cacheproof.differential.findings.shrinking.edits import (
+    Cost,
+    cost,
+    edited,
+    put,
+    remove,
+    without,
+)
 from cacheproof.differential.traces.trace import Trace
 
 StillFails = Callable[[list[Trace]], Sequence[bool]]
@@ -101,7 +108,7 @@ class _Search:
 
     def _failing(
         self, candidates: Iterable[Trace | None], *, every: bool
-    ) -> list[tuple[Any, Trace]]:
+    ) -> list[tuple[Cost, Trace]]:
         """Candidates that are cheaper and fail, cheapest first: all with `every`, else those of the
         first batch that has any. Once nothing can be asked, none are made: that costs more than the
         run of a trace."""
@@ -113,7 +120,7 @@ class _Search:
             key=lambda entry: entry[:2],
         )
         cheaper = [(price, c) for price, _, c in ranked if price < self.cost]
-        failing: list[tuple[Any, Trace]] = []
+        failing: list[tuple[Cost, Trace]] = []
         for start in range(0, len(cheaper), self._batch):
             if self.is_over() or (failing and not every):
                 break

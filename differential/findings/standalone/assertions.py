@@ -7,7 +7,6 @@ as the concrete fact of the trace at hand.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from cacheproof.differential.findings.finding import LOCKSTEP, Finding
 from cacheproof.differential.judges.manager import ManagerJudge
@@ -42,6 +41,10 @@ RAISES = frozenset({"EC-13", "ED-4", "SC-8"})
 """Contracts that an exception breaks: the call itself fails the test."""
 UNCHANGED = frozenset({"EC-10", "EC-11", "ED-2"})
 """Contracts that compare the ledger after a call with the one before."""
+
+
+NamedEntry = str | tuple[str, int]
+"""An entry as a manager names it: an identifier, or a request and the number of its input."""
 
 
 @dataclass(frozen=True)
@@ -88,20 +91,20 @@ class AssertedCase:
         turns = [event for event in self.finding.events if isinstance(event, Add | Chunk)]
         return [max(self.item_sizes(turn), default=0) for turn in turns]
 
-    def entry(self, identifier: str) -> Any:
-        """An entry as the manager names it: an identifier, or (request, input)."""
+    def entry(self, identifier: str) -> NamedEntry:
+        """An entry as the manager names it."""
         if not self.per_input:
             return identifier
         request, _, number = identifier.rpartition("#")
         return request, int(number)
 
-    def entry_of(self, request: str, number: int) -> Any:
+    def entry_of(self, request: str, number: int) -> NamedEntry:
         if self.per_input:
             return request, number
         return self.requests[request].items[number].identifier
 
     @property
-    def sizes(self) -> dict[Any, int]:
+    def sizes(self) -> dict[NamedEntry, int]:
         """What each entry was debited last."""
         return {self.entry(h): size for h, size in self.ghost.size.items()}
 
@@ -142,7 +145,7 @@ class AssertedCase:
         return self.finding.records[self.broken.event].calls[self.broken.call - 1]
 
     @property
-    def gathered(self) -> list[Any]:
+    def gathered(self) -> list[NamedEntry]:
         """Entries that the windows of the last step read."""
         outcome = self.finding.records[self.broken.event].outcome
         if self.finding.trace.has_scheduler:
@@ -155,7 +158,7 @@ class AssertedCase:
                 }
             )
         computed: dict[str, int] = {}
-        read: dict[Any, None] = {}
+        read: dict[NamedEntry, None] = {}
         for number, event in enumerate(self.finding.events[: self.broken.event]):
             outcome = self.finding.records[number].outcome
             if isinstance(event, Notices):

@@ -16,6 +16,7 @@ from cacheproof.differential.findings.finding import LOCKSTEP, Finding
 from cacheproof.differential.findings.standalone.template import render, variables
 from cacheproof.differential.judges.kv_cache import KVCacheJudge
 from cacheproof.differential.targets.host.managers.kv_cache import Clock, KVCacheKit, KVCacheSession
+from cacheproof.differential.targets.host.protocol import Event as HostEvent
 from cacheproof.differential.traces.kv_cache import (
     Arrive,
     End,
@@ -110,7 +111,7 @@ class KVCacheTest:
         return self._finding.contract in _CLAIMS.keys() | _BY_CALL | _RAISES
 
     @property
-    def shows(self) -> dict[str, Any]:
+    def shows(self) -> dict[str, object]:
         """Which parts of the template the events need."""
         arrivals = [event for event in self._finding.events if isinstance(event, Arrive)]
         return {
@@ -249,18 +250,18 @@ class _Unanswered(Exception):
 class _Hit:
     """Blocks as a manager gives them; the hit's own ids do not matter to the driver."""
 
-    def __init__(self, ids: Any, *, of_lookup: bool = False) -> None:
+    def __init__(self, ids: list[list[int]], *, of_lookup: bool = False) -> None:
         self.of_lookup = of_lookup
         self._ids = ids
 
-    def get_block_ids(self) -> Any:
+    def get_block_ids(self) -> list[list[int]]:
         return self._ids
 
 
 class _Request:
     """A request as far as the driver reads it; what is set is told to the scribe."""
 
-    def __init__(self, event: dict[str, Any], token_ids: list[int], scribe: "_Scribe") -> None:
+    def __init__(self, event: HostEvent, token_ids: list[int], scribe: "_Scribe") -> None:
         self.request_id: str = event["request"]
         self.all_token_ids = token_ids
         self.block_hashes: list[bytes] = []
@@ -321,7 +322,7 @@ class _Scribe:
         self._answers = deque(call.answer for call in starmap(KVCacheCall, outcome["calls"]))
         self._remark = _remark(event)
 
-    def name(self, request: Any) -> str:
+    def name(self, request: _Request) -> str:
         return self._variables[request.request_id]
 
     def write(self, head: str, *arguments: str) -> None:
@@ -329,12 +330,12 @@ class _Scribe:
         self.statements.append(Statement(head, arguments, remark=self._remark))
         self._remark = ""
 
-    def get_computed_blocks(self, request: Any) -> tuple[_Hit, int]:
+    def get_computed_blocks(self, request: _Request) -> tuple[_Hit, int]:
         self._call(request, "blocks, hit = look_up", "manager", self.name(request))
         ids, hit, _ = self._answers.popleft() if self._answers else ([], 0, None)
         return _Hit(ids, of_lookup=True), hit
 
-    def allocate_slots(self, request: Any, count: int, **arguments: Any) -> _Hit | None:
+    def allocate_slots(self, request: _Request, count: int, **arguments: Any) -> _Hit | None:
         name, tokens = self.name(request), str(count)
         blocks = arguments.pop("new_computed_blocks", None)
         shown = {key: value for key, value in arguments.items() if self._has_effect(key, value)}
@@ -352,16 +353,16 @@ class _Scribe:
         ids = self._answers.popleft()
         return None if ids is None else _Hit(ids)
 
-    def free(self, request: Any) -> None:
+    def free(self, request: _Request) -> None:
         self._call(request, "manager.free", self.name(request))
 
-    def cache_blocks(self, request: Any, tokens: int) -> None:
+    def cache_blocks(self, request: _Request, tokens: int) -> None:
         self._call(request, "manager.cache_blocks", self.name(request), str(tokens))
 
     def remove_skipped_blocks(self, request_id: str, tokens: int) -> None:
         self.write("manager.remove_skipped_blocks", literal(request_id), str(tokens))
 
-    def pop_blocks_for_free(self, request: Any) -> list[Any]:
+    def pop_blocks_for_free(self, request: _Request) -> list[object]:
         """Where the release has no such method the driver's records show that it was not asked."""
         if not isinstance(self._answer, list):
             self.free(request)
@@ -374,26 +375,27 @@ class _Scribe:
     def evict_blocks(self, ids: set[int]) -> None:
         self.write("manager.evict_blocks", literal(ids))
 
-    def reset_prefix_cache(self) -> Any:
+    def reset_prefix_cache(self) -> bool:
         self.write("manager.reset_prefix_cache")
-        return self._answer
+        return bool(self._answer)
 
-    def get_num_common_prefix_blocks(self, request_id: str) -> Any:
+    def get_num_common_prefix_blocks(self, request_id: str) -> list[int]:
         self.write("common = manager.get_num_common_prefix_blocks", literal(request_id))
-        return self._answer
+        common: list[int] = self._answer
+        return common
 
-    def take_events(self) -> list[Any]:
+    def take_events(self) -> list[object]:
         self.write("events = manager.take_events")
         return []
 
     def make_prefix_cache_stats(self) -> None:
         """No contract is about statistics."""
 
-    def _free_blocks(self, blocks: Iterable[Any]) -> None:
+    def _free_blocks(self, blocks: object) -> None:
         if self._put_off:
             self.write("manager.block_pool.free_blocks", f"reversed({self._put_off.popleft()})")
 
-    def _make_request(self, event: dict[str, Any], token_ids: list[int]) -> _Request:
+    def _make_request(self, event: HostEvent, token_ids: list[int]) -> _Request:
         name = event["request"]
         arguments = [literal(name), literal([tuple(run) for run in event["text"]])]
         if event["items"]:
@@ -408,7 +410,7 @@ class _Scribe:
         self.write(f"{self._variables[name]} = make_request", *arguments)
         return _Request(event, token_ids, self)
 
-    def _call(self, request: Any, head: str, *arguments: str) -> None:
+    def _call(self, request: _Request, head: str, *arguments: str) -> None:
         """A call about a request, after what has been set of it since the last one."""
         for attribute in self._shown:
             value = getattr(request, attribute)
@@ -420,7 +422,7 @@ class _Scribe:
                 self.statements.append(Statement(f"{name}.{attribute} = {what}"))
         self.write(head, *arguments)
 
-    def _has_effect(self, argument: str, value: Any) -> bool:
+    def _has_effect(self, argument: str, value: object) -> bool:
         if argument == "has_scheduled_reqs" and not self._has_watermark:
             return False
         return bool(value != _DEFAULTS.get(argument, 0))

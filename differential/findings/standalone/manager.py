@@ -4,7 +4,6 @@ It repeats the calls, not the events. `claims` writes the assertion.
 """
 
 from collections.abc import Iterator
-from typing import Any
 
 from cacheproof.differential.findings.finding import Finding
 from cacheproof.differential.findings.standalone.assertions import (
@@ -18,6 +17,7 @@ from cacheproof.differential.findings.standalone.assertions import (
 )
 from cacheproof.differential.findings.standalone.template import PLUG_IN, render, variables
 from cacheproof.differential.traces.manager import Add, ManagerConfig, Notices, Walk
+from cacheproof.differential.traces.outcomes import WalkOutcome
 from cacheproof.differential.traces.records import CallRecord
 from cacheproof.differential.traces.trace import AnyEvent
 from cacheproof.differential.traces.wording import literal, told
@@ -84,7 +84,7 @@ class ManagerTest:
         yield f"manager = {self._class}(cache_size={finding.configuration.config.capacity})"
         if keeps_store:
             yield "store = {}"
-        encoded: list[Any] = []
+        encoded: list[object] = []
         for number, event in enumerate(finding.events[: broken.event + 1]):
             outcome, calls = finding.records[number].outcome, finding.records[number].calls
             is_last = number == broken.event
@@ -102,7 +102,9 @@ class ManagerTest:
                 yield from self._executed(encoded, is_last)
                 encoded = []
 
-    def _heading(self, event: AnyEvent, outcome: Any, has_calls: bool) -> Iterator[str]:
+    def _heading(
+        self, event: AnyEvent, outcome: WalkOutcome | None, has_calls: bool
+    ) -> Iterator[str]:
         """What the engine does, in words."""
         if isinstance(event, Add):
             items = "".join(
@@ -122,7 +124,7 @@ class ManagerTest:
             for number in duplicates:
                 yield f"    manager.check_and_update_cache({self._variables[request]}, {number})"
 
-    def _executed(self, encoded: list[Any], is_last: bool) -> Iterator[str]:
+    def _executed(self, encoded: list[object], is_last: bool) -> Iterator[str]:
         if is_last:
             yield "before = set(store)"
             yield f"encoded = {literal(encoded)}"
@@ -149,7 +151,7 @@ class ManagerTest:
             yield f"assert {expression} is {not call.answer}"
         elif self._finding.contract in TELLS:
             entry = self._case.entry_of(call.request or "", call.input or 0)
-            size = self._case.shared_before.size.get(entry)
+            size = self._case.shared_before.size.get(entry) if isinstance(entry, str) else None
             yield f"assert {expression} {'is' if size is None else '=='} {size}"
             if isinstance(call.answer, bool):  # which is equal to a number
                 yield f"assert type({expression}) is int"

@@ -5,7 +5,6 @@ for it does not leave out: such a trace has no test, and is shown by its replay.
 """
 
 from collections.abc import Iterator
-from typing import Any
 
 from cacheproof.differential.findings.finding import Finding
 from cacheproof.differential.findings.standalone import steps
@@ -112,7 +111,7 @@ class SchedulerTest:
                     yield "ends of KV sendings are"
 
     @property
-    def shows(self) -> dict[str, Any]:
+    def shows(self) -> dict[str, object]:
         """What the template asks for, beside the body."""
         config, case = self.config, self._case
         groups = config.groups or (Group("full", config.block_size),)

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable
 from importlib import resources
-from typing import Any
 
 import jinja2
 
@@ -16,7 +15,7 @@ OF_A_DIFFERENCE = "a difference from the reference is shown by its replay"
 """Why a difference of digests or keys has no such file."""
 
 
-def render(name: str, finding: Finding, body: Iterable[str] = (), **values: Any) -> str:
+def render(name: str, finding: Finding, body: Iterable[str] = (), **values: object) -> str:
     """A template of this folder about a finding, with lines for the body of its test."""
     environment = jinja2.Environment(
         undefined=jinja2.StrictUndefined, keep_trailing_newline=True, autoescape=False

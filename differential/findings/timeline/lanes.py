@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -11,6 +11,12 @@ from cacheproof.differential.judges.retrace import Moment
 from cacheproof.differential.traces.engine import EngineHeader
 from cacheproof.differential.traces.kv_cache import Arrive, End, KVCacheHeader, Slots
 from cacheproof.differential.traces.manager import Add, Finish, Notices, Preempt, Walk
+from cacheproof.differential.traces.outcomes import (
+    KVOutcome,
+    QueuesOutcome,
+    StepOutcome,
+    has_queues,
+)
 from cacheproof.differential.traces.scheduler import Abort, Schedule, SchedulerConfig
 from cacheproof.differential.traces.trace import Header
 from cacheproof.spec.records import EncoderCacheState
@@ -188,19 +194,22 @@ class _Requests:
                 self._preempt(at, event.request)
             case Finish() | Abort() | End():
                 self._end(at, event.request)
-        if isinstance(outcome, dict) and "running" in outcome:
-            self._step(at, event, outcome)
+            case Schedule():
+                self._step(at, outcome)
+        if has_queues(outcome):
+            self._queues(at, outcome)
         self._rows.show(at, {name: _standing(state) for name, state in self._states.items()})
 
     def group(self, end: int) -> LaneGroup:
         return LaneGroup("Requests", "", (), self._rows.finish(end))
 
-    def _step(self, at: int, event: Any, outcome: Mapping[str, Any]) -> None:
+    def _step(self, at: int, outcome: StepOutcome) -> None:
         for name in outcome.get("preempted", ()):
             self._preempt(at, name)
-        if isinstance(event, Schedule):
-            for name, count in outcome["scheduled"].items():
-                self._tokens(at, name, count, outcome["computed"].get(name))
+        for name, count in outcome["scheduled"].items():
+            self._tokens(at, name, count, outcome["computed"].get(name))
+
+    def _queues(self, at: int, outcome: QueuesOutcome) -> None:
         now = dict.fromkeys(outcome["waiting"], "waiting") | dict.fromkeys(
             outcome["running"], "running"
         )
@@ -226,7 +235,7 @@ def _standing(state: str) -> State:
     return state, "" if state == "running" else state, state
 
 
-def _allocated(outcome: Mapping[str, Any]) -> int:
+def _allocated(outcome: KVOutcome) -> int:
     """Tokens of the event's last allocation."""
     counts = [one[2][0] for one in outcome["calls"] if one[0] == "allocate_slots"]
     return int(counts[-1])
@@ -381,7 +390,7 @@ class _ToldBlocks(_Blocks):
         self._free.show(at, outcome["free_blocks"])
         if isinstance(moment.event, Schedule):
             afresh = {*outcome["new"], *outcome["resumed"]}
-            for name in outcome["preempted"]:
+            for name in outcome.get("preempted", ()):
                 self._counts.pop(name, None)
             for name, groups in outcome["blocks"].items():
                 had = 0 if name in afresh else self._counts.get(name, 0)

@@ -1,12 +1,12 @@
 """What a timeline opens on: the broken step, and what leads to it."""
 
 from collections.abc import Collection, Sequence
-from typing import Any
 
 import msgspec
 
 from cacheproof.differential.findings.leading import what_led
 from cacheproof.differential.traces.records import StepRecord
+from cacheproof.differential.traces.trace import AnyEvent
 
 COLUMNS_MAX = 24
 """Most events that stand side by side and can each be read."""
@@ -27,7 +27,7 @@ class Opening(msgspec.Struct, frozen=True):
 
 
 def opening(
-    events: Sequence[tuple[Any, StepRecord]], broken: int | None, names: Collection[str]
+    events: Sequence[tuple[AnyEvent, StepRecord]], broken: int | None, names: Collection[str]
 ) -> Opening:
     """What a window of events opens on; `broken` is the event of the break, None where nothing is
     broken, and `names` what that is about."""

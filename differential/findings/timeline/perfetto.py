@@ -2,7 +2,6 @@
 chrome://tracing open. An event of the run lasts a millisecond there."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import msgspec
 
@@ -12,7 +11,7 @@ from cacheproof.differential.findings.timeline.model import Timeline
 MICROSECONDS_PER_EVENT = 1000
 _EVENTS = "Events"
 
-Record = dict[str, Any]
+Record = dict[str, object]
 
 
 def perfetto(timeline: Timeline) -> bytes:

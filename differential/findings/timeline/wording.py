@@ -1,7 +1,6 @@
 """Events and calls in words, as a timeline shows them."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import msgspec
 
@@ -79,11 +78,11 @@ def cut(text: str) -> str:
     return f"{shown[:CHARACTERS_MAX]} ... ({more:,} characters more)" if more > 0 else shown
 
 
-def _answer(answer: Any) -> str:
+def _answer(answer: object) -> str:
     return "raises " + str(answer["raises"]) if isinstance(answer, dict) else value(answer)
 
 
-def _arguments(arguments: Any) -> str:
+def _arguments(arguments: object) -> str:
     return "" if arguments is None else value(arguments)
 
 

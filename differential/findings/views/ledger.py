@@ -11,6 +11,8 @@ from cacheproof.spec.records import EncoderCacheState
 def changes(moments: Sequence[Moment]) -> list[tuple[str, ...]]:
     """What an event changes of the ledger and of the store."""
     moment = moments[-1]
+    assert moment.before is not None
+    assert moment.after is not None
     changed = changed_fields(moment.before, moment.after)
     rows: list[tuple[str, ...]] = [(name, *sides) for name, sides in changed.items()]
     if moment.store_before != moment.store_after:

@@ -3,7 +3,7 @@ it. And how each compares with the register that the campaign began with."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, get_args
+from typing import get_args
 
 from cacheproof.differential.findings.finding import Finding
 from cacheproof.differential.findings.identity import identity_of
@@ -65,7 +65,7 @@ class Fault:
         own = [one for one in self.findings if one.target == target]
         return min(own, key=lambda one: cost(one.trace), default=None)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """The fault as JSON, without dates, so that equal work gives equal JSON."""
         found = {name: self.smallest(name) for name in self.breaks}
         return {

@@ -2,7 +2,7 @@
 
 import hashlib
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -129,17 +129,21 @@ _DECODERS: dict[type, msgspec.json.Decoder[Any]] = {
 }
 
 
+OutcomeT = TypeVar("OutcomeT")
+
+
 def written(what: Outcome | ToWrite | FaultRecord) -> str:
     """`what` as JSON. Maps keep their order: the digest of a finding's records depends on it."""
     return msgspec.json.encode(what).decode()
 
 
-def read(kind: type, text: str) -> Any:
+def read(kind: type[OutcomeT], text: str) -> OutcomeT:
     """A value of that type, as `written` wrote it. Raises msgspec.MsgspecError where it is none."""
-    return _DECODERS[kind].decode(text)
+    value: OutcomeT = _DECODERS[kind].decode(text)
+    return value
 
 
-def digest_of(what: Any) -> str:
+def digest_of(what: object) -> str:
     """SHA-256 of `what` as JSON, without the Python and the cacheproof that wrote a finding."""
     if isinstance(what, Written) and what.finding is not None:
         what = Written(msgspec.structs.replace(what.finding, tool={}))

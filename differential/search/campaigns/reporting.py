@@ -4,7 +4,6 @@ on time, with a digest."""
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -182,7 +181,7 @@ def faults_in(store: CampaignStore, targets: Sequence[ReportedTarget]) -> list[F
 
 def document(
     store: CampaignStore, targets: Sequence[ReportedTarget], faults: Sequence[Fault]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """A campaign as JSON. Its `digest` is of everything in it but itself and what was `seen` when;
     equal work has an equal one, however often it was stopped."""
     content = {
@@ -201,7 +200,7 @@ def document(
     return {"digest": hashlib.sha256(text).hexdigest(), **content, "seen": seen}
 
 
-def _target(one: ReportedTarget) -> dict[str, Any]:
+def _target(one: ReportedTarget) -> dict[str, object]:
     verdict = one.verdict
     return {
         **msgspec.to_builtins(one.about),
@@ -226,7 +225,7 @@ def _target(one: ReportedTarget) -> dict[str, Any]:
     }
 
 
-def _lane(lane: LaneReport, seeds: Sequence[str]) -> dict[str, Any]:
+def _lane(lane: LaneReport, seeds: Sequence[str]) -> dict[str, object]:
     return {
         "name": lane.lane.name,
         "seeds": seeds,
@@ -241,7 +240,7 @@ def _lane(lane: LaneReport, seeds: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _finding(found: Finding) -> dict[str, Any]:
+def _finding(found: Finding) -> dict[str, object]:
     return {
         "contract": found.contract,
         "kind": found.kind or None,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from cacheproof.differential.errors import HarnessError
 from cacheproof.differential.findings.finding import LOCKSTEP, Finding
@@ -55,13 +55,17 @@ SHARDS_OF_ONE = 4
 CANARIES_AT_ONCE = 8
 
 
+Working = Future[work.CameTo | None]
+"""A job that a worker does."""
+
+
 class JobCrew(Protocol):
     """Workers that do jobs, `number` of them at once."""
 
     @property
     def number(self) -> int: ...
 
-    def submit(self, run: Callable[[Any], Any], task: Any) -> "Future[Any]": ...
+    def submit(self, run: Callable[[work.Job], work.CameTo | None], task: work.Job) -> Working: ...
 
 
 @dataclass
@@ -76,7 +80,7 @@ class RunningTarget:
     known: Sequence[KnownFault]
     runner: str
     crew: JobCrew
-    done_among: Callable[[Collection["Future[Any]"]], Collection["Future[Any]"]]
+    done_among: Callable[[Collection[Working]], Collection[Working]]
     clock: StoreClock
     tell: Callable[[str, float | None], None] = lambda words, share: None
     say: Callable[[str], None] = lambda _: None
@@ -84,7 +88,7 @@ class RunningTarget:
 
     def __post_init__(self) -> None:
         self._about = self.store.targets[self.number]
-        self._under_way: dict[Future[Any], ShardJob] = {}
+        self._under_way: dict[Working, ShardJob] = {}
         self._to_add: list[ShardJob] = []
         self._beat_at = -math.inf
         self._has_begun = False
@@ -191,7 +195,7 @@ class RunningTarget:
     def _canaries(self, job: ShardJob) -> list[Canary]:
         return canaries_in(lane_called(job.lane), self.target)[job.first : job.last]
 
-    def _finish(self, done: Collection["Future[Any]"]) -> None:
+    def _finish(self, done: Collection[Working]) -> None:
         """Keep the outcomes of jobs; only then are they no longer under way."""
         some: list[EndedJob] = []
         try:
@@ -204,7 +208,7 @@ class RunningTarget:
         if some:
             self._end_by_the_clock()
 
-    def _ended(self, job: ShardJob, came: Any) -> EndedJob:
+    def _ended(self, job: ShardJob, came: work.CameTo | None) -> EndedJob:
         events = calls = 0
         seconds = 0.0
         outcome: outcomes.Outcome
@@ -223,7 +227,7 @@ class RunningTarget:
             case Reply():
                 outcome, failed = ReplayedOutcome(came), False
             case _:
-                outcome, failed = _without_outcome(job.kind, came), True
+                outcome, failed = _without_outcome(job.kind, came or ""), True
         digest, text = outcomes.digest_of(outcome), outcomes.written(outcome)
         state = FAILED if failed else DONE
         return EndedJob(job, state, events, calls, seconds, digest, text)

@@ -2,13 +2,13 @@
 ran the campaign, and what had to be done again."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import sqlalchemy as sql
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, Row, func, select
 
 from cacheproof.differential.search.campaign import Work
 from cacheproof.differential.search.campaigns.runners import Who
@@ -119,17 +119,17 @@ class CampaignReader:
         return Series(shards, runners, losses)
 
 
-def _new_shards(connection: Connection, known: Any) -> list[Any]:
+def _new_shards(connection: Connection, known: Collection[str]) -> list[Row[Any]]:
     done = (JOBS.c.kind == SEARCH) & (JOBS.c.state == DONE)
     new = [key for key in connection.scalars(select(JOBS.c.key).where(done)) if key not in known]
-    rows: list[Any] = []
+    rows: list[Row[Any]] = []
     for first in range(0, len(new), _AT_ONCE):
         some = JOBS.c.key.in_(new[first : first + _AT_ONCE])
         rows += connection.execute(select(JOBS).where(some)).all()
     return rows
 
 
-def _seen(row: Any) -> ShardSeen:
+def _seen(row: Row[Any]) -> ShardSeen:
     outcome = _OUTCOME.decode(row.outcome)
     names = sorted(outcome.met)
     together = outcome.together

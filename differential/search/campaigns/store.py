@@ -8,14 +8,14 @@ import errno
 import os
 import secrets
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import sqlalchemy as sql
-from sqlalchemy import Connection, Select, func, select
+from sqlalchemy import Connection, Row, Select, func, select
 from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 
 from cacheproof.differential.errors import InputError, SetupError
@@ -240,7 +240,7 @@ class CampaignStore:
         with self.told(), self._engine.begin() as connection:
             yield connection
 
-    def told(self) -> Any:
+    def told(self) -> AbstractContextManager[None]:
         """A context that raises in one line what a database refuses, or cannot be read of it."""
         return _told(self.where)
 
@@ -502,7 +502,7 @@ def _end(connection: Connection, runners: Sequence[str], now: float, why: str) -
     connection.execute(JOBS.update().where(taken), {"state": OPEN, "runner": None})
 
 
-def _open(jobs: Sequence[ShardJob]) -> list[dict[str, Any]]:
+def _open(jobs: Sequence[ShardJob]) -> list[dict[str, object]]:
     return [vars(job) | {"state": OPEN} for job in jobs]
 
 
@@ -514,11 +514,11 @@ def _lose(connection: Connection, some: sql.ColumnElement[bool], now: float, why
         connection.execute(LOSSES.insert(), lost)
 
 
-def _who(row: Any) -> Who:
+def _who(row: Row[Any]) -> Who:
     return Who(row.host, row.place, row.pid, row.started)
 
 
-def _job(row: Any) -> ShardJob:
+def _job(row: Row[Any]) -> ShardJob:
     return ShardJob(
         row.key,
         row.target,
@@ -532,6 +532,6 @@ def _job(row: Any) -> ShardJob:
     )
 
 
-def _ended(row: Any) -> EndedJob:
+def _ended(row: Row[Any]) -> EndedJob:
     came = {name: getattr(row, name) for name in _CAME_TO}
     return EndedJob(_job(row), **came, at=row.ended)

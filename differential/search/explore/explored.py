@@ -66,7 +66,7 @@ class Reached(Protocol[EventT]):
     def event(self) -> EventT | None: ...
 
 
-StateT = TypeVar("StateT", bound=Reached[Any])
+StateT = TypeVar("StateT", bound=Reached[object])
 Expanded = list[tuple[StateT, list[ExplorerStep | None]]]
 
 
@@ -105,8 +105,11 @@ def expanded(
             explorer.collect()
 
 
+AnyExploration = ExploredScope[Any, Any]
+
+
 def row_of(
-    explorations: Sequence[ExploredScope[Any, Any]],
+    explorations: Sequence[AnyExploration],
     contract: str,
     target: str,
     subject: str,
@@ -129,6 +132,6 @@ def row_of(
     )
 
 
-def digest_of_class(explorations: Sequence[ExploredScope[Any, Any]]) -> str:
+def digest_of_class(explorations: Sequence[AnyExploration]) -> str:
     """Digest of the text of the explored class: the first 12 digits of its SHA-256."""
     return explorations[0].source[:12]

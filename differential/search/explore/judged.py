@@ -2,14 +2,15 @@
 
 import pickle
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TypeVar
 
 from cacheproof.differential.judges.manager import ManagerJudge
 from cacheproof.differential.judges.scheduler import SchedulerJudge
 from cacheproof.differential.judges.scheduler_position import SchedulerPosition
+from cacheproof.differential.search.explore.symmetry import Tree
 from cacheproof.differential.targets.host.explorer import SET, tree_of
 from cacheproof.spec.ghost import Ghost
-from cacheproof.spec.records import DecoderCacheState, EncoderCacheState
+from cacheproof.spec.records import EncoderCacheState, LedgerState
 
 LONG_AGO = 2
 """Steps since an encode that stand for all more: ED-3 asks whether one has passed, or more."""
@@ -28,13 +29,16 @@ def put_back(judge: ManagerJudge, position: bytes) -> None:
     judge.go_to(pickle.loads(position))
 
 
-def ledger(judge: ManagerJudge) -> EncoderCacheState | DecoderCacheState:
+def ledger(judge: ManagerJudge) -> LedgerState:
     """The target's ledger without the sizes, of which older releases show none."""
     state = judge.state
     return state._replace(size={}) if isinstance(state, EncoderCacheState) else state
 
 
-def tree(judge: ManagerJudge) -> list[Any]:
+ValueT = TypeVar("ValueT")
+
+
+def tree(judge: ManagerJudge) -> list[Tree]:
     """A judge's knowledge as a tree: all but the ledger, which is part of the target's state; with
     its sizes, which not every target shows. Requests are in order where they are in flight."""
     at = judge.position()
@@ -51,7 +55,7 @@ def tree(judge: ManagerJudge) -> list[Any]:
     ]
 
 
-def _of_scheduler(at: SchedulerPosition) -> list[Any]:
+def _of_scheduler(at: SchedulerPosition) -> list[Tree]:
     """What the judge knows of a scheduler: in which order requests arrived, and which have run. How
     they arrived is part of the target's state."""
     return [
@@ -85,7 +89,7 @@ def _forget_history(ghost: Ghost, is_shared: bool) -> None:
         ghost.steps_since_encode[identifier] = 0 if is_shared else min(steps, LONG_AGO)
 
 
-def _ghost(ghost: Ghost) -> list[Any]:
+def _ghost(ghost: Ghost) -> list[Tree]:
     return [
         _map(ghost.needed, tree_of),
         _map(ghost.idle_since, int),
@@ -97,6 +101,6 @@ def _ghost(ghost: Ghost) -> list[Any]:
     ]
 
 
-def _map(pairs: Mapping[str, Any], of: Callable[[Any], Any]) -> list[Any]:
+def _map(pairs: Mapping[str, ValueT], of: Callable[[ValueT], Tree]) -> list[Tree]:
     """A tree of a mapping whose order does not matter."""
     return [SET, *([key, of(value)] for key, value in pairs.items())]

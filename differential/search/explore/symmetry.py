@@ -8,19 +8,21 @@ gives it, among those renamings that put its names in order of their colours: of
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
 
 from cacheproof.differential.targets.host.explorer import SET
 
 DIGEST_BYTES = 16
 FEW = 2
 Renaming = Mapping[str, str]
+Tree = str | int | Sequence["Tree"] | None
+"""What is known of a state, as lists, strings and numbers; a list that begins with SET is in no
+order."""
 
 
 class StatePart:
     """A part of a state, with its texts under the renamings that were asked for."""
 
-    def __init__(self, tree: Any) -> None:
+    def __init__(self, tree: Tree) -> None:
         self._tree = tree
         self._texts: dict[int, str] = {}
 
@@ -72,18 +74,18 @@ class Symmetry:
         return [number for number, order in enumerate(orders) if order == first]
 
 
-def _note_places(tree: Any, place: int, places: dict[str, list[int]]) -> None:
+def _note_places(tree: Tree, place: int, places: dict[str, list[int]]) -> None:
     if type(tree) is list:
         # The members of a set have one place: their order says nothing.
         in_order = not tree or tree[0] != SET
         for number, part in enumerate(tree):
             if type(part) is list or type(part) is str:
                 _note_places(part, hash((place, len(tree), number if in_order else -1)), places)
-    else:
+    elif type(tree) is str:
         places.setdefault(tree, []).append(place)
 
 
-def _text(tree: Any, renaming: Renaming) -> str:
+def _text(tree: Tree, renaming: Renaming) -> str:
     if type(tree) is list:
         if tree and tree[0] == SET:
             return "{" + ",".join(sorted([_text(part, renaming) for part in tree[1:]])) + "}"

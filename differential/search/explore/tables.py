@@ -11,11 +11,10 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import permutations
-from typing import Any
 
 from cacheproof.differential.search.explore.explored import ExploredScope, expanded, path_to
 from cacheproof.differential.search.explore.search import Explorable
-from cacheproof.differential.search.explore.symmetry import StatePart, Symmetry
+from cacheproof.differential.search.explore.symmetry import StatePart, Symmetry, Tree
 from cacheproof.differential.targets.host.explorer import SET
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.entry_table import (
@@ -31,6 +30,7 @@ from cacheproof.differential.traces.entry_table import (
     TableHeader,
     Unpin,
 )
+from cacheproof.differential.traces.outcomes import TableOutcome
 from cacheproof.differential.traces.records import ExplorerStep, StepRecord
 from cacheproof.spec.entry_table import (
     COMPONENT,
@@ -131,7 +131,7 @@ class _State:
     its callers have done, and how it came about."""
 
     number: int
-    table: dict[str, Any]
+    table: TableOutcome
     ghost: TableGhost
     parent: "_State | None" = None
     event: TableEvent | None = None
@@ -164,13 +164,15 @@ class _Search:
         self._explorer = target.explorer(scope.header, self._alphabet, fault)
         self._symmetry = Symmetry(scope.renamings)
         self._parts = [StatePart(self._explorer.tree)]
-        nothing = {
+        nothing: TableOutcome = {
             "capacity": scope.capacity,
             "free": scope.capacity,
             "evictable": 0,
             "size": {},
             "pins": {},
             "idle": {},
+            "blocks": [],
+            "in_use": None,
         }
         self._level = [_State(0, nothing, TableGhost())]
         self._keys = {self._key(self._level[0])}
@@ -211,26 +213,27 @@ class _Search:
             self._transitions += 1
             call = _call(event, step.record)
             if call.raised:  # no table follows, and nothing goes on from there
-                self._judge(state, event, {"c": call})
+                self._judge(state, event, call)
                 continue
             ghost = copy.deepcopy(state.ghost)
             _tell(ghost, event, call, counts_pins=self._is_reference)
-            table = step.record.outcome["state"]
-            self._judge(state, event, {"c": call, "g": ghost}, state.table, table)
+            table: TableOutcome = step.record.outcome["state"]
+            self._judge(state, event, call, ghost, state.table, table)
             self._meet(_State(step.number, table, _without_history(ghost, table), state, event))
 
     def _judge(
         self,
         state: _State,
         event: TableEvent,
-        known: dict[str, Any],
-        *tables: dict[str, Any],
+        call: TableCall,
+        ghost: TableGhost | None = None,
+        *tables: TableOutcome,
     ) -> None:
-        kind = TOO_LARGE if known["c"].need > self._scope.capacity else ""
+        kind = TOO_LARGE if call.need > self._scope.capacity else ""
         for rule in self._rules:
             if (rule.id, kind) in self._broken:  # breadth first, those calls are no longer
                 continue
-            values = _values(rule, known, tables)
+            values = _values(rule, call, ghost, tables)
             if values is not None and not rule.predicate(**values):
                 calls: Iterator[TableEvent] = path_to(state)
                 self._broken[rule.id, kind] = TableBreak((*calls, event), _why(rule, values))
@@ -253,8 +256,9 @@ def rules_of(target: Explorable) -> list[Contract]:
     return [rule for rule in contracts(COMPONENT, target.release) if rule.id not in left_out]
 
 
-def _pairs(counts: dict[str, int]) -> list[Any]:
-    return [SET, *([name, count] for name, count in counts.items())]
+def _pairs(counts: dict[str, int]) -> list[Tree]:
+    pairs: list[Tree] = [[name, count] for name, count in counts.items()]
+    return [SET, *pairs]
 
 
 def _call(event: TableEvent, record: StepRecord) -> TableCall:
@@ -289,7 +293,7 @@ def _tell(ghost: TableGhost, event: TableEvent, call: TableCall, *, counts_pins:
             pass
 
 
-def _without_history(ghost: TableGhost, table: dict[str, Any]) -> TableGhost:
+def _without_history(ghost: TableGhost, table: TableOutcome) -> TableGhost:
     """The ghost with moments reduced to their order, and to entries that are in the table."""
     there = [entry for entry in ghost.used if entry in table["size"]]
     in_order = sorted(there, key=ghost.used.__getitem__)
@@ -299,37 +303,42 @@ def _without_history(ghost: TableGhost, table: dict[str, Any]) -> TableGhost:
 
 
 def _values(
-    rule: Contract, known: dict[str, Any], tables: tuple[dict[str, Any], ...]
-) -> dict[str, Any] | None:
+    rule: Contract, call: TableCall, ghost: TableGhost | None, tables: tuple[TableOutcome, ...]
+) -> dict[str, object] | None:
     """The arguments of a contract for a call and the tables around it; None where the contract does
     not judge this call."""
-    call = known["c"]
     if rule.kind == "transition" and call.operation not in rule.calls:
         return None
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     for name, record in rule.predicate.__annotations__.items():
         if name == "return":
             continue
-        if record is TableCall or record is TableGhost:
-            values[name] = known.get(name)
-            if values[name] is None:
-                return None
-        elif not tables:
+        if record is TableCall:
+            values[name] = call
+        elif ghost is None:  # no table follows either
             return None
+        elif record is TableGhost:
+            values[name] = ghost
         elif record is TableBlocks:
             values[name] = TableBlocks(tables[1]["capacity"], tuple(tables[1]["blocks"]))
         elif record is TableAtWork:
             if tables[1]["in_use"] is None:
                 return None
-            ghost = known["g"]
             values[name] = TableAtWork(tables[1]["in_use"], ghost.writing, ghost.pins)
         else:
             seen = tables[0] if name == "pre" else tables[1]
-            values[name] = TableState(**{one: seen[one] for one in TableState._fields})
+            values[name] = TableState(
+                seen["capacity"],
+                seen["free"],
+                seen["evictable"],
+                seen["size"],
+                seen["pins"],
+                seen["idle"],
+            )
     return values
 
 
-def _why(rule: Contract, values: dict[str, Any]) -> str:
+def _why(rule: Contract, values: dict[str, object]) -> str:
     call = values.get("c")
     raised = call.raised if isinstance(call, TableCall) else ""
     return f"{raised} is raised" if raised else rule.explain(**values)

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.judges.rules import SCHEDULER, rules_for
@@ -101,7 +100,7 @@ class KillMatrix:
         """Names of the variants that this contract alone kills."""
         return [variant.name for variant, ids in self.kills.items() if ids == {contract}]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Plain data: variants with `name` and `killed_by`, contracts with what they kill."""
         return {
             "seeds": len(self.seeds),

@@ -62,7 +62,7 @@ def faulty(fault: type[EncoderCacheManager], *, resized: bool = False) -> Varian
     )
 
 
-def _sentence(fault: Callable[..., Any]) -> str:
+def _sentence(fault: Callable[..., object]) -> str:
     """A fault's docstring, on one line."""
     assert fault.__doc__ is not None
     return " ".join(fault.__doc__.split())
@@ -75,7 +75,7 @@ def without(
 
     lacking = Semantics.ideal().without(flag).encoder_cache
 
-    def make(capacity: int, _: EncoderCacheSemantics) -> Any:
+    def make(capacity: int, _: EncoderCacheSemantics) -> EncoderCacheManager:
         return MANAGERS[manager](capacity, lacking)
 
     return Variant(name, sentence, manager, make, resized)
@@ -87,7 +87,7 @@ def hasher_without(name: str, sentence: str, *flags: str) -> Variant:
     return Variant(name, sentence, BLOCK_HASH, None, semantics=semantics)
 
 
-def hasher_with(fault: Callable[..., Any]) -> Variant:
+def hasher_with(fault: Callable[..., object]) -> Variant:
     """The reference's block hasher with a fault planted in it."""
     name = fault.__name__.replace("_", "-")
     return Variant(name, _sentence(fault), BLOCK_HASH, None, fault=fault.__name__)
@@ -99,7 +99,7 @@ def media_hasher_without(name: str, sentence: str, *flags: str) -> Variant:
     return replace(variant, manager=MEDIA_HASH)
 
 
-def media_hasher_with(fault: Callable[..., Any]) -> Variant:
+def media_hasher_with(fault: Callable[..., object]) -> Variant:
     """The reference's media hasher with a fault planted in it."""
     variant = hasher_with(fault)
     return replace(variant, manager=MEDIA_HASH, name=f"media-{variant.name}")
@@ -114,7 +114,7 @@ def kv_cache_without(
 
 
 def kv_cache_with(
-    fault: Callable[..., Any], shape: str | None = None, seeds: tuple[int, ...] = ()
+    fault: Callable[..., object], shape: str | None = None, seeds: tuple[int, ...] = ()
 ) -> Variant:
     """The reference's KV cache manager with a fault planted in it."""
 
@@ -127,7 +127,7 @@ def kv_cache_with(
     return replace(variant, manager=KV_CACHE, shape=shape, seeds=seeds)
 
 
-def connector_with(fault: Callable[..., Any]) -> Variant:
+def connector_with(fault: Callable[..., object]) -> Variant:
     """The reference's connector with a fault planted in it."""
     variant = hasher_with(fault)
     return replace(variant, manager=CONNECTOR, name=f"connector-{variant.name}")
@@ -141,7 +141,7 @@ def scheduler_without(
     return replace(variant, manager=SCHEDULER, seeds=seeds, lane=lane)
 
 
-def scheduler_with(fault: Callable[..., Any], lane: str = SCHEDULER) -> Variant:
+def scheduler_with(fault: Callable[..., object], lane: str = SCHEDULER) -> Variant:
     """The reference's scheduler with a fault planted in it."""
     variant = hasher_with(fault)
     name = f"{lane.replace(' ', '-')}-{variant.name}"

@@ -2,15 +2,16 @@
 
 from collections.abc import Iterable
 
-from cacheproof.differential.judges.kv_cache import Event, KVCacheJudge
+from cacheproof.differential.judges.kv_cache import KVCacheJudge
 from cacheproof.differential.judges.rare_states import Reachability
+from cacheproof.differential.traces.outcomes import KVConfig, KVEvent
 from cacheproof.differential.traces.records import StepRecord
 from cacheproof.reference.semantics import Semantics
 
 
 def judge_records(
-    config: Event,
-    events: Iterable[Event],
+    config: KVConfig,
+    events: Iterable[KVEvent],
     records: Iterable[StepRecord],
     semantics: Semantics,
     release: str | None = None,
