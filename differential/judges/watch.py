@@ -86,11 +86,11 @@ class ManagerWatch(Watching[LiveManager]):
         self, manager: EncoderManager, live: LiveManager, given: Given, answer: object
     ) -> None:
         try:
-            snapshot = _read(manager)
+            violations = live.answered(given, answer, _read(manager))
         except UNREADABLE_ERRORS as error:
             self._leave(manager, UNKNOWN, f"{given}: {type(error).__name__}: {error}")
-            return
-        self._judged(manager, live.answered(given, answer, snapshot), live.calls)
+        else:
+            self._judged(manager, violations, live.calls)
 
     # managers
 

@@ -173,6 +173,14 @@ def without_a_ledger(manager: EncoderCacheManager) -> None:
     WithoutSlots()
 
 
+def answers_another_kind(manager: EncoderCacheManager) -> None:
+    class NoNotices(EncoderCacheManager):
+        def get_freed_mm_hashes(self) -> list[str]:
+            return None  # type: ignore[return-value]
+
+    assert NoNotices(10).get_freed_mm_hashes() is None
+
+
 @pytest.mark.parametrize(
     ("misuse", "why"),
     [
@@ -180,6 +188,7 @@ def without_a_ledger(manager: EncoderCacheManager) -> None:
         (another_item, ANOTHER),
         (copied, UNSEEN),
         (without_a_ledger, UNKNOWN),
+        (answers_another_kind, UNKNOWN),
     ],
 )
 def test_what_no_scheduler_does_is_noted_and_no_fault(
