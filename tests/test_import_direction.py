@@ -67,17 +67,20 @@ HOUSES: dict[str, dict[str, set[str]]] = {
     },
     "differential/targets": {"host": set()},
     "differential/targets/host": {
-        "scheduler": {"explorer", "protocol", "release_calls", "session"},
-        "connectors": {"by_name", "child", "package", "protocol", "session"},
+        "vllm_objects": set(),
+        "scheduler": {"explorer", "protocol", "release_calls", "session", "vllm_objects"},
+        "connectors": {"by_name", "child", "package", "protocol", "session", "vllm_objects"},
         "faults": {
             "by_name", "media_inputs", "package", "protocol", "scheduler", "stale_tables",
+            "vllm_objects",
         },
         "managers": {
             "explorer", "faults", "package", "protocol", "release_calls", "scheduler", "session",
+            "vllm_objects",
         },
         "engine": {
             "by_name", "faults", "managers", "media_inputs", "package", "protocol", "scheduler",
-            "session",
+            "session", "vllm_objects",
         },
     },
     "differential/targets/host/faults": {"engine": set(), "runner": set()},

@@ -192,7 +192,8 @@ def build(trace: Event, semantics: Semantics, fault: str | None = None) -> Sched
     # A release enlarges cache and budget until the largest item fits.
     capacity = max(config["capacity"], largest)
     is_decoder = _is_decoder(trace)
-    manager = (EncoderDecoderCacheManager if is_decoder else EncoderCacheManager)(
+    # Of requests: what the reference takes is its own, and what the host hands on a release's.
+    manager: Any = (EncoderDecoderCacheManager if is_decoder else EncoderCacheManager)(
         capacity, semantics.encoder_cache
     )
     # Before the recorder wraps the methods: it logs calls of the faulty ones.
@@ -200,7 +201,7 @@ def build(trace: Event, semantics: Semantics, fault: str | None = None) -> Sched
         FAULTS[fault](manager)
     recorder = Recorder(manager, shows_sizes=semantics.encoder_cache.remembers_sizes)
     drafter = _has_drafter(config)
-    scheduler = Scheduler(
+    scheduler: Any = Scheduler(
         SchedulerConfig(
             **settings_of(config),
             encoder_compute_budget=max(config["compute_budget"], largest),
@@ -221,8 +222,7 @@ def build(trace: Event, semantics: Semantics, fault: str | None = None) -> Sched
         _legal_kv_cache_manager(config, semantics),
         manager,
         semantics=semantics,
-        ec_connector=EncoderTransfers() if config["ec_connector"] else None,
-        connector=None if config["kv_connector"] is None else KVTransfers(),
+        **_connectors(config),
     )
     if fault in SCHEDULER_FAULTS:
         SCHEDULER_FAULTS[fault](scheduler)
@@ -275,6 +275,14 @@ def build(trace: Event, semantics: Semantics, fault: str | None = None) -> Sched
         RequestStatus.PREEMPTED,
         semantics.encoder_cache.resets,
     )
+
+
+def _connectors(config: Event) -> dict[str, Any]:
+    """The host's connectors, which take requests of the reference's as they take a release's."""
+    return {
+        "ec_connector": EncoderTransfers() if config["ec_connector"] else None,
+        "connector": None if config["kv_connector"] is None else KVTransfers(),
+    }
 
 
 _NO_TRANSFERS = KVConnectorOutput()

@@ -1,7 +1,7 @@
 """Faults in how a torch runner applies adapters, and in how they keep requests apart. They are
 planted in a sound runner, and each must be seen."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
@@ -13,25 +13,23 @@ from .salt import Make
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from cacheproof.gpu_runner.adapters import LoadedAdapter
+    from cacheproof.gpu_runner.adapters import LoadedAdapter, Windows
     from cacheproof.gpu_runner.runner import Runner
     from cacheproof.reference.scheduled_request import ScheduledRequest
     from cacheproof.reference.scheduler.output import SchedulerOutput
 
-Windows = Sequence[tuple[slice, "LoadedAdapter | None"]]
-"""Rows of a layer's input, each with the adapter that they run under, if any."""
 Weights = Mapping[str, tuple["Tensor", "Tensor"]]
 """The two matrices of each layer of an adapter."""
 
 
 def _change(
-    runner: "Runner", change: Callable[[Windows], Windows], *, of_items: bool | None = None
+    runner: "Runner", change: Callable[["Windows"], "Windows"], *, of_items: bool | None = None
 ) -> None:
     """Let rows run under what `change` makes of their adapters: those of items, those of a step's
     tokens, or both."""
     model = runner.model
 
-    def adapted(windows: Windows) -> AbstractContextManager[None]:
+    def adapted(windows: "Windows") -> AbstractContextManager[None]:
         is_of_items = windows[0][0] == slice(None)
         is_meant = of_items is None or of_items == is_of_items
         return model.adapted(change(windows) if is_meant else windows)
@@ -75,7 +73,7 @@ def runs_under_the_next(runner: "Runner") -> None:
 def takes_the_last_for_none(runner: "Runner") -> None:
     """Requests without an adapter run under the last one of the step."""
 
-    def filled(windows: Windows) -> Windows:
+    def filled(windows: "Windows") -> "Windows":
         adapters = [adapter for _, adapter in windows if adapter is not None]
         last = adapters[-1] if adapters else None
         return [(rows, adapter or last) for rows, adapter in windows]
@@ -86,7 +84,7 @@ def takes_the_last_for_none(runner: "Runner") -> None:
 def begins_a_row_late(runner: "Runner") -> None:
     """The first token of each request in a step runs under the adapter of the one before it."""
 
-    def late(windows: Windows) -> Windows:
+    def late(windows: "Windows") -> "Windows":
         adapters: list[LoadedAdapter | None] = [None, *(adapter for _, adapter in windows)]
         shifted = []
         for (rows, adapter), before in zip(windows, adapters, strict=False):

@@ -22,7 +22,7 @@ Heard = tuple["Tensor", "Tensor"]
 """Features of sounds, and which places are attended to."""
 
 
-class Answer(Protocol):
+class TowerOutput(Protocol):
     """What transformers' tower of sounds answers."""
 
     last_hidden_state: "Tensor"
@@ -129,8 +129,8 @@ def stands_at_the_end(runner: "Runner") -> None:
     from torch import stack
 
     def late(
-        forward: Callable[..., "Answer"], features: "Tensor", attention_mask: "Tensor"
-    ) -> "Answer":
+        forward: Callable[..., "TowerOutput"], features: "Tensor", attention_mask: "Tensor"
+    ) -> "TowerOutput":
         places = attention_mask.flatten(1).sum(1).tolist()
         moved = [one.roll(-2 * count, -1) for one, count in zip(features, places, strict=True)]
         answer = forward(stack(moved), attention_mask=attention_mask.flip(-1))
