@@ -1,7 +1,7 @@
 """The reference scheduler, made for a `SchedulerSession` to drive."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cacheproof.differential.targets.host.faults.manager import FAULTS
 from cacheproof.differential.targets.host.faults.scheduler import SCHEDULER_FAULTS
@@ -49,18 +49,21 @@ from cacheproof.reference.scheduler.scheduler import Scheduler
 from cacheproof.reference.scheduler.state import PauseState
 from cacheproof.reference.semantics import Semantics
 
+if TYPE_CHECKING:
+    from cacheproof.differential.targets.reference import ReferenceTarget
 
-def is_there(target: Any) -> bool:
+
+def is_there(target: "ReferenceTarget") -> bool:
     """Whether that reference can run any trace of this depth."""
     return True
 
 
-def runs(target: Any, trace: Trace) -> bool:
+def runs(target: "ReferenceTarget", trace: Trace) -> bool:
     """Whether that reference models all that the trace asks for."""
     return models(target.lines(trace), target.semantics)
 
 
-def run(target: Any, trace: Trace, fault: str | None) -> TraceResult:
+def run(target: "ReferenceTarget", trace: Trace, fault: str | None) -> TraceResult:
     """The reference's records. Raises Illegal as `session` does."""
     lines = target.lines(trace)
     driven = session(lines, target.semantics, fault)
