@@ -67,17 +67,20 @@ HOUSES: dict[str, dict[str, set[str]]] = {
     },
     "differential/targets": {"host": set()},
     "differential/targets/host": {
-        "scheduler": {"explorer", "protocol", "release_calls", "session"},
-        "connectors": {"by_name", "child", "package", "protocol", "session"},
+        "vllm_objects": set(),
+        "scheduler": {"explorer", "protocol", "release_calls", "session", "vllm_objects"},
+        "connectors": {"by_name", "child", "package", "protocol", "session", "vllm_objects"},
         "faults": {
             "by_name", "media_inputs", "package", "protocol", "scheduler", "stale_tables",
+            "vllm_objects",
         },
         "managers": {
             "explorer", "faults", "package", "protocol", "release_calls", "scheduler", "session",
+            "vllm_objects",
         },
         "engine": {
             "by_name", "faults", "managers", "media_inputs", "package", "protocol", "scheduler",
-            "session",
+            "session", "vllm_objects",
         },
     },
     "differential/targets/host/faults": {"engine": set(), "runner": set()},
@@ -147,6 +150,8 @@ HOST_MAY_IMPORT = (
     | {"host"}
 )
 """vLLM and what it always brings along; "host": run as a folder."""
+FOR_TYPES = ("cacheproof.gpu_runner", "cacheproof.reference")
+"""What the host may import for types alone, which is never run: there it drives what is ours."""
 PLUG_IN = "gpu_runner/encoder_connector/vllm_connector.py"
 """What vLLM imports, as a class of its own base."""
 STAND_IN = f"{HOST}managers/kv_cache_stand_in.py"
@@ -190,6 +195,17 @@ def imported_modules(path: str, tree: ast.Module) -> list[tuple[ast.AST, str]]:
             ):
                 found.append((node, name))
     return found
+
+
+def for_types_alone(tree: ast.Module) -> set[ast.AST]:
+    """The imports of a module that only a type checker follows."""
+    return {
+        inner
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for statement in node.body
+        for inner in ast.walk(statement)
+    }
 
 
 def complaint(path: str, module: str) -> str | None:
@@ -273,7 +289,10 @@ def room_in(house: str, path: str) -> str:
 def violations(path: str, source: str) -> list[str]:
     tree = ast.parse(source)
     found = []
+    typed = for_types_alone(tree) if path.startswith(HOST) else set()
     for node, module in imported_modules(path, tree):
+        if node in typed and module.startswith(FOR_TYPES):
+            continue
         reason = complaint(path, module)
         if reason:
             found.append(f"{path}:{node.lineno} imports {module}: {reason}")
@@ -350,6 +369,10 @@ def test_imports_point_one_way(path: str) -> None:
             "differential/targets/host/managers/kv_cache_stand_in.py",
             "import cacheproof.spec.records",
         ),
+        (
+            "differential/targets/host/scheduler/recorder.py",
+            "if TYPE_CHECKING:\n    from cacheproof.differential.traces.trace import Trace",
+        ),
         ("differential/targets/host/scheduler/recorder.py", "import hypothesis"),
         ("differential/targets/host/connectors/lmcache_server.py", "import redis"),
         ("differential/targets/host/scheduler/recorder.py", "import lmcache.v1.server"),
@@ -375,6 +398,10 @@ def test_a_forbidden_import_is_flagged(path: str, statement: str) -> None:
         ("differential/targets/spec.py", "from cacheproof.differential.targets import process"),
         ("differential/targets/host/scheduler/recorder.py", "from ..protocol import FLAGS"),
         ("differential/targets/host/scheduler/recorder.py", "import vllm.v1.core"),
+        (
+            "differential/targets/host/faults/runner/fault.py",
+            "if TYPE_CHECKING:\n    from cacheproof.gpu_runner.runner import Runner",
+        ),
         ("differential/recording/settings.py", "import vllm"),
         ("differential/recording/ledger.py", "from cacheproof.differential.targets.host import x"),
         (

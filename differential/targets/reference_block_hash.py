@@ -1,16 +1,20 @@
 """Block keys of the reference, at block hash depth."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from cacheproof.differential.targets.host.managers.block_hash import BlockHashSession
-from cacheproof.differential.targets.host.protocol import HASH_SEED, Illegal
+from cacheproof.differential.targets.host.protocol import HASH_SEED, Event, Illegal
 from cacheproof.differential.targets.host.session import run_events
 from cacheproof.differential.traces.block_hash import BlockHashConfig
 from cacheproof.differential.traces.records import TraceResult, records_of
 from cacheproof.differential.traces.trace import Trace
-from cacheproof.reference.block_hash import continue_request, get_request_block_hasher
+from cacheproof.reference.block_hash import (
+    BlockHasher,
+    continue_request,
+    get_request_block_hasher,
+)
 from cacheproof.reference.hash_functions import hash_function
 from cacheproof.reference.request import (
     LoRARequest,
@@ -21,18 +25,21 @@ from cacheproof.reference.request import (
 )
 from cacheproof.reference.semantics.block_keys import BlockKeySemantics
 
+if TYPE_CHECKING:
+    from cacheproof.differential.targets.reference import ReferenceTarget
 
-def is_there(target: Any) -> bool:
+
+def is_there(target: "ReferenceTarget") -> bool:
     """Whether that reference can run any trace of this depth."""
     return True
 
 
-def runs(target: Any, trace: Trace) -> bool:
+def runs(target: "ReferenceTarget", trace: Trace) -> bool:
     """Whether that reference can run the trace."""
     return True
 
 
-def run(target: Any, trace: Trace, fault: str | None) -> TraceResult:
+def run(target: "ReferenceTarget", trace: Trace, fault: str | None) -> TraceResult:
     """The reference's records. Raises Illegal where its semantics lack what is asked for."""
     assert isinstance(trace.header.config, BlockHashConfig)
     session = _session(trace.header.config, target.semantics.block_keys, fault)
@@ -59,7 +66,7 @@ def _session(
         kept = request.num_tokens - 1
         continue_request(request, chunk, config.block_size, kept=kept, semantics=semantics)
 
-    def make(event: dict[str, Any], block_hasher: Any) -> TokenRequest:
+    def make(event: Event, block_hasher: BlockHasher | None) -> TokenRequest:
         features = [
             MultiModalFeature(
                 item["identifier"], PlaceholderRange(item["offset"], item["length"]), ""

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING
 
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.traces.encoder_connector import (
@@ -15,6 +15,9 @@ from cacheproof.differential.traces.encoder_connector import (
 from cacheproof.differential.traces.records import TraceResult
 from cacheproof.differential.traces.trace import Trace
 
+if TYPE_CHECKING:
+    from cacheproof.differential.targets.reference import ReferenceTarget
+
 MODULE = "host.connectors.reference"
 LONGEST = 255
 """Characters of an identifier that a folder of that name can have."""
@@ -22,12 +25,12 @@ BEYOND = (Spoil, Reach, NewWeights)
 """Events of which connectors promise different things, so that contracts alone judge them."""
 
 
-def is_there(target: Any) -> bool:
+def is_there(target: "ReferenceTarget") -> bool:
     """Whether that reference can run any trace of this depth."""
     return True
 
 
-def runs(target: Any, trace: Trace) -> bool:
+def runs(target: "ReferenceTarget", trace: Trace) -> bool:
     """Whether that reference can run the trace."""
     config = trace.header.config
     assert isinstance(config, EncoderConnectorConfig)
@@ -48,12 +51,12 @@ def compares(trace: Trace) -> bool:
     )
 
 
-def run(target: Any, trace: Trace, fault: str | None) -> TraceResult:
+def run(target: "ReferenceTarget", trace: Trace, fault: str | None) -> TraceResult:
     """The reference's records."""
     return host(target).run([trace], fault)[0]
 
 
-def host(target: Any) -> HostTarget:
+def host(target: "ReferenceTarget") -> HostTarget:
     """The host of that target's engines, which is closed with it."""
     if target.connectors is None:
         target.connectors = HostTarget(

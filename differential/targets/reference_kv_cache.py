@@ -1,7 +1,7 @@
 """The reference KV cache manager as what a `KVCacheSession` drives."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -29,6 +29,9 @@ from cacheproof.reference.kv_cache_specs import (
 from cacheproof.reference.request import LoRARequest, MultiModalFeature, PlaceholderRange
 from cacheproof.reference.scheduled_request import RequestStatus, ScheduledRequest
 from cacheproof.reference.semantics import Semantics
+
+if TYPE_CHECKING:
+    from cacheproof.differential.targets.reference import ReferenceTarget
 
 _TAKEN = {
     "admits_in_allocation": {"full_sequence_must_fit"},
@@ -91,17 +94,17 @@ def build(config: Event, semantics: Semantics, make: Factory = KVCacheManager) -
     )
 
 
-def is_there(target: Any) -> bool:
+def is_there(target: "ReferenceTarget") -> bool:
     """Whether that reference can run any trace of this depth."""
     return True
 
 
-def runs(target: Any, trace: Trace) -> bool:
+def runs(target: "ReferenceTarget", trace: Trace) -> bool:
     """Whether that reference models the trace's configuration."""
     return models(msgspec.to_builtins(trace.header.config), target.semantics)
 
 
-def run(target: Any, trace: Trace, fault: str | None) -> TraceResult:
+def run(target: "ReferenceTarget", trace: Trace, fault: str | None) -> TraceResult:
     """The reference's records. Raises Illegal as `build` does."""
     config = msgspec.to_builtins(trace.header.config)
     events = [msgspec.to_builtins(event) for event in trace.events]

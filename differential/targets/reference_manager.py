@@ -1,7 +1,7 @@
 """The reference managers alone, at manager depth."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -14,6 +14,9 @@ from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.encoder_cache import EncoderCacheManager
 from cacheproof.reference.encoder_decoder_cache import EncoderDecoderCacheManager
 
+if TYPE_CHECKING:
+    from cacheproof.differential.targets.reference import ReferenceTarget
+
 Factory = Callable[..., Any]
 """Makes a manager as the reference's own class does, by the same arguments."""
 MANAGERS: dict[str, Factory] = {
@@ -22,24 +25,24 @@ MANAGERS: dict[str, Factory] = {
 }
 
 
-def is_there(target: Any) -> bool:
+def is_there(target: "ReferenceTarget") -> bool:
     """Whether that reference can run any trace of this depth."""
     return True
 
 
-def runs(target: Any, trace: Trace) -> bool:
+def runs(target: "ReferenceTarget", trace: Trace) -> bool:
     """Whether that reference can run the trace."""
     return True
 
 
-def run(target: Any, trace: Trace, fault: str | None) -> TraceResult:
+def run(target: "ReferenceTarget", trace: Trace, fault: str | None) -> TraceResult:
     """The reference's records."""
     assert isinstance(trace.header, ManagerHeader)
     events = [msgspec.to_builtins(event) for event in trace.events]
     return TraceResult(records_of(run_events(session(target, trace.header, fault), events)))
 
 
-def session(target: Any, header: ManagerHeader, fault: str | None) -> ManagerSession:
+def session(target: "ReferenceTarget", header: ManagerHeader, fault: str | None) -> ManagerSession:
     """What drives one manager of that reference."""
     manager = target.managers[header.manager](
         header.config.capacity, target.semantics.encoder_cache

@@ -1,7 +1,7 @@
 """The reference's media hash, at media hash depth: in this process or in that of a release."""
 
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -11,6 +11,9 @@ from cacheproof.differential.traces.media_hash import MediaHashConfig
 from cacheproof.differential.traces.records import TraceResult, records_of
 from cacheproof.differential.traces.trace import Trace
 
+if TYPE_CHECKING:
+    from cacheproof.differential.targets.reference import ReferenceTarget
+
 MEDIA_LIBRARIES = ("blake3", "numpy", "PIL")
 
 
@@ -19,12 +22,12 @@ def missing_media_libraries() -> list[str]:
     return [name for name in MEDIA_LIBRARIES if find_spec(name) is None]
 
 
-def is_there(target: Any) -> bool:
+def is_there(target: "ReferenceTarget") -> bool:
     """Whether that reference has the libraries, or a host that hashes for it."""
     return target.media_hash is not None or not missing_media_libraries()
 
 
-def runs(target: Any, trace: Trace) -> bool:
+def runs(target: "ReferenceTarget", trace: Trace) -> bool:
     """Whether that reference knows the trace's digest."""
     config = trace.header.config
     assert isinstance(config, MediaHashConfig)
@@ -32,7 +35,7 @@ def runs(target: Any, trace: Trace) -> bool:
     return is_there(target) and is_known
 
 
-def run(target: Any, trace: Trace, fault: str | None) -> TraceResult:
+def run(target: "ReferenceTarget", trace: Trace, fault: str | None) -> TraceResult:
     """The reference's records. Raises Illegal where its semantics lack what is asked for."""
     config = trace.header.config
     assert isinstance(config, MediaHashConfig)

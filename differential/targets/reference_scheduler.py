@@ -1,7 +1,7 @@
 """The reference scheduler, made for a `SchedulerSession` to drive."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cacheproof.differential.targets.host.faults.manager import FAULTS
 from cacheproof.differential.targets.host.faults.scheduler import SCHEDULER_FAULTS
@@ -49,18 +49,21 @@ from cacheproof.reference.scheduler.scheduler import Scheduler
 from cacheproof.reference.scheduler.state import PauseState
 from cacheproof.reference.semantics import Semantics
 
+if TYPE_CHECKING:
+    from cacheproof.differential.targets.reference import ReferenceTarget
 
-def is_there(target: Any) -> bool:
+
+def is_there(target: "ReferenceTarget") -> bool:
     """Whether that reference can run any trace of this depth."""
     return True
 
 
-def runs(target: Any, trace: Trace) -> bool:
+def runs(target: "ReferenceTarget", trace: Trace) -> bool:
     """Whether that reference models all that the trace asks for."""
     return models(target.lines(trace), target.semantics)
 
 
-def run(target: Any, trace: Trace, fault: str | None) -> TraceResult:
+def run(target: "ReferenceTarget", trace: Trace, fault: str | None) -> TraceResult:
     """The reference's records. Raises Illegal as `session` does."""
     lines = target.lines(trace)
     driven = session(lines, target.semantics, fault)
@@ -192,7 +195,8 @@ def build(trace: Event, semantics: Semantics, fault: str | None = None) -> Sched
     # A release enlarges cache and budget until the largest item fits.
     capacity = max(config["capacity"], largest)
     is_decoder = _is_decoder(trace)
-    manager = (EncoderDecoderCacheManager if is_decoder else EncoderCacheManager)(
+    # Of requests: what the reference takes is its own, and what the host hands on a release's.
+    manager: Any = (EncoderDecoderCacheManager if is_decoder else EncoderCacheManager)(
         capacity, semantics.encoder_cache
     )
     # Before the recorder wraps the methods: it logs calls of the faulty ones.
@@ -200,7 +204,7 @@ def build(trace: Event, semantics: Semantics, fault: str | None = None) -> Sched
         FAULTS[fault](manager)
     recorder = Recorder(manager, shows_sizes=semantics.encoder_cache.remembers_sizes)
     drafter = _has_drafter(config)
-    scheduler = Scheduler(
+    scheduler: Any = Scheduler(
         SchedulerConfig(
             **settings_of(config),
             encoder_compute_budget=max(config["compute_budget"], largest),
@@ -221,8 +225,7 @@ def build(trace: Event, semantics: Semantics, fault: str | None = None) -> Sched
         _legal_kv_cache_manager(config, semantics),
         manager,
         semantics=semantics,
-        ec_connector=EncoderTransfers() if config["ec_connector"] else None,
-        connector=None if config["kv_connector"] is None else KVTransfers(),
+        **_connectors(config),
     )
     if fault in SCHEDULER_FAULTS:
         SCHEDULER_FAULTS[fault](scheduler)
@@ -275,6 +278,14 @@ def build(trace: Event, semantics: Semantics, fault: str | None = None) -> Sched
         RequestStatus.PREEMPTED,
         semantics.encoder_cache.resets,
     )
+
+
+def _connectors(config: Event) -> dict[str, Any]:
+    """The host's connectors, which take requests of the reference's as they take a release's."""
+    return {
+        "ec_connector": EncoderTransfers() if config["ec_connector"] else None,
+        "connector": None if config["kv_connector"] is None else KVTransfers(),
+    }
 
 
 _NO_TRANSFERS = KVConnectorOutput()

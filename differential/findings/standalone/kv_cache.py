@@ -306,8 +306,9 @@ class _Scribe:
 
     @property
     def kit(self) -> KVCacheKit:
+        scribe: Any = self  # it answers as a manager, as far as it is asked
         return KVCacheKit(
-            self,
+            scribe,
             self._make_request,
             dict(_STATUSES),
             frozenset(_TAKEN),

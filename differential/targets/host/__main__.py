@@ -13,9 +13,22 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from .protocol import Json, Plain
+
+
+class Host(Protocol):
+    """What answers the requests of a pipe. Only that of releases explores, and only one of changed
+    texts changes them."""
+
+    def hello(self, plug_in: str | None) -> "dict[str, Json]": ...
+    def run(self, request: "Plain") -> "Iterable[Json]": ...
+    def explore(self, request: "Plain") -> "dict[str, Json]": ...
+    def expand(self, states: list[int]) -> "Sequence[Json]": ...
 
 
 def _load_own_package() -> None:
@@ -69,7 +82,7 @@ def main() -> None:
 
 
 def _answer(
-    release: Any, request: dict[str, Any], encode: Callable[[Any], bytes]
+    release: "Host", request: "Plain", encode: Callable[[object], bytes]
 ) -> Iterator[bytes]:
     """A line of JSON in parts. Each result is encoded as soon as it is there: the records of a
     whole batch would have the cycle collector walk them again and again."""
@@ -84,9 +97,9 @@ def _answer(
     yield b"]}\n"
 
 
-def _whole_answer(release: Any, request: dict[str, Any]) -> dict[str, Any] | None:
+def _whole_answer(release: "Host", request: "Plain") -> "dict[str, Json] | None":
     """An answer that is complete at once; None where a child of this process has answered."""
-    answer: dict[str, Any] | None
+    answer: dict[str, Json] | None
     match request["do"]:
         case "hello":
             answer = release.hello(request.get("manager"))

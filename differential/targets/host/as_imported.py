@@ -9,8 +9,9 @@ import collections
 import importlib
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from types import CodeType, FunctionType
-from typing import Any
+from types import CodeType, FunctionType, ModuleType
+
+from .protocol import Plain
 
 _AS_BEGUN = dict(vars(builtins))
 """Python's builtins before the modules are imported that may replace them."""
@@ -23,8 +24,9 @@ _GIVEN = frozenset(
 """Attributes that Python gives every class."""
 
 
-def differences(module: Any, text: str, names: Sequence[str]) -> Iterator[str]:
+def differences(module: ModuleType, text: str, names: Sequence[str]) -> Iterator[str]:
     """What differs in these classes, and in their bases, from the text."""
+    assert module.__file__ is not None
     whole = compile(text, module.__file__, "exec", dont_inherit=True)
     methods = _methods(ast.parse(text))
     to_do, done = [*names], set[str]()
@@ -47,7 +49,9 @@ def differences(module: Any, text: str, names: Sequence[str]) -> Iterator[str]:
                 yield f"{base.__name__}, a base of {name}"
 
 
-def replaced(module: Any, users: Sequence[Any], names: Sequence[str]) -> Iterator[str]:
+def replaced(
+    module: ModuleType, users: Sequence[ModuleType], names: Sequence[str]
+) -> Iterator[str]:
     """Names of these classes that stand for another class in modules that use them."""
     for user in users:
         for name in names:
@@ -70,7 +74,7 @@ def _methods(tree: ast.Module) -> _Methods:
 
 
 def _of_class(
-    module: Any, found: type, defined: dict[str, CodeType], methods: _Methods
+    module: ModuleType, found: type, defined: dict[str, CodeType], methods: _Methods
 ) -> Iterator[str]:
     left = set(defined)
     for name, value in vars(found).items():
@@ -86,7 +90,9 @@ def _of_class(
             yield name
 
 
-def _is_method(module: Any, value: object, method: ast.FunctionDef, code: CodeType | None) -> bool:
+def _is_method(
+    module: ModuleType, value: object, method: ast.FunctionDef, code: CodeType | None
+) -> bool:
     """Whether a class has a method as its text has it, in its code and its decorators."""
     function = _function_of(value, method)
     return (
@@ -144,7 +150,7 @@ def _typed(values: Iterable[object]) -> list[_Default]:
     return [(type(value), value) for value in values]
 
 
-def _is_replaced(module: Any, name: str) -> bool:
+def _is_replaced(module: ModuleType, name: str) -> bool:
     """Whether a builtin, or an OrderedDict, is not Python's own."""
     if name == "OrderedDict":
         return vars(module).get(name, _ORDERED) is not _ORDERED
@@ -157,7 +163,7 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
     yield from (one for one in code.co_consts if isinstance(one, CodeType))
 
 
-def otherwise(request: dict[str, Any]) -> list[str]:
+def otherwise(request: Plain) -> list[str]:
     """What of a `module`'s `classes` differs from its `text`, or is another class in one of the
     modules `imports`."""
     users = [importlib.import_module(name) for name in request["imports"]]

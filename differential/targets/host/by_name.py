@@ -1,9 +1,9 @@
 """Tables of faults: each has the name of its function, and knows which contracts it breaks."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
-Fault = TypeVar("Fault", bound=Callable[..., Any])
+Fault = TypeVar("Fault", bound=Callable[..., object])
 
 
 def by_name(*faults: Fault) -> dict[str, Fault]:

@@ -1,7 +1,10 @@
 """Which functions of the release each event of a trace calls."""
 
 import sys
-from typing import Any
+from types import CodeType, FrameType
+
+from .protocol import Event, Json
+from .session import CallLog, DrivenSession
 
 
 class WatchedSession:
@@ -9,13 +12,13 @@ class WatchedSession:
     calls, as module:qualified name. A function that is defined within another counts as that
     one."""
 
-    def __init__(self, session: Any, root: str, called: list[list[str]]) -> None:
+    def __init__(self, session: DrivenSession, root: str, called: list[list[str]]) -> None:
         self._session = session
         self._called = called
         self._root = root
-        self._codes: set[Any] = set()
+        self._codes: set[CodeType] = set()
 
-    def apply(self, event: dict[str, Any]) -> Any:
+    def apply(self, event: Event) -> Json:
         """Apply an event. One that raises has called what it called until then."""
         self._codes = set()
         sys.setprofile(self._note)
@@ -25,14 +28,15 @@ class WatchedSession:
             sys.setprofile(None)
             self._called.append(sorted({self._name(code) for code in self._codes}))
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._session, name)
+    @property
+    def recorder(self) -> CallLog:
+        return self._session.recorder
 
-    def _note(self, frame: Any, event: str, _: Any) -> None:
+    def _note(self, frame: FrameType, event: str, _: object) -> None:
         if event == "call" and frame.f_code.co_filename.startswith(self._root):
             self._codes.add(frame.f_code)
 
-    def _name(self, code: Any) -> str:
+    def _name(self, code: CodeType) -> str:
         path = code.co_filename.removeprefix(self._root).removesuffix(".py")
         module = path.replace("/", ".").removesuffix(".__init__")
         return f"{module}:{code.co_qualname.partition('.<')[0]}"

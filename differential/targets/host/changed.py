@@ -13,18 +13,21 @@ import os
 import signal
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
-from types import CodeType, FunctionType
-from typing import Any
+from types import CodeType, FrameType, FunctionType, TracebackType
+from typing import TypeAlias
 
-from .protocol import HostError
+from .protocol import HostError, Json, Plain
+
+LineTracer: TypeAlias = "Callable[[FrameType, str, object], LineTracer | None]"
 
 _PR_SET_PDEATHSIG = 1
 _called: set[tuple[str, str]] = set()
 """(file, qualified name) of each function that has been called."""
 
 
-def _note_call(frame: Any, event: str, _: Any) -> None:
+def _note_call(frame: FrameType, event: str, _: object) -> None:
     _called.add((frame.f_code.co_filename, frame.f_code.co_qualname))
 
 
@@ -54,7 +57,7 @@ class ChangedHost(_Release):
         self._lines_left: dict[CodeType, set[int]] = {}
         self._lines: dict[str, set[int]] = {}
 
-    def hello(self, plug_in: str | None) -> dict[str, Any]:
+    def hello(self, plug_in: str | None) -> dict[str, Json]:
         """The release's answer, with the functions that were called while it was imported."""
         called = [
             f"{file.removeprefix(self._root)}:{name}"
@@ -63,7 +66,7 @@ class ChangedHost(_Release):
         ]
         return {**super().hello(plug_in), "called_by_imports": called}
 
-    def change(self, request: dict[str, Any]) -> dict[str, Any] | None:
+    def change(self, request: Plain) -> dict[str, Json] | None:
         """Change the function `name` of the module `path` (from the tree's root) to what `text`, a
         text of the whole module, says that it is.
 
@@ -90,14 +93,14 @@ class ChangedHost(_Release):
         _, status = os.waitpid(child, 0)
         return {"ended": os.waitstatus_to_exitcode(status)} if status else None
 
-    def trace(self, request: dict[str, Any]) -> dict[str, Any]:
+    def trace(self, request: Plain) -> dict[str, object]:
         """The result of one trace, the functions in the files `paths` that it calls, and the lines
         of them that no trace before it has reached."""
         files = {self._root + path for path in request["paths"]}
         called: set[str] = set()
         self._lines = {}
 
-        def note(frame: Any, event: str, _: Any) -> Any:
+        def note(frame: FrameType, event: str, _: object) -> LineTracer | None:
             code = frame.f_code
             if code.co_filename not in files:
                 return None
@@ -115,7 +118,7 @@ class ChangedHost(_Release):
         lines = {path: sorted(reached) for path, reached in self._lines.items()}
         return {"result": result, "called": sorted(called), "lines": lines}
 
-    def _note_line(self, frame: Any, event: str, _: Any) -> Any:
+    def _note_line(self, frame: FrameType, event: str, _: object) -> "LineTracer":
         if event == "line" and frame.f_lineno in (left := self._lines_left[frame.f_code]):
             left.discard(frame.f_lineno)
             path = frame.f_code.co_filename.removeprefix(self._root)
@@ -148,7 +151,9 @@ def _end_with_parent() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _end_at_once(kind: Any, error: Any, where: Any) -> None:
+def _end_at_once(
+    kind: type[BaseException], error: BaseException, where: TracebackType | None
+) -> None:
     """End a child without flushing the part of an answer that it has written."""
     traceback.print_exception(kind, error, where)
     sys.stderr.flush()

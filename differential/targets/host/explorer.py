@@ -10,49 +10,86 @@ import inspect
 import pickle
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import is_dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from .protocol import Event, HostError, Illegal
-from .session import run_event
+from .protocol import Event, HostError, Illegal, Json, Record
+from .session import CallLog, run_event
 
 SET = "{}"
-Step = tuple[tuple[Any, ...], int, Any]
+Step = tuple[Record, int, Json]
+Kept = TypeVar("Kept")
+Place = TypeVar("Place")
 
 
-class ExplorerMoment(NamedTuple):
+class ExplorerMoment(NamedTuple, Generic[Kept]):
     """The state of a session at a moment: equal states have equal keys. `keep` makes what can be
     put back, and `tree` the state's tree."""
 
     key: Hashable
-    keep: Callable[[], Any]
-    tree: Callable[[], Any]
+    keep: Callable[[], Kept]
+    tree: Callable[[], Json]
 
 
-class States(Protocol):
+class States(Protocol[Kept]):
     """The states of one session. The text of `classes` decides what follows from a state."""
 
     @property
     def classes(self) -> Iterable[type]: ...
 
-    def now(self) -> ExplorerMoment:
+    def now(self) -> ExplorerMoment[Kept]:
         """The session's state now. Raises HostError where it cannot be kept."""
 
-    def put_back(self, kept: Any) -> None:
+    def put_back(self, kept: Kept) -> None:
         """Put the session back into a state that was kept."""
 
 
-class Explorer:
+class StateRecorder(CallLog, Protocol):
+    """A recorder that counts changes from a state that it is told of."""
+
+    def begin(self) -> None:
+        """Take the state now as the one from which changes count."""
+
+
+class ExploredSession(Protocol):
+    """A session that is put into states, and tries events in them."""
+
+    @property
+    def recorder(self) -> StateRecorder: ...
+
+    def apply(self, event: Event) -> Json:
+        """The event's outcome, None for a no-op."""
+
+
+class MovedSession(Protocol[Place]):
+    """A session that says what it holds beside its manager, and can be put back into that."""
+
+    @property
+    def recorder(self) -> "RecorderWithManager": ...
+    def position(self) -> Place: ...
+    def go_to(self, position: Place) -> None: ...
+
+
+class RecorderWithManager(Protocol):
+    """The recorder of a session that drives one manager."""
+
+    @property
+    def manager(self) -> object: ...
+
+
+class Explorer(Generic[Kept]):
     """Numbers the states of one session; its first state has number 0.
 
     `alphabet` are the events that are tried in every state.
     """
 
-    def __init__(self, session: Any, states: States, alphabet: Iterable[Event]) -> None:
+    def __init__(
+        self, session: ExploredSession, states: States[Kept], alphabet: Iterable[Event]
+    ) -> None:
         self._session = session
         self._states = states
         self._alphabet = list(alphabet)
         self._numbers: dict[Hashable, int] = {}
-        self._kept: list[Any] = []
+        self._kept: list[Kept] = []
         self._number(states.now())
 
     @property
@@ -61,7 +98,7 @@ class Explorer:
         text = "\0".join(map(inspect.getsource, self._states.classes))
         return hashlib.sha256(text.encode()).hexdigest()
 
-    def tree(self) -> Any:
+    def tree(self) -> Json:
         """The tree of the session's state now."""
         return self._states.now().tree()
 
@@ -97,27 +134,27 @@ class Explorer:
             steps.append((record, number, moment.tree() if is_new else None))
         return steps
 
-    def _number(self, moment: ExplorerMoment) -> int:
+    def _number(self, moment: ExplorerMoment[Kept]) -> int:
         number = self._numbers.setdefault(moment.key, len(self._kept))
         if number == len(self._kept):
             self._kept.append(moment.keep())
         return number
 
 
-class ManagerStates:
+class ManagerStates(Generic[Place]):
     """The states of a `ManagerSession`: its manager's attributes, and its own position."""
 
-    def __init__(self, session: Any) -> None:
+    def __init__(self, session: MovedSession[Place]) -> None:
         self._session = session
         self._manager = session.recorder.manager
-        self._attributes: dict[str, Any] = vars(self._manager)
+        self._attributes = vars(self._manager)
         self._fixed = {name: value for name, value in self._attributes.items() if is_fixed(value)}
 
     @property
     def classes(self) -> Iterable[type]:
         return type(self._manager).__mro__[:-1]
 
-    def now(self) -> ExplorerMoment:
+    def now(self) -> ExplorerMoment[tuple[Place, bytes]]:
         data = {name: v for name, v in self._attributes.items() if name not in self._fixed}
         try:
             pickled = pickle.dumps(data, pickle.HIGHEST_PROTOCOL)
@@ -129,7 +166,7 @@ class ManagerStates:
             kept, lambda: kept, lambda: [tree_of(position), tree_of(list(data.values()))]
         )
 
-    def put_back(self, kept: Any) -> None:
+    def put_back(self, kept: tuple[Place, bytes]) -> None:
         position, data = kept
         self._attributes.clear()
         self._attributes.update(self._fixed)
@@ -137,14 +174,14 @@ class ManagerStates:
         self._session.go_to(position)
 
 
-def is_fixed(value: Any) -> bool:
+def is_fixed(value: object) -> bool:
     """Whether an attribute never changes: a method that is logged, a class or a frozen record."""
     if is_dataclass(value) and not isinstance(value, type):
         return bool(value.__dataclass_params__.frozen)  # type: ignore[attr-defined]
     return inspect.isroutine(value) or isinstance(value, type)
 
 
-def tree_of(value: Any) -> Any:
+def tree_of(value: object) -> Json:
     """Plain data as lists, strings, numbers and None."""
     match value:
         case None | bool() | int() | str():

@@ -9,10 +9,16 @@ user gives in the place of tokens, and `embeddings zero of 3` three of nothing b
 
 import re
 import zlib
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from .protocol import Event, Illegal
+from .protocol import Event, Illegal, Json
 from .scheduler.session import PLACEHOLDER_TOKEN_ID, prompt_token_ids
+
+if TYPE_CHECKING:
+    import numpy
+    from numpy.typing import NDArray
+    from PIL.Image import Image
+    from torch import Tensor
 
 SQUARE = 28
 """Pixels of a side of the square that makes one row, in models of any resolution."""
@@ -63,16 +69,16 @@ class ItemMedium(NamedTuple):
     """The pixels of a picture or film: bytes, [frames, height, width, 3]."""
 
     modality: str
-    pixels: Any
+    pixels: "NDArray[numpy.uint8]"
 
     @property
-    def given(self) -> Any:
+    def given(self) -> "Image | tuple[NDArray[numpy.uint8], dict[str, Json]]":
         """The medium as a user gives it to an engine: a picture, or frames and what is known of
         them."""
-        from PIL import Image
+        from PIL.Image import fromarray
 
         if self.modality == "image":
-            return Image.fromarray(self.pixels[0])
+            return fromarray(self.pixels[0])
         frames = len(self.pixels)
         return self.pixels, {
             "fps": FRAMES_PER_SECOND,
@@ -87,11 +93,11 @@ class ItemMedium(NamedTuple):
 class ItemSound(NamedTuple):
     """The samples of a sound, from -1 to 1."""
 
-    samples: Any
+    samples: "NDArray[numpy.float32]"
     modality: str = "audio"
 
     @property
-    def given(self) -> Any:
+    def given(self) -> tuple["NDArray[numpy.float32]", int]:
         """The sound as a user gives it to an engine: samples, and how many make a second."""
         return self.samples, SAMPLES_PER_SECOND
 
@@ -114,7 +120,7 @@ def name_of(item: Event) -> str:
     return str(item["mm_hash"] or item["identifier"])
 
 
-def embeddings_of(identifier: str, hidden_size: int) -> Any:
+def embeddings_of(identifier: str, hidden_size: int) -> "Tensor":
     """The rows for which an identifier stands, [rows, hidden size], where embeddings are given."""
     import torch
 
@@ -130,7 +136,7 @@ def _are_zeros(identifier: str) -> bool:
     return identifier.startswith("embeddings zero ")
 
 
-def prompt_embeds_of(event: Event, hidden_size: int) -> Any:
+def prompt_embeds_of(event: Event, hidden_size: int) -> "Tensor":
     """The rows of a prompt of embeddings, [tokens, hidden size], and zeros where a token counts.
     Raises Illegal as `row_names_of` does."""
     import torch
@@ -170,7 +176,9 @@ def _modality_of(identifier: str) -> str:
     return "audio" if identifier.startswith("sound ") else _shape_of(identifier)[0]
 
 
-def _tones(random: Any, num_samples: int | None = None) -> Any:
+def _tones(
+    random: "numpy.random.RandomState", num_samples: int | None = None
+) -> "NDArray[numpy.float32]":
     """Samples of tones that last a tenth of a second each, so that no two parts of a sound are
     equal; one second, or `num_samples`."""
     import numpy

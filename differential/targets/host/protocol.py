@@ -1,8 +1,16 @@
 """How a release's scheduler talks to its encoder cache manager: one flag per change of the walk."""
 
 import inspect
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
+Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
+"""What is written into a pipe, and what that encodes alike."""
+Call = Sequence[Json]
+"""A call of what is driven: its name, arguments and answer, and what it changed."""
+Record = tuple[Json, Sequence[Call], tuple[str, str] | None, object]
+"""An event's outcome, its calls, the type and text of what was raised, and the state after it; all
+of it is encoded as JSON."""
 HASH_SEED = "0"
 """PYTHONHASHSEED of hosts, from which vLLM derives the first parent key."""
 
@@ -37,10 +45,10 @@ class Protocol(NamedTuple):
     clamps: bool = True
 
     @classmethod
-    def detect(cls, manager: Any, request: Any, scheduler: Any) -> "Protocol":
+    def detect(cls, manager: type, request: type, scheduler: type) -> "Protocol":
         """Read the flags off a release's own classes."""
         counts_embeds = hasattr(request, "get_num_encoder_embeds")
-        shifts = _shifts(inspect.getsource(scheduler._try_schedule_encoder_inputs))
+        shifts = _shifts(_text_of(scheduler, "_try_schedule_encoder_inputs"))
         return cls(
             keyed_by_identifier=not hasattr(manager, "has_cache"),
             counts_embeds=counts_embeds,
@@ -49,13 +57,16 @@ class Protocol(NamedTuple):
             claims_duplicates=hasattr(scheduler, "_allocate_encoder_inputs"),
             resets=hasattr(manager, "reset"),
             releases_on_update="_free_encoder_inputs("
-            not in inspect.getsource(scheduler._update_after_schedule),
-            frees_stalled="encoder_cache_manager.free(request)"
-            in inspect.getsource(scheduler.schedule),
-            holds_for_drafter="lookahead" in inspect.getsource(scheduler._free_encoder_inputs),
+            not in _text_of(scheduler, "_update_after_schedule"),
+            frees_stalled="encoder_cache_manager.free(request)" in _text_of(scheduler, "schedule"),
+            holds_for_drafter="lookahead" in _text_of(scheduler, "_free_encoder_inputs"),
             rolls_back=shifts[0],
             clamps=shifts[1],
         )
+
+
+def _text_of(kind: type, name: str) -> str:
+    return inspect.getsource(getattr(kind, name))
 
 
 def _shifts(walk: str) -> tuple[bool, bool]:
@@ -74,7 +85,7 @@ class Illegal(Exception):
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
-        self.records: list[tuple[Any, ...]] = []
+        self.records: list[Record] = []
 
 
 REFUSED = "refused: "
@@ -93,4 +104,7 @@ class HostError(Exception):
     """The driver is at fault, not the release."""
 
 
-Event = dict[str, Any]
+Plain = dict[str, Any]
+"""An object of JSON that came over the pipe, which the harness has made of its own records."""
+Event = Plain
+"""Such an object out of a trace: an event, an item, a configuration, a header, or the trace."""

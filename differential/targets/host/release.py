@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import vllm
 from vllm.v1.core import encoder_cache_manager
@@ -21,7 +21,7 @@ from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.request import Request
 
 from .called import WatchedSession
-from .explorer import Explorer, ManagerStates, States, Step
+from .explorer import Explorer, ManagerStates, Step
 from .faults.entry_table import TABLE_FAULTS
 from .faults.kv_cache import KV_CACHE_FAULTS
 from .faults.manager import FAULTS
@@ -30,13 +30,24 @@ from .managers import media_hash
 from .managers.block_hash_release import block_hash_session
 from .managers.entry_table import Region, TableSession, TableStates
 from .managers.kv_cache import KVCacheSession
-from .managers.manager import ManagerSession
+from .managers.manager import ManagerSession, Position
 from .package import offer
-from .protocol import HostError, Illegal, Protocol
+from .protocol import Event, HostError, Illegal, Json, Plain, Protocol, Record
 from .scheduler.built import built_otherwise
 from .scheduler.scheduler import build
 from .scheduler.session import SchedulerSession
-from .session import closed, is_raised_by_release, limit_events, raised_of, run_events
+from .session import (
+    DrivenSession,
+    closed,
+    is_raised_by_release,
+    limit_events,
+    raised_of,
+    run_events,
+)
+from .vllm_objects.encoder_cache import EncoderCacheManager
+
+if TYPE_CHECKING:
+    from .connectors.encoder_connector import ConnectorSession
 
 CLASSES = {
     "encoder_cache": "EncoderCacheManager",
@@ -62,7 +73,7 @@ class ManagersHost:
             encoder_cache_manager.EncoderCacheManager, Request, Scheduler
         )
 
-    def hello(self, plug_in: str | None) -> dict[str, Any]:
+    def hello(self, plug_in: str | None) -> dict[str, Json]:
         """Versions and protocol flags.
 
         `plug_in` is the kind of manager that the plug-in is, `refusal` why it cannot be used.
@@ -79,7 +90,7 @@ class ManagersHost:
             "refusal": refusal,
         }
 
-    def run(self, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    def run(self, request: Plain) -> Iterator[dict[str, object]]:
         """One result per trace of the batch, in order. What the release raises while a trace's
         managers or scheduler are made counts as raised in the trace's first event."""
         plug_in = request.get("manager")
@@ -87,7 +98,7 @@ class ManagersHost:
         for trace in request["traces"]:
             yield self._run_trace(trace, plug_in, fault)
 
-    def called(self, request: dict[str, Any]) -> dict[str, Any]:
+    def called(self, request: Plain) -> dict[str, Json]:
         """The functions of the release that each event of a trace calls, as far as it is run."""
         asked = AskedTrace(request["trace"], request["manager"], request["fault"], self.protocol)
         root = f"{Path(vllm.__file__).parents[1]}{os.sep}"
@@ -96,7 +107,7 @@ class ManagersHost:
             run_events(WatchedSession(session, root, called), asked.trace["events"])
         return {"called": called}
 
-    def built(self, request: dict[str, Any]) -> dict[str, Any]:
+    def built(self, request: Plain) -> dict[str, Json]:
         """What schedulers of these traces build that is not of the proved classes, or change in it;
         and how many were built with a manager of each class."""
         found: dict[str, None] = {}
@@ -108,34 +119,31 @@ class ManagersHost:
                 built[CLASSES[kind]] += 1
         return {"otherwise": list(found), "built": built}
 
-    def explore(self, request: dict[str, Any]) -> dict[str, Any]:
+    def explore(self, request: Plain) -> dict[str, Json]:
         """Begin to explore a manager or a table; returns its first state and its text's digest."""
         try:
-            session, states = self._explored(request)
+            self._explorer = self._explorer_of(request)
         except Illegal as reason:
             return {"illegal": str(reason)}
-        self._explorer = Explorer(session, states, request["alphabet"])
         return {"tree": self._explorer.tree(), "source": self._explorer.source}
 
-    def _explored(self, request: dict[str, Any]) -> tuple[Any, States]:
-        """The session that is driven, and its states."""
-        header = request["header"]
+    def _explorer_of(self, request: Plain) -> Explorer[bytes] | Explorer[tuple[Position, bytes]]:
+        """What explores the manager or the table. Raises Illegal where the release has none."""
+        header, alphabet = request["header"], request["alphabet"]
         if header["manager"] == TABLE:
             table = _table_session(header["config"], request["fault"])
-            return table, TableStates(table)
+            return Explorer(table, TableStates(table), alphabet)
         manager = _make_manager(
             header["manager"], request["manager"], request["fault"], header["config"]["capacity"]
         )
         session = ManagerSession(header, manager, self.protocol)
-        return session, ManagerStates(session)
+        return Explorer(session, ManagerStates(session), alphabet)
 
     def expand(self, states: list[int]) -> list[list[Step | None]]:
         """The explorer's steps from these states."""
         return self._explorer.expand(states)
 
-    def _run_trace(
-        self, trace: dict[str, Any], plug_in: str | None, fault: str | None
-    ) -> dict[str, Any]:
+    def _run_trace(self, trace: Event, plug_in: str | None, fault: str | None) -> dict[str, object]:
         asked = AskedTrace(trace, plug_in, fault, self.protocol)
         depth = trace["header"]["depth"]
         if depth not in SESSIONS:
@@ -147,12 +155,12 @@ class ManagersHost:
         except Exception as error:
             if not is_raised_by_release(error):
                 raise
-            first: tuple[Any, ...] = (None, [], raised_of(error), None)
+            first: Record = (None, [], raised_of(error), None)
             # A trace without events has no record that could say it.
             return {"records": [first for _ in trace["events"][:1]]}
         try:
             with closed(begun) as session:
-                result: dict[str, Any] = {"records": run_events(session, trace["events"])}
+                result: dict[str, object] = {"records": run_events(session, trace["events"])}
         except Illegal as reason:
             return {"records": reason.records, "illegal": str(reason)}
         if isinstance(session, ManagerSession | SchedulerSession):
@@ -165,18 +173,18 @@ class AskedTrace:
     """A trace that is to be run, on a plug-in or none, with a fault planted or none; `protocol` is
     the release's."""
 
-    trace: dict[str, Any]
+    trace: Event
     plug_in: str | None
     fault: str | None
     protocol: Protocol
 
     @property
-    def header(self) -> dict[str, Any]:
+    def header(self) -> Event:
         """The trace's first line."""
-        header: dict[str, Any] = self.trace["header"]
+        header: Event = self.trace["header"]
         return header
 
-    def make_manager(self, capacity: int) -> Any:
+    def make_manager(self, capacity: int) -> EncoderCacheManager:
         """A manager of the trace's kind, with the fault planted."""
         return _make_manager(self.header["manager"], self.plug_in, self.fault, capacity)
 
@@ -200,7 +208,7 @@ def _scheduler_session(asked: AskedTrace) -> SchedulerSession:
     return SchedulerSession(kit, asked.header["config"])
 
 
-SESSIONS: dict[str, Callable[[AskedTrace], Any]] = {
+SESSIONS: dict[str, Callable[[AskedTrace], DrivenSession]] = {
     "manager": _manager_session,
     "scheduler": _scheduler_session,
     "block_hash": lambda asked: block_hash_session(asked.header, asked.fault),
@@ -213,7 +221,7 @@ SESSIONS: dict[str, Callable[[AskedTrace], Any]] = {
 """Depth -> what makes the session of a trace; engines have a host of their own."""
 
 
-def _kv_cache(config: dict[str, Any], fault: str | None) -> KVCacheSession:
+def _kv_cache(config: Event, fault: str | None) -> KVCacheSession:
     """A session on the release's KV cache manager. Raises Illegal where it is too old for it."""
     if (
         "num_external_computed_tokens"
@@ -228,7 +236,7 @@ def _kv_cache(config: dict[str, Any], fault: str | None) -> KVCacheSession:
     return KVCacheSession(config, kit)
 
 
-def _connectors(asked: AskedTrace) -> Any:
+def _connectors(asked: AskedTrace) -> "ConnectorSession":
     """A session on engines with connectors. Raises Illegal where the release has none yet."""
     from .connectors.encoder_connector import ConnectorSession
 
@@ -241,7 +249,7 @@ def _connectors(asked: AskedTrace) -> Any:
     return ConnectorSession(asked.header["config"], kit, asked.fault)
 
 
-def _table_session(config: dict[str, Any], fault: str | None) -> TableSession:
+def _table_session(config: Event, fault: str | None) -> TableSession:
     """A session on the release's table of entries, with a fault planted in it or none. Raises
     Illegal where the release has none."""
     try:
@@ -254,7 +262,9 @@ def _table_session(config: dict[str, Any], fault: str | None) -> TableSession:
     return TableSession(config, Region(table))
 
 
-def _make_manager(kind: str, plug_in: str | None, fault: str | None, capacity: int) -> Any:
+def _make_manager(
+    kind: str, plug_in: str | None, fault: str | None, capacity: int
+) -> EncoderCacheManager:
     """A manager with a fault planted in it or none. Raises Illegal where there is no such kind."""
     manager = _manager_class(kind, plug_in)(cache_size=capacity)
     _plant(fault, manager)
@@ -345,7 +355,7 @@ def _takes_stand_ins() -> bool:
     return "get_num_common_prefix_blocks" not in inspect.getsource(Scheduler.schedule)
 
 
-def _make_kv_cache_manager(plug_in: str | None) -> Callable[..., Any] | None:
+def _make_kv_cache_manager(plug_in: str | None) -> Callable[..., KVCacheManager] | None:
     """What makes a plug-in from the arguments of a release's KV cache manager; None where it is of
     another kind, or there is none."""
     if plug_in is None or _kind_of(found := _plugged_in(plug_in)) != KV_CACHE:
@@ -357,7 +367,7 @@ def _make_kv_cache_manager(plug_in: str | None) -> Callable[..., Any] | None:
     return functools.partial(stand_in, found)
 
 
-def _plant(fault: str | None, manager: Any) -> None:
+def _plant(fault: str | None, manager: EncoderCacheManager) -> None:
     """Plant a manager's fault by name; None and the name of a scheduler's fault plant nothing."""
     if fault is not None and fault not in SCHEDULER_FAULTS:
         FAULTS[fault](manager)

@@ -5,13 +5,15 @@ import gc
 import os
 import signal
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Protocol, TypeVar
 
-from .protocol import Event, HostError, Illegal, RefusedByRelease
+from .protocol import Call, Event, HostError, Illegal, Json, Record, RefusedByRelease
+
+Session = TypeVar("Session", bound="DrivenSession")
 
 _DRIVER = Path(__file__).parent
 _OF_OTHERS = frozenset({"site-packages", Path(os.__file__).parent.name})
@@ -67,10 +69,30 @@ def calm_collector() -> None:
     gc.set_threshold(COLLECT_AFTER_OBJECTS, 20, 50)
 
 
+class CallLog(Protocol):
+    """What records the calls of what a session drives."""
+
+    def take(self) -> Sequence[Call]:
+        """The calls since the last take."""
+
+    def full_state(self) -> object:
+        """The whole state now, as plain data; None where none is shown."""
+
+
+class DrivenSession(Protocol):
+    """What runs the events of one trace."""
+
+    @property
+    def recorder(self) -> CallLog: ...
+
+    def apply(self, event: Event) -> Json:
+        """The event's outcome, None for a no-op."""
+
+
 class NoCalls:
     """A recorder for systems whose answers are their outcomes, and which show no state."""
 
-    def take(self) -> list[tuple[Any, ...]]:
+    def take(self) -> list[Call]:
         return []
 
     def full_state(self) -> None:
@@ -78,7 +100,7 @@ class NoCalls:
 
 
 @contextmanager
-def closed(session: Any) -> Iterator[Any]:
+def closed(session: Session) -> Iterator[Session]:
     """The session, closed at the end where it has something to close."""
     try:
         yield session
@@ -86,7 +108,7 @@ def closed(session: Any) -> Iterator[Any]:
         getattr(session, "close", lambda: None)()
 
 
-def run_events(session: Any, events: Iterable[Event]) -> list[tuple[Any, ...]]:
+def run_events(session: DrivenSession, events: Iterable[Event]) -> list[Record]:
     """One (outcome, calls, raised, state) per event, up to the first exception of the release.
 
     Raises:
@@ -95,7 +117,7 @@ def run_events(session: Any, events: Iterable[Event]) -> list[tuple[Any, ...]]:
         Illegal: a request of the trace cannot be asked of the release.
         HostError: the driver is at fault.
     """
-    records: list[tuple[Any, ...]] = []
+    records: list[Record] = []
     recorder = session.recorder
     calls_until_state = FULL_STATE_EVERY
     for event in events:
@@ -105,7 +127,7 @@ def run_events(session: Any, events: Iterable[Event]) -> list[tuple[Any, ...]]:
             refusal.records = [*records, *refusal.records]
             raise
         calls_until_state -= len(calls)
-        state = None
+        state: object = None
         if calls_until_state <= 0:
             calls_until_state = FULL_STATE_EVERY
             state = recorder.full_state()
@@ -113,16 +135,20 @@ def run_events(session: Any, events: Iterable[Event]) -> list[tuple[Any, ...]]:
         if raised is not None:
             break
     if records and records[-1][3] is None:
-        records[-1] = (*records[-1][:3], recorder.full_state())
+        outcome, calls, raised, _ = records[-1]
+        records[-1] = outcome, calls, raised, recorder.full_state()
     return records
 
 
-def run_event(session: Any, event: Event) -> tuple[Any, list[tuple[Any, ...]], Any]:
+def run_event(
+    session: DrivenSession, event: Event
+) -> tuple[Json, Sequence[Call], tuple[str, str] | None]:
     """One event's outcome, its calls, and what the release raised.
 
     Raises as `run_events`.
     """
-    raised = None
+    outcome: Json
+    raised: tuple[str, str] | None = None
     # In a fork the clock is still to be started.
     if _watch.process is not None and _watch.process != os.getpid():
         _start_clock()

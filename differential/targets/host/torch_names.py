@@ -6,7 +6,6 @@ imported, for a function that has moved since; it is answered here, by name, wit
 
 from collections.abc import Callable
 from importlib.util import find_spec
-from typing import Any
 
 ASKED = "torch lacks"
 """Beginning of a line of `tell`."""
@@ -41,8 +40,8 @@ def tell() -> None:
         print(f"{ASKED} {_OWNER}.{name}, which the release asks for: torch.cpu.{name} answers")
 
 
-def _answering(name: str, today: Callable[[], Any]) -> Callable[[], Any]:
-    def answering() -> Any:
+def _answering(name: str, today: Callable[[], object]) -> Callable[[], object]:
+    def answering() -> object:
         _asked[name] = None
         return today()
 

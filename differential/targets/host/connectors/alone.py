@@ -3,9 +3,8 @@
 import sys
 from collections.abc import Iterator
 from contextlib import closing
-from typing import Any
 
-from ..protocol import HostError, Illegal, Protocol
+from ..protocol import Event, HostError, Illegal, Json, Plain, Protocol
 from ..session import run_events
 from .encoder_connector import ConnectorSession, MakeKit
 
@@ -16,7 +15,7 @@ class ConnectorAlone:
     def __init__(self, make_kit: MakeKit, version: str) -> None:
         self._make_kit, self._version = make_kit, version
 
-    def hello(self, plug_in: str | None) -> dict[str, Any]:
+    def hello(self, plug_in: str | None) -> dict[str, Json]:
         """Versions of Python and of the connector."""
         return {
             "python": sys.version.split()[0],
@@ -24,12 +23,12 @@ class ConnectorAlone:
             "protocol": Protocol()._asdict(),
         }
 
-    def run(self, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    def run(self, request: Plain) -> Iterator[dict[str, object]]:
         """One result per trace of the batch, in order."""
         for trace in request["traces"]:
             yield self._run_trace(trace, request.get("fault"))
 
-    def _run_trace(self, trace: dict[str, Any], fault: str | None) -> dict[str, Any]:
+    def _run_trace(self, trace: Event, fault: str | None) -> dict[str, object]:
         header = trace["header"]
         if header["depth"] != "encoder_connector":
             raise HostError(f"a {header['depth']}-depth trace for connectors alone")

@@ -7,10 +7,10 @@ is reported when it has ended. Where an engine has several ranks the first is ne
 
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from vllm.distributed.ec_transfer.ec_connector import base
@@ -18,6 +18,8 @@ from vllm.distributed.ec_transfer.ec_connector.cpu.common import ECCPUWorkerMeta
 from vllm.distributed.ec_transfer.ec_connector.cpu.connector import ECCPUConnector
 
 from ..protocol import Event, Illegal
+from ..vllm_objects.kv_cache import CacheEntry, EmbeddingCache
+from ..vllm_objects.worker import EncoderOutputs
 from .engine import DEPTH_OF_STORE, Kit, row_width
 from .release import config_of, read
 
@@ -55,9 +57,37 @@ def kit(config: Event, model: Event, root: Path) -> Kit:
     )
 
 
-def _held(table: Any, holds: Callable[[Any], bool]) -> set[str]:
+def _held(table: EmbeddingCache, holds: Callable[[CacheEntry], bool]) -> set[str]:
     """Identifiers of the table's entries for which `holds` is true."""
     return {name for name, entry in table._entries.items() if holds(entry)}
+
+
+class ECSharedRegion(Protocol):
+    """vLLM's class of that name: shared memory, in blocks of bytes."""
+
+    blocks: torch.Tensor
+
+
+class ECCPUScheduler(Protocol):
+    """vLLM's class of that name: the side of `ECCPUConnector` that plans."""
+
+    _region: ECSharedRegion
+    _cache: EmbeddingCache
+
+
+Where = list[Any]
+"""Blocks of an entry, and in later releases the shape of its rows."""
+
+
+class ECCPUConnectorMetadata(Protocol):
+    """vLLM's class of that name: what workers copy in a step.
+
+    loads: by identifier the number of the transfer, and where the rows are.
+    saves: blocks by identifier.
+    """
+
+    loads: Mapping[str, tuple[int, *tuple[Any, ...]]]
+    saves: Mapping[str, list[int]]
 
 
 class Saving(NamedTuple):
@@ -76,19 +106,21 @@ class Loading(NamedTuple):
     due: int
     name: str
     transfer: int
-    rest: list[Any]
+    rest: Where
 
 
 class PlayedWorkers:
     """Workers that copy between the region and their store what each step's metadata says."""
 
-    def __init__(self, delegate: Any, dtype: torch.dtype, width: int, ranks: int) -> None:
+    def __init__(
+        self, delegate: ECCPUScheduler, dtype: torch.dtype, width: int, ranks: int
+    ) -> None:
         self._blocks, self._dtype, self._width = delegate._region.blocks, dtype, width
-        self._metadata: Any = None
+        self._metadata: ECCPUConnectorMetadata | None = None
         self._step = self._late = 0
         self._saves: deque[Saving] = deque()
         self._loads: list[deque[Loading]] = [deque() for _ in range(ranks)]
-        self._ended: list[tuple[str, Any]] = []
+        self._ended: list[tuple[str, torch.Tensor | None]] = []
 
     @property
     def are_under_way(self) -> bool:
@@ -100,13 +132,13 @@ class PlayedWorkers:
         self._step += 1
         self._late = late
 
-    def ended(self) -> list[tuple[str, Any]]:
+    def ended(self) -> list[tuple[str, torch.Tensor | None]]:
         """The loads that all ranks have reported with this step, each with what the last rank has
         read where that is later than the load's step."""
         ended, self._ended = self._ended, []
         return ended
 
-    def bind_connector_metadata(self, metadata: Any) -> None:
+    def bind_connector_metadata(self, metadata: ECCPUConnectorMetadata) -> None:
         """Take the step's metadata, which says what to copy."""
         self._metadata = metadata
 
@@ -114,11 +146,12 @@ class PlayedWorkers:
         """End the step."""
         self._metadata = None
 
-    def start_save_caches(self, **_: Any) -> None:
+    def start_save_caches(self, **_: object) -> None:
         """Do nothing: nothing is to be prepared."""
 
-    def start_load_caches(self, encoder_cache: dict[str, Any], **_: Any) -> None:
+    def start_load_caches(self, encoder_cache: EncoderOutputs, **_: object) -> None:
         """Begin every load; this step waits for them."""
+        assert self._metadata is not None
         for name, (transfer, *rest) in self._metadata.loads.items():
             encoder_cache[name] = self._read(*rest)
             for rank, loads in enumerate(self._loads):
@@ -131,8 +164,9 @@ class PlayedWorkers:
         rows, width = shape or (len(blocks), self._width)
         return data[: rows * width].reshape(rows, width).clone()
 
-    def save_caches(self, encoder_cache: dict[str, Any], mm_hash: str, **_: Any) -> None:
+    def save_caches(self, encoder_cache: EncoderOutputs, mm_hash: str, **_: object) -> None:
         """Begin to copy the item's rows to its blocks."""
+        assert self._metadata is not None
         blocks = self._metadata.saves.get(mm_hash)
         if blocks is None:
             return
@@ -150,7 +184,7 @@ class PlayedWorkers:
         """Nothing: no request is reported."""
         return None, None
 
-    def build_connector_worker_meta(self) -> Any:
+    def build_connector_worker_meta(self) -> ECCPUWorkerMetadata | None:
         """The report of all ranks' copies that end with this step; None where there is none."""
         told = None
         for loads in self._loads:

@@ -9,9 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
-from ..protocol import Event, HostError, Illegal
+from ..protocol import Event, HostError, Illegal, Json
 from ..session import NoCalls
 from .engine import DEPTH_OF_STORE, ConnectorEngine, EngineProcess, Kit
 from .lmcache_server import LMCacheServerStore
@@ -66,7 +65,7 @@ class ConnectorSession:
         for region in SHARED_MEMORY.glob(f"*{self._scratch.name}*"):
             region.unlink()  # of an engine that was killed
 
-    def apply(self, event: Event) -> Any:
+    def apply(self, event: Event) -> Json:
         """The outcome of an event, None for a no-op. Raises ConnectorRaised where the connector
         raised."""
         outcome = getattr(self, f"_{event['event']}")(event)
@@ -74,7 +73,7 @@ class ConnectorSession:
             return None
         return {**outcome, "bytes": self._bytes(), "outside": self._outside()}
 
-    def _start(self, event: Event) -> dict[str, Any] | None:
+    def _start(self, event: Event) -> Event | None:
         if event["engine"] in self._engines:
             return None
         number = event["model"]
@@ -104,7 +103,7 @@ class ConnectorSession:
         self._unfinished = []
         return left
 
-    def _plan(self, event: Event) -> dict[str, Any] | None:
+    def _plan(self, event: Event) -> Event | None:
         self._check_items((*event["items"], *event["refused"], *event["preempted"]))
         engine = self._engines.get(event["engine"])
         said = self._order(event, "plan", requests_of(event), event["refused"], event["preempted"])
@@ -112,7 +111,7 @@ class ConnectorSession:
             engine.planned.append(said["encodes"])
         return said
 
-    def _execute(self, event: Event) -> dict[str, Any] | None:
+    def _execute(self, event: Event) -> Event | None:
         engine = self._engines.get(event["engine"])
         if engine is None or not engine.planned:
             return None
@@ -131,13 +130,13 @@ class ConnectorSession:
             self._saved |= {item: names for item, names in said.pop("files").items() if names}
         return said
 
-    def _abort_planned(self, event: Event) -> dict[str, Any] | None:
+    def _abort_planned(self, event: Event) -> Event | None:
         return self._order(event, "abort")
 
-    def _forget(self, event: Event) -> dict[str, Any] | None:
+    def _forget(self, event: Event) -> Event | None:
         return self._order(event, "forget", event["items"])
 
-    def _new_weights(self, event: Event) -> dict[str, Any] | None:
+    def _new_weights(self, event: Event) -> Event | None:
         number = event["model"]
         if number >= len(self._weights):
             raise Illegal(f"model {number} of {len(self._weights)}")
@@ -148,7 +147,7 @@ class ConnectorSession:
         weights = self._weights[number]
         return _by_field({name: self._tell(name, "new_weights", weights) for name in engines})
 
-    def _stop(self, event: Event) -> dict[str, Any] | None:
+    def _stop(self, event: Event) -> Event | None:
         engine = self._engines.get(event["engine"])
         if engine is None:
             return None
@@ -158,7 +157,7 @@ class ConnectorSession:
         self._engines.pop(event["engine"], None)
         return {}
 
-    def _spoil(self, event: Event) -> dict[str, Any] | None:
+    def _spoil(self, event: Event) -> Event | None:
         other = [data for _, data in self._read(event["other"])]
         spoiled = self._read(event["item"])
         if not spoiled or (event["how"] == "swapped" and not other):
@@ -180,7 +179,7 @@ class ConnectorSession:
         found = [(name, self._store.read(name)) for name in self._saved.get(item or "", ())]
         return [(name, data) for name, data in found if data is not None]
 
-    def _reach(self, event: Event) -> dict[str, Any] | None:
+    def _reach(self, event: Event) -> Event | None:
         if event["is_there"] == self._store.is_there:
             return None
         if event["is_there"]:
@@ -189,18 +188,16 @@ class ConnectorSession:
             self._store.leave(hangs=event["hangs"])
         return {}
 
-    def _ask(self, event: Event) -> dict[str, Any] | None:
+    def _ask(self, event: Event) -> Event | None:
         if any(engine.planned for engine in self._engines.values()):
             return None
         return _by_field({name: self._tell(name, "ask") for name in list(self._engines)})
 
-    def _order(self, event: Event, order: str, *arguments: Any) -> dict[str, Any] | None:
+    def _order(self, event: Event, order: str, *arguments: Json) -> Event | None:
         """The answer of an event's engine; None where it does not run."""
         return self._tell(event["engine"], order, *arguments)
 
-    def _tell(
-        self, name: str, order: str, *arguments: Any, may_die: bool = False
-    ) -> dict[str, Any] | None:
+    def _tell(self, name: str, order: str, *arguments: Json, may_die: bool = False) -> Event | None:
         engine = self._engines.get(name)
         if engine is None:
             return None
@@ -250,7 +247,7 @@ def _server_of(store: str) -> ServerStore | LMCacheServerStore | None:
     return ServerStore() if store == SERVER else None
 
 
-def _by_field(said: dict[str, dict[str, Any] | None]) -> dict[str, Any]:
+def _by_field(said: dict[str, Event | None]) -> Event:
     """Answers of engines, by field and then by engine."""
     answers = {name: one for name, one in said.items() if one}
     fields = dict.fromkeys(field for one in answers.values() for field in one)

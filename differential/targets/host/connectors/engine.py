@@ -17,7 +17,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple, Protocol
 
 from ..child import leave_the_host
-from ..protocol import Event, HostError, Illegal
+from ..protocol import Event, HostError, Illegal, Json
 from .store import Store
 
 DEPTH_OF_STORE = 4
@@ -29,6 +29,8 @@ STOP_SECONDS = 10.0
 PLACES = 64
 """Rows say their place modulo this, which every dtype can."""
 LINE_BYTES_MAX = 1 << 22
+Rows = dict[str, Any]
+"""Rows by identifier, of whatever kind a connector has them."""
 
 
 class DoesNotAnswer(Exception):
@@ -45,9 +47,47 @@ class Copies(Protocol):
     def delay(self, late: int) -> None:
         """Begin a step, whose copies end `late` steps later, and after those of earlier steps."""
 
-    def ended(self) -> list[tuple[str, Any]]:
+    def ended(self) -> list[tuple[str, object | None]]:
         """The identifier of each load that was reported as ended with this step, and the rows that
         it has brought; None for rows that were there when the step read them."""
+
+
+class WorkerReport(Protocol):
+    """`vllm.distributed.ec_transfer.ec_connector.base.ECConnectorWorkerMetadata`: what a rank
+    reports of its copies."""
+
+    def aggregate(self, other: "WorkerReport", /) -> "WorkerReport": ...
+
+
+class SchedulerSide(Protocol):
+    """`vllm.distributed.ec_transfer.ec_connector.base.ECConnectorBase`, as schedulers call it.
+
+    update_state_after_free, request_finished, reset_cache: of some connectors alone.
+    """
+
+    def has_cache_item(self, identifier: str, /) -> bool: ...
+    def update_state_after_alloc(self, request: SimpleNamespace, index: int, /) -> None: ...
+    def update_state_after_free(self, request: SimpleNamespace, index: int, /) -> None: ...
+    def request_finished(self, request: SimpleNamespace, /) -> object: ...
+    def build_connector_meta(self, scheduler_output: SimpleNamespace, /) -> Any: ...
+    def update_connector_output(self, connector_output: SimpleNamespace, /) -> None: ...
+    def reset_cache(self) -> None: ...
+    def shutdown(self) -> None: ...
+
+
+class WorkerSide(Protocol):
+    """`vllm.distributed.ec_transfer.ec_connector.base.ECConnectorBase`, as runners call it."""
+
+    def start_save_caches(self, **kwargs: object) -> None: ...
+    def start_load_caches(self, encoder_cache: Rows, **kwargs: object) -> None: ...
+    def save_caches(self, encoder_cache: Rows, mm_hash: str, **kwargs: object) -> None: ...
+    def bind_connector_metadata(self, metadata: Any, /) -> None: ...
+    def clear_connector_metadata(self) -> None: ...
+    def get_finished(
+        self, finished_req_ids: set[str], /
+    ) -> tuple[set[str] | None, set[str] | None]: ...
+    def build_connector_worker_meta(self) -> WorkerReport | None: ...
+    def shutdown(self) -> None: ...
 
 
 class Kit(NamedTuple):
@@ -66,16 +106,16 @@ class Kit(NamedTuple):
         further: the connector on the side of each further rank's worker.
     """
 
-    scheduler: Any
-    worker: Any
-    made: Callable[[list[list[int]]], Any]
+    scheduler: SchedulerSide
+    worker: WorkerSide
+    made: Callable[[list[list[int]]], object]
     read: Callable[[Any], tuple[list[list[float]], int, str]]
     report: Callable[[Any], SimpleNamespace]
     pinned: Callable[[], set[str]] | None = None
     saving: Callable[[list[str]], set[str]] | None = None
     settle: Callable[[], None] = lambda: None
     copies: Copies | None = None
-    further: tuple[Any, ...] = ()
+    further: tuple[WorkerSide, ...] = ()
 
 
 class ConnectorEngine:
@@ -91,15 +131,18 @@ class ConnectorEngine:
         self._kit = kit
         self._held: set[str] = set()
         self._freed: list[str] = []
-        self._planned: deque[tuple[Any, list[str], list[str], list[str], list[str]]] = deque()
-        self._requests: deque[list[Any]] = deque()
-        self._encoder_cache: dict[str, Any] = {}
-        self._ranks = [(kit.worker, self._encoder_cache), *[(one, {}) for one in kit.further]]
+        self._planned: deque[tuple[object, list[str], list[str], list[str], list[str]]] = deque()
+        self._requests: deque[list[SimpleNamespace]] = deque()
+        self._encoder_cache: Rows = {}
+        self._ranks: list[tuple[WorkerSide, Rows]] = [
+            (kit.worker, self._encoder_cache),
+            *[(one, {}) for one in kit.further],
+        ]
         self._in_flight: list[str] = []
 
     def plan(
         self, requests: list[list[str]], refused: list[str], preempted: list[str]
-    ) -> dict[str, Any]:
+    ) -> dict[str, Json]:
         """Plan a step of the scheduler; returns what it was promised of the items that the engine
         lacks."""
         promised: dict[str, bool] = {}
@@ -128,7 +171,7 @@ class ConnectorEngine:
 
     def _schedule(
         self, request_id: str, items: list[str], refused: list[str], gone: set[str]
-    ) -> tuple[Any, dict[str, bool]]:
+    ) -> tuple[SimpleNamespace, dict[str, bool]]:
         """Schedule one request of a step; returns it, and what is promised of the items that the
         engine lacks. The connector is told of the items that get room; of those that are gone by
         the end of the step, in a request of their own."""
@@ -154,7 +197,7 @@ class ConnectorEngine:
             return None
         return [sorted(set(self._in_flight)), sorted(self._kit.pinned())]
 
-    def execute(self, dies_at: int | None, late: int) -> dict[str, Any]:
+    def execute(self, dies_at: int | None, late: int) -> dict[str, Json]:
         """Execute the worker's part of the oldest step; returns whose the rows are that it
         loaded."""
         metadata, freed, loads, encodes, reads = self._planned.popleft()
@@ -186,14 +229,14 @@ class ConnectorEngine:
             "rest": self._rest(),
         }
 
-    def abort(self) -> dict[str, Any]:
+    def abort(self) -> dict[str, Json]:
         """End the requests of all planned steps before the worker executes these."""
         aborted = sum(map(len, self._requests))
         for requests in self._requests:
             self._finish(requests)
         return {"aborted": aborted}
 
-    def _finish(self, requests: list[Any]) -> None:
+    def _finish(self, requests: list[SimpleNamespace]) -> None:
         """Tell the connector that the places of requests are free, and that they have ended; each
         once."""
         scheduler = self._kit.scheduler
@@ -205,7 +248,7 @@ class ConnectorEngine:
                 scheduler.request_finished(request)
         requests.clear()
 
-    def _begin(self, metadata: Any, late: int = 0) -> None:
+    def _begin(self, metadata: object, late: int = 0) -> None:
         """Begin a step of the worker: it loads."""
         if self._kit.copies is not None:
             self._kit.copies.delay(late)
@@ -214,7 +257,7 @@ class ConnectorEngine:
             worker.start_save_caches(encoder_cache=cache)
             worker.start_load_caches(cache)
 
-    def _report(self, loads: list[str]) -> list[tuple[str, dict[str, Any]]]:
+    def _report(self, loads: list[str]) -> list[tuple[str, dict[str, Json]]]:
         """End a step that has begun these loads: the worker reports what has ended. Returns what a
         load has brought by then, where that is later than its step."""
         copies, received, told = self._kit.copies, None, None
@@ -241,7 +284,7 @@ class ConnectorEngine:
     def _is_copying(self) -> bool:
         return self._kit.copies is not None and self._kit.copies.are_under_way
 
-    def _idle(self) -> list[tuple[str, dict[str, Any]]]:
+    def _idle(self) -> list[tuple[str, dict[str, Json]]]:
         """Run steps without a request until no copy is under way."""
         landed = []
         while self._is_copying():
@@ -265,7 +308,7 @@ class ConnectorEngine:
         pinned = set() if self._kit.pinned is None else self._kit.pinned()
         return [sorted(pinned), sorted(self._kit.saving(list(self._rows)))]
 
-    def forget(self, items: list[str]) -> dict[str, Any]:
+    def forget(self, items: list[str]) -> dict[str, Json]:
         """Evict items from the engine's own cache; the worker hears of it with the next step. Items
         that a planned step reads stay, as the manager keeps them."""
         needed = {name for *_, reads in self._planned for name in reads}
@@ -274,7 +317,7 @@ class ConnectorEngine:
         self._freed += gone
         return {"forgot": gone}
 
-    def new_weights(self, weights: int) -> dict[str, Any]:
+    def new_weights(self, weights: int) -> dict[str, Json]:
         """Drop what the engine has encoded, once all copies have ended; the connector is told if it
         can be."""
         landed = self._idle()
@@ -288,7 +331,7 @@ class ConnectorEngine:
             told()
         return {"told": told is not None, "landed": landed}
 
-    def ask(self) -> dict[str, Any]:
+    def ask(self) -> dict[str, Json]:
         """What is promised of each item, once all copies have ended; nothing follows from it."""
         scheduler = self._kit.scheduler
         landed, rest = self._idle(), self._rest()
@@ -296,10 +339,11 @@ class ConnectorEngine:
         scheduler.build_connector_meta(SimpleNamespace())
         return {"promised": promised, "landed": landed, "rest": rest}
 
-    def stop(self) -> dict[str, Any]:
+    def stop(self) -> dict[str, Json]:
         """Shut both sides down."""
-        for side in (*[worker for worker, _ in self._ranks], self._kit.scheduler):
-            side.shutdown()
+        for worker, _ in self._ranks:
+            worker.shutdown()
+        self._kit.scheduler.shutdown()
         return {}
 
     def _own(self, name: str) -> list[list[int]]:
@@ -308,7 +352,7 @@ class ConnectorEngine:
         filler = [0] * (self._width - 4)
         return [[*head, place % PLACES, *filler] for place in range(self._rows[name])]
 
-    def _described(self, rows: Any) -> dict[str, Any]:
+    def _described(self, rows: object) -> dict[str, Json]:
         """Whose rows are, by what they say; `whole` where all say the same, each at its own
         place."""
         numbers, width, dtype = self._kit.read(rows)
@@ -375,7 +419,7 @@ class EngineProcess:
         self._lines = ours.makefile("rb")
         self.has_died = False
 
-    def ask(self, order: str, *arguments: Any) -> dict[str, Any]:
+    def ask(self, order: str, *arguments: Json) -> Event:
         """The answer to an order, or {"raises": [type, text]}; empty where the engine has died.
 
         Raises:
@@ -393,7 +437,7 @@ class EngineProcess:
         if not line:
             self._bury()
             return {}
-        answer: dict[str, Any] = json.loads(line)
+        answer: Event = json.loads(line)
         return answer
 
     def kill(self) -> None:

@@ -5,12 +5,13 @@ A fault changes one side of a kit's connector, as an instance; the class stays a
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 from ..by_name import breaks, by_name
 
 if TYPE_CHECKING:
-    from .engine import Kit
+    from .engine import Kit, Rows
 
 
 def nothing(kit: "Kit", root: Path) -> None:
@@ -22,13 +23,13 @@ def forgets_to_load(kit: "Kit", root: Path) -> None:
     """Every other load brings nothing."""
     load, turns = kit.worker.start_load_caches, [0]
 
-    def load_sometimes(cache: Any, **kwargs: Any) -> None:
-        before = set(cache)
-        load(cache, **kwargs)
+    def load_sometimes(encoder_cache: "Rows", **kwargs: object) -> None:
+        before = set(encoder_cache)
+        load(encoder_cache, **kwargs)
         turns[0] += 1
         if turns[0] % 2:
-            for name in set(cache) - before:
-                del cache[name]
+            for name in set(encoder_cache) - before:
+                del encoder_cache[name]
 
     kit.worker.start_load_caches = load_sometimes
 
@@ -37,11 +38,11 @@ def forgets_to_load(kit: "Kit", root: Path) -> None:
 def serves_another_item(kit: "Kit", root: Path) -> None:
     """An item gets the rows that were saved before its own."""
     save = kit.worker.save_caches
-    last: dict[str, Any] = {}
+    last: dict[str, object] = {}
 
-    def save_the_one_before(cache: Any, name: str, **kwargs: Any) -> None:
-        save({name: last.get("rows", cache[name])}, name, **kwargs)
-        last["rows"] = cache[name]
+    def save_the_one_before(encoder_cache: "Rows", mm_hash: str, **kwargs: object) -> None:
+        save({mm_hash: last.get("rows", encoder_cache[mm_hash])}, mm_hash, **kwargs)
+        last["rows"] = encoder_cache[mm_hash]
 
     kit.worker.save_caches = save_the_one_before
 
@@ -51,10 +52,10 @@ def refuses_large_items(kit: "Kit", root: Path) -> None:
     """An item of many rows is refused with an exception."""
     save = kit.worker.save_caches
 
-    def save_small(cache: Any, name: str, **kwargs: Any) -> None:
-        rows, *_ = kit.read(cache[name])
+    def save_small(encoder_cache: "Rows", mm_hash: str, **kwargs: object) -> None:
+        rows, *_ = kit.read(encoder_cache[mm_hash])
         assert len(rows) <= 2, f"{len(rows)} rows"
-        save(cache, name, **kwargs)
+        save(encoder_cache, mm_hash, **kwargs)
 
     kit.worker.save_caches = save_small
 
@@ -64,8 +65,8 @@ def keeps_everything(kit: "Kit", root: Path) -> None:
     """What is saved is written once more, to a file that nobody counts."""
     save, count = kit.worker.save_caches, [0]
 
-    def save_twice(cache: Any, name: str, **kwargs: Any) -> None:
-        save(cache, name, **kwargs)
+    def save_twice(encoder_cache: "Rows", mm_hash: str, **kwargs: object) -> None:
+        save(encoder_cache, mm_hash, **kwargs)
         count[0] += 1
         if root.exists():
             (root / f"copy {count[0]}").write_bytes(bytes(4096))
@@ -84,9 +85,9 @@ def follows_paths(kit: "Kit", root: Path) -> None:
     """A file is written where an identifier leads."""
     save = kit.worker.save_caches
 
-    def save_by_name(cache: Any, name: str, **kwargs: Any) -> None:
-        save(cache, name, **kwargs)
-        path = root / name
+    def save_by_name(encoder_cache: "Rows", mm_hash: str, **kwargs: object) -> None:
+        save(encoder_cache, mm_hash, **kwargs)
+        path = root / mm_hash
         if ".." in path.parts and path.parent.is_dir():
             path.with_suffix(".named").write_bytes(b"")
 
@@ -98,10 +99,10 @@ def leaves_drafts(kit: "Kit", root: Path) -> None:
     """Before an item is saved, a draft of it is begun, and removed when it has been."""
     save = kit.worker.save_caches
 
-    def save_after_a_draft(cache: Any, name: str, **kwargs: Any) -> None:
+    def save_after_a_draft(encoder_cache: "Rows", mm_hash: str, **kwargs: object) -> None:
         if root.exists():
             (root / "draft").write_bytes(b"x")
-        save(cache, name, **kwargs)
+        save(encoder_cache, mm_hash, **kwargs)
         (root / "draft").unlink(missing_ok=True)
 
     kit.worker.save_caches = save_after_a_draft
@@ -112,12 +113,12 @@ def sees_its_own_alone(kit: "Kit", root: Path) -> None:
     """An engine has what it has saved itself, and nothing of others."""
     has, save, own = kit.scheduler.has_cache_item, kit.worker.save_caches, set()
 
-    def save_own(cache: Any, name: str, **kwargs: Any) -> None:
-        own.add(name)
-        save(cache, name, **kwargs)
+    def save_own(encoder_cache: "Rows", mm_hash: str, **kwargs: object) -> None:
+        own.add(mm_hash)
+        save(encoder_cache, mm_hash, **kwargs)
 
     kit.worker.save_caches = save_own
-    kit.scheduler.has_cache_item = lambda name: name in own and has(name)
+    kit.scheduler.has_cache_item = lambda identifier: identifier in own and has(identifier)
 
 
 @breaks("EX-11")
@@ -145,7 +146,7 @@ def reports_loads_early(kit: "Kit", root: Path) -> None:
     """A load is reported, and its pin given back, before it has begun."""
     scheduler, build = kit.scheduler, kit.scheduler.build_connector_meta
 
-    def build_and_report(output: Any) -> Any:
+    def build_and_report(output: SimpleNamespace) -> object:
         metadata = build(output)
         scheduler.update_connector_output(kit.report(metadata))
         return metadata
@@ -158,12 +159,12 @@ def reports_saves_early(kit: "Kit", root: Path) -> None:
     which alone does not wait for its saves."""
     scheduler, build = kit.scheduler, kit.scheduler.build_connector_meta
 
-    def build_and_report(output: Any) -> Any:
+    def build_and_report(output: SimpleNamespace) -> object:
         metadata = build(output)
-        output = kit.report(metadata)
-        output.ec_connector_worker_meta.completed_loads = []
-        output.ec_connector_worker_meta.completed_saves = list(metadata.saves)
-        scheduler.update_connector_output(output)
+        told = kit.report(metadata)
+        told.ec_connector_worker_meta.completed_loads = []
+        told.ec_connector_worker_meta.completed_saves = list(metadata.saves)
+        scheduler.update_connector_output(told)
         return metadata
 
     scheduler.build_connector_meta = build_and_report

@@ -10,14 +10,16 @@ import importlib
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, Protocol
 
 from vllm.distributed.ec_transfer.ec_connector import base
 
 from ..protocol import Event, HostError, Illegal
+from ..vllm_objects.worker import EncoderOutputs
 from .alone import ConnectorAlone
 from .engine import Kit
 from .faults import CONNECTOR_FAULTS
@@ -48,6 +50,21 @@ def module(name: str) -> Any:
 IMPLEMENTATION = module("integration.vllm.vllm_ec_adapter").LMCacheECConnectorImpl
 
 
+class StorageManager(Protocol):
+    """LMCache's `StorageManager`: what it stores in, by name; these are told apart by what they
+    have."""
+
+    storage_backends: Mapping[str, object]
+
+
+class StoreEngine(Protocol):
+    """LMCache's engine of an encoder cache, one on each side."""
+
+    _storage_manager: StorageManager
+
+    def _make_cache_key(self, name: str, /) -> Hashable: ...
+
+
 class LMCacheHost(ConnectorAlone):
     """Runs traces for connectors on LMCache's connector."""
 
@@ -58,7 +75,7 @@ class LMCacheHost(ConnectorAlone):
 class Forwarding(base.ECConnectorBase):  # type: ignore[misc]
     """A connector that forwards vLLM's calls to LMCache's implementation."""
 
-    def __init__(self, vllm_config: Any, role: Any) -> None:
+    def __init__(self, vllm_config: SimpleNamespace, role: base.ECConnectorRole) -> None:
         super().__init__(vllm_config, role)
         self.implementation = IMPLEMENTATION(vllm_config, role, self)
 
@@ -66,16 +83,16 @@ class Forwarding(base.ECConnectorBase):  # type: ignore[misc]
         promised: bool = self.implementation.has_cache_item(identifier)
         return promised
 
-    def update_state_after_alloc(self, request: Any, index: int) -> None:
+    def update_state_after_alloc(self, request: SimpleNamespace, index: int) -> None:
         self.implementation.update_state_after_alloc(request, index)
 
-    def build_connector_meta(self, scheduler_output: Any) -> Any:
+    def build_connector_meta(self, scheduler_output: SimpleNamespace) -> object:
         return self.implementation.build_connector_meta(scheduler_output)
 
-    def start_load_caches(self, encoder_cache: dict[str, Any], **kwargs: Any) -> None:
+    def start_load_caches(self, encoder_cache: EncoderOutputs, **kwargs: object) -> None:
         self.implementation.start_load_caches(encoder_cache, **kwargs)
 
-    def save_caches(self, encoder_cache: dict[str, Any], mm_hash: str, **kwargs: Any) -> None:
+    def save_caches(self, encoder_cache: EncoderOutputs, mm_hash: str, **kwargs: object) -> None:
         self.implementation.save_caches(encoder_cache, mm_hash, **kwargs)
 
     def shutdown(self) -> None:
@@ -104,7 +121,9 @@ def kit(config: Event, model: Event, weights: int, root: Path, fault: str | None
         raise Illegal("LMCache is played with one rank alone")
     os.environ |= {f"LMCACHE_{name}": str(value) for name, value in settings.items()}
     made = of_class(Forwarding, {}, model, ranks=1)
-    sides = [side.implementation._ec_engine for side in (made.scheduler, made.worker)]
+    sides: list[StoreEngine] = [
+        vars(side)["implementation"]._ec_engine for side in (made.scheduler, made.worker)
+    ]
     made = made._replace(
         settle=functools.partial(_settle, sides),
         saving=lambda names: {
@@ -116,7 +135,7 @@ def kit(config: Event, model: Event, weights: int, root: Path, fault: str | None
     return made
 
 
-def _settle(engines: list[Any]) -> None:
+def _settle(engines: list[StoreEngine]) -> None:
     """Wait until nothing is written in the background, but for saves that have not ended before."""
     until = time.monotonic() + SETTLE_SECONDS
     while any(_saves(engine) - _endless for engine in engines):
@@ -131,17 +150,17 @@ def _settle(engines: list[Any]) -> None:
                 connector.exists_sync(engine._make_cache_key("what was sent before this"))
 
 
-_endless: set[Any] = set()
+_endless: set[Hashable] = set()
 
 
-def _saves(engine: Any) -> set[Any]:
+def _saves(engine: StoreEngine) -> set[Hashable]:
     """Keys that are being saved."""
     backends = engine._storage_manager.storage_backends.values()
     tasks = [getattr(one, "disk_worker", one) for one in backends]
     return {key for one in tasks for key in list(getattr(one, "put_tasks", ()))}
 
 
-def _jobs(engine: Any) -> int:
+def _jobs(engine: StoreEngine) -> int:
     """How many writes to a server are under way, of which no key is kept."""
     count = 0
     for backend, connector in _connectors(engine):
@@ -153,7 +172,7 @@ def _jobs(engine: Any) -> int:
     return count
 
 
-def _connectors(engine: Any) -> Iterator[tuple[Any, Any]]:
+def _connectors(engine: StoreEngine) -> Iterator[tuple[Any, Any]]:
     """An engine's remote backends, each with what speaks to the server."""
     for backend in engine._storage_manager.storage_backends.values():
         connection = getattr(backend, "connection", None)

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..package import ours
 from ..protocol import Event
@@ -18,6 +18,10 @@ from .alone import ConnectorAlone
 from .engine import Kit, row_width
 from .faults import CONNECTOR_FAULTS
 from .settings import settings_of
+
+if TYPE_CHECKING:
+    from cacheproof.reference.encoder_connector.connector import ConnectorMetadata
+    from cacheproof.reference.encoder_connector.entry_file import EntryRows
 
 
 class ReferenceConnectorHost(ConnectorAlone):
@@ -72,21 +76,21 @@ def _played(base: type) -> type:
     class Played(base):  # type: ignore[misc, valid-type]
         """Passes the step's metadata from one side to the other."""
 
-        step: Any = None
+        step: "ConnectorMetadata | None" = None
 
-        def build_connector_meta(self, scheduler_output: Any) -> Any:
+        def build_connector_meta(self, scheduler_output: object) -> "ConnectorMetadata":
             return self.take_step()
 
-        def bind_connector_metadata(self, metadata: Any) -> None:
+        def bind_connector_metadata(self, metadata: "ConnectorMetadata") -> None:
             self.step = metadata
 
         def clear_connector_metadata(self) -> None:
             self.step = None
 
-        def start_save_caches(self, **_: Any) -> None:
+        def start_save_caches(self, **_: object) -> None:
             pass
 
-        def start_load_caches(self, encoder_cache: Any, **_: Any) -> None:
+        def start_load_caches(self, encoder_cache: "dict[str, EntryRows]", **_: object) -> None:
             self.load(self.step, encoder_cache)
 
         def build_connector_worker_meta(self) -> None:
@@ -101,11 +105,11 @@ def _encoded(row: Iterable[float], dtype: str) -> bytes:
     return b"".join(struct.pack("<e" if dtype == "float16" else "<f", number) for number in row)
 
 
-def _read(rows: Any) -> tuple[list[list[float]], int, str]:
+def _read(rows: "EntryRows") -> tuple[list[list[float]], int, str]:
     """Numbers, width and dtype of rows."""
     dtype, (count, width), data = rows
     size = 4 if dtype == "float32" else 2
-    numbers = [_decoded(data[at : at + size], dtype) for at in range(0, len(data), size)]
+    numbers = [_decoded(bytes(data[at : at + size]), dtype) for at in range(0, len(data), size)]
     return [numbers[row * width : (row + 1) * width] for row in range(count)], width, dtype
 
 

@@ -14,7 +14,7 @@ from .engine import Kit
 from .faults import CONNECTOR_FAULTS
 from .settings import settings_of
 
-Make = Callable[[Any, Any], Any]
+Make = Callable[[Any, base.ECConnectorRole], Any]
 
 
 def example(config: Event, model: Event, root: Path) -> Kit:
@@ -31,7 +31,7 @@ def of_store(config: Event, model: Event, weights: int, root: Path, make: Make) 
     return of_class(make, settings_of(config, weights, root), model, config["ranks"])
 
 
-def of_class(make: Make, settings: dict[str, Any], model: Event, ranks: int) -> Kit:
+def of_class(make: Make, settings: Event, model: Event, ranks: int) -> Kit:
     """Both sides of a connector in an engine of that model. Raises Illegal where the release asks
     less of connectors."""
     if not hasattr(base.ECConnectorBase, "start_save_caches"):
@@ -54,7 +54,7 @@ def of_class(make: Make, settings: dict[str, Any], model: Event, ranks: int) -> 
     )
 
 
-def config_of(make: Make, settings: dict[str, Any], model: Event) -> Any:
+def config_of(make: Make, settings: Event, model: Event) -> SimpleNamespace:
     """The part of an engine's configuration that connectors read."""
     dtype = getattr(torch, model["dtype"])
     further = list(range(1, model["layers"]))
@@ -106,7 +106,7 @@ def config_of(make: Make, settings: dict[str, Any], model: Event) -> Any:
     )
 
 
-def read(rows: Any) -> tuple[list[list[float]], int, str]:
+def read(rows: torch.Tensor) -> tuple[list[list[float]], int, str]:
     """Numbers, width and dtype of rows."""
     if rows.ndim != 2:
         return [], 0, f"{rows.ndim} dimensions"

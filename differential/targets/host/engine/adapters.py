@@ -6,7 +6,6 @@ there, as soon as another row of the step has one.
 """
 
 import functools
-from typing import Any
 
 import torch
 from vllm.lora.ops.torch_ops import lora_ops
@@ -22,7 +21,11 @@ def leave_rows_without_adapter_alone() -> None:
 
     @functools.wraps(own)
     def shrink(
-        inputs: torch.Tensor, weights: Any, outputs: torch.Tensor, slots: torch.Tensor, scale: float
+        inputs: torch.Tensor,
+        weights: torch.Tensor,
+        outputs: torch.Tensor,
+        slots: torch.Tensor,
+        scale: float,
     ) -> None:
         own(inputs, weights, outputs, slots, scale)
         outputs[slots < 0] = 0

@@ -7,13 +7,31 @@ other requests have left there.
 
 import copy
 import functools
-from typing import Any
+from typing import Protocol
 
 import torch
 import vllm
 from vllm.v1.attention.backends.cpu_attn import CPUAttentionMetadataBuilder
 
 FIRST_WITH_MASK = (0, 24)
+
+
+class MetadataBuilder(Protocol):
+    """`CPUAttentionMetadataBuilder` of `vllm.v1.attention.backends.cpu_attn`."""
+
+    is_cross_attention: bool
+
+
+class AttentionMetadata(Protocol):
+    """vLLM's `CommonAttentionMetadata`: a step, as kernels get it."""
+
+    causal: bool
+    max_query_len: int
+    num_reqs: int
+    num_actual_tokens: int
+    query_start_loc: torch.Tensor
+    seq_lens: torch.Tensor
+    block_table_tensor: torch.Tensor
 
 
 @functools.cache
@@ -26,8 +44,11 @@ def attend_to_rows_alone() -> None:
 
     @functools.wraps(own)
     def build(
-        self: Any, common_prefix_len: int, common_attn_metadata: Any, fast_build: bool = False
-    ) -> Any:
+        self: MetadataBuilder,
+        common_prefix_len: int,
+        common_attn_metadata: AttentionMetadata,
+        fast_build: bool = False,
+    ) -> object:
         if not self.is_cross_attention:
             return own(self, common_prefix_len, common_attn_metadata, fast_build)
         self.is_cross_attention = False  # where it is set, no mask is causal
@@ -39,7 +60,7 @@ def attend_to_rows_alone() -> None:
     CPUAttentionMetadataBuilder.build = build
 
 
-def _token_by_token(step: Any) -> Any:
+def _token_by_token(step: AttentionMetadata) -> AttentionMetadata:
     counts = step.query_start_loc.diff()
     alone = copy.copy(step)
     alone.causal = True

@@ -2,14 +2,19 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from ..protocol import Event, Illegal
+from ..protocol import Event, Illegal, Json
+from ..vllm_objects.scheduler import SchedulerOutput
+from ..vllm_objects.worker import GPUModelRunner, SamplerOutput, SecondBatch, SecondModelRunner
 from .limits import LOOKUP_LONGEST, NUM_DRAFTS
 from .recalled_drafts import RecalledDrafts
 
+if TYPE_CHECKING:
+    from torch import Tensor
 
-def speculative_config(drafter: Path | None) -> dict[str, Any]:
+
+def speculative_config(drafter: Path | None) -> dict[str, Json]:
     """An engine's speculative configuration: the drafter in that directory, or prompt lookup."""
     if drafter is not None:
         return {
@@ -39,7 +44,7 @@ class ReplacedDrafts:
         """Request -> its prompt's tokens, and the identifiers of its items."""
         self._decoded: dict[str, list[int]] = {}
 
-    def tell(self, output: Any) -> None:
+    def tell(self, output: SchedulerOutput) -> None:
         """Take from a step that is to be executed what its requests have decoded: the scheduler may
         have dropped the last token sampled before a preemption, or in a session's turn."""
         for new in output.scheduled_new_reqs:
@@ -59,7 +64,7 @@ class ReplacedDrafts:
         decoded = self._decoded.setdefault(request_id, [])
         decoded += [token for token in token_ids if 0 <= token < self._vocab_size]
 
-    def _replace(self, drafts: Any, names: Sequence[str]) -> Any:
+    def _replace(self, drafts: "Tensor", names: Sequence[str]) -> "Tensor":
         """Drafts of requests, [requests, drafts], with others in their place."""
         told = {name: (self._prompts[name], self._decoded.get(name, [])) for name in names}
         recalled = self._recalled.propose(told)
@@ -71,11 +76,11 @@ class ReplacedDrafts:
 class DraftsOfFirstRunner(ReplacedDrafts):
     """Drafts in the first model runner."""
 
-    def __init__(self, runner: Any) -> None:
+    def __init__(self, runner: GPUModelRunner) -> None:
         super().__init__(runner.input_batch.vocab_size)
         sample, propose = runner._sample, runner.propose_draft_token_ids
 
-        def sampled(*arguments: Any) -> Any:
+        def sampled(*arguments: object) -> SamplerOutput:
             output = sample(*arguments)
             batch = runner.input_batch
             discarded = runner.discard_request_mask.np[: batch.num_reqs]
@@ -94,11 +99,13 @@ class DraftsOfFirstRunner(ReplacedDrafts):
 class DraftsOfSecondRunner(ReplacedDrafts):
     """Drafts in the second model runner."""
 
-    def __init__(self, runner: Any) -> None:
+    def __init__(self, runner: SecondModelRunner) -> None:
         super().__init__(runner.vocab_size)
         sample, propose = runner.sample, runner.speculator.propose
 
-        def sampled(hidden_states: Any, batch: Any, *others: Any) -> Any:
+        def sampled(
+            hidden_states: "Tensor", batch: SecondBatch, *others: object
+        ) -> tuple[SamplerOutput, "Tensor", "Tensor"]:
             output = sample(hidden_states, batch, *others)
             sampler_output, counts, _ = output
             rows = sampler_output.sampled_token_ids.tolist()

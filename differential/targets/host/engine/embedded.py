@@ -2,11 +2,12 @@
 rest can be compared: docs/explain/runner-requests.md."""
 
 import functools
-from typing import Any
 
 from vllm.v1.worker.gpu_input_batch import CachedRequestState, InputBatch
 
 from ..media_inputs import GIVEN_TOKEN_ID, UNKNOWN_TOKEN_ID
+from ..vllm_objects.scheduler import SchedulerOutput
+from ..vllm_objects.worker import GPUModelRunner
 
 
 def know_tokens_of_embeddings() -> None:
@@ -17,13 +18,13 @@ def know_tokens_of_embeddings() -> None:
     get_token_id, add_request = CachedRequestState.get_token_id, InputBatch.add_request
 
     @functools.wraps(get_token_id)
-    def token_id(request: Any, index: int) -> int:
+    def token_id(request: CachedRequestState, index: int) -> int:
         if request.prompt_token_ids is None and index < request.num_prompt_tokens:
             return GIVEN_TOKEN_ID
         return int(get_token_id(request, index))
 
     @functools.wraps(add_request)
-    def added(batch: Any, request: Any, *others: Any) -> Any:
+    def added(batch: InputBatch, request: CachedRequestState, *others: object) -> object:
         place = add_request(batch, request, *others)
         if request.prompt_token_ids is None:
             row = batch.req_id_to_index[request.req_id]
@@ -33,11 +34,11 @@ def know_tokens_of_embeddings() -> None:
     CachedRequestState.get_token_id, InputBatch.add_request = token_id, added
 
 
-def mark_sampled_tokens(runner: Any) -> None:
+def mark_sampled_tokens(runner: GPUModelRunner) -> None:
     """Let what a step has sampled count as a token in the next one, where drafts stand between."""
     own = runner._prepare_input_ids
 
-    def prepare(output: Any, *others: Any) -> None:
+    def prepare(output: SchedulerOutput, *others: object) -> None:
         batch = runner.input_batch
         at = 0
         for name in batch.req_ids:

@@ -13,7 +13,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import vllm
 from vllm import LLM, SamplingParams
@@ -24,7 +24,7 @@ from vllm.v1.core.sched import scheduler as scheduler_module
 from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.executor.uniproc_executor import UniProcExecutor
-from vllm.v1.outputs import DraftTokenIds
+from vllm.v1.outputs import DraftTokenIds, ModelRunnerOutput
 from vllm.v1.request import Request, RequestStatus
 
 from ..faults.engine.changes import CHANGES, of_the_release
@@ -42,14 +42,16 @@ from ..media_inputs import (
     token_ids_of,
 )
 from ..package import ours
-from ..protocol import Event, HostError, Illegal, Protocol
+from ..protocol import Event, HostError, Illegal, Json, Plain, Protocol
 from ..scheduler.build import REFUSALS, refusal
 from ..scheduler.executed import Executed
+from ..scheduler.kv_transfers import TransferReport
 from ..scheduler.media import with_media
 from ..scheduler.recorder import Recorder
 from ..scheduler.session import STOP_TOKEN_ID, SchedulerKit, SchedulerSession
 from ..scheduler.settings import LATER, settings_of
 from ..session import run_events
+from ..vllm_objects.worker import LogprobsLists
 from .adapter_files import adapter_directory
 from .adapters import adapters_of, leave_rows_without_adapter_alone
 from .cross_attention import attend_to_rows_alone
@@ -65,6 +67,9 @@ from .operations import has_compiled_parts, register_missing, require
 from .runners import FirstRunner, ModelRunner, SecondRunner, is_second
 from .weights import load_weights
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 
 class EngineHost:
     """Runs engine-depth traces on this interpreter's engine."""
@@ -79,7 +84,7 @@ class EngineHost:
             encoder_cache_manager.EncoderCacheManager, Request, Scheduler
         )
 
-    def hello(self, plug_in: str | None) -> dict[str, Any]:
+    def hello(self, plug_in: str | None) -> dict[str, Json]:
         """Versions, and flags of the call protocol."""
         return {
             "python": sys.version.split()[0],
@@ -87,13 +92,13 @@ class EngineHost:
             "protocol": self.protocol._asdict(),
         }
 
-    def run(self, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    def run(self, request: Plain) -> Iterator[dict[str, object]]:
         """One result per trace of the batch, in order."""
         for trace in request["traces"]:
             yield _run_trace(trace, request.get("fault"))
 
 
-def _run_trace(trace: Event, fault: str | None) -> dict[str, Any]:
+def _run_trace(trace: Event, fault: str | None) -> dict[str, object]:
     config = trace["header"]["config"]
     if trace["header"]["depth"] != "engine":
         raise HostError(f"a {trace['header']['depth']}-depth trace for an engine")
@@ -156,7 +161,7 @@ class _Core:
             ours("gpu_runner.tiny_models").ensure, folder=Path(os.environ[MODELS_SETTING])
         )
         self._directory = made(model)
-        beside: dict[str, Any] = {}
+        beside: dict[str, object] = {}
         if adapters is not None:
             leave_rows_without_adapter_alone()
             beside |= {
@@ -209,7 +214,7 @@ class _Core:
             know_tokens_of_embeddings()
             mark_sampled_tokens(self._runner)
         self._is_reloaded = False
-        self._executed: list[Any] = []
+        self._executed: list[ModelRunnerOutput] = []
         self._names = Names(are_drawn=self._is_decoder)
         self._planted = Planted()
         replaced = DraftsOfSecondRunner if is_second() else DraftsOfFirstRunner
@@ -263,7 +268,7 @@ class _Core:
             self,
         )
 
-    def _make_scheduler(self, config: Event, largest_item: int) -> Any:
+    def _make_scheduler(self, config: Event, largest_item: int) -> Scheduler:
         """The scheduler that the engine core would have if made with that configuration."""
         base = self._core.vllm_config
         scheduler_config = SchedulerConfig(
@@ -306,7 +311,7 @@ class _Core:
                 **media,
             )
 
-    def _make_request(self, event: Event, arrival_time: float) -> Any:
+    def _make_request(self, event: Event, arrival_time: float) -> Request:
         prompt = self._prompt(event)
         params = SamplingParams(
             max_tokens=event["max_tokens"],
@@ -338,11 +343,11 @@ class _Core:
         found = adapter_directory(self._directory, asked, self._config)
         return LoRARequest(**{**asked, "lora_path": str(found)})
 
-    def _prompt(self, event: Event) -> dict[str, Any]:
+    def _prompt(self, event: Event) -> dict[str, object]:
         """The prompt as a user gives it: an encoder's input stands beside a decoder's."""
-        data: dict[str, list[Any]] = {}
+        data: dict[str, list[object]] = {}
         uuids: dict[str, list[str]] = {}
-        given: list[Any] = []
+        given: list[Tensor] = []
         for item in event["items"]:
             if is_given(item):
                 given.append(embeddings_of(item["identifier"], self._hidden_size))
@@ -351,7 +356,7 @@ class _Core:
             data.setdefault(medium.modality, []).append(medium.given)
             uuids.setdefault(medium.modality, []).append(name_of(item))
         check_counts(data, self._model)
-        beside: dict[str, Any] = {}
+        beside: dict[str, object] = {}
         if data:
             beside |= {"multi_modal_data": data, "multi_modal_uuids": uuids}
         if event["salt"] is not None:
@@ -376,7 +381,7 @@ class _Core:
             return dict(self._engine.input_processor.renderer._process_tokens(prompt))
         return prompt
 
-    def execute(self, output: Any) -> Executed:
+    def execute(self, output: SchedulerOutput) -> Executed:
         """Execute a step with the engine's worker."""
         if self._drafts is not None:
             self._drafts.tell(output)
@@ -394,7 +399,7 @@ class _Core:
         said = {"store": store, "memory": memory_of(entries.values())}
         return Executed(tokens, outputs, said, self._proposed(output))
 
-    def _output_of(self, output: Any) -> Any:
+    def _output_of(self, output: SchedulerOutput) -> ModelRunnerOutput:
         """The worker's output of a step, waited for as the core does where steps are
         asynchronous."""
         executor = self._core.model_executor
@@ -405,7 +410,7 @@ class _Core:
             require(error)
             raise
 
-    def _proposed(self, output: Any) -> dict[str, list[int]] | None:
+    def _proposed(self, output: SchedulerOutput) -> dict[str, list[int]] | None:
         """The drafts that are proposed after the step; None where there are none, or where steps
         are asynchronous, and drafts stay with the worker."""
         if self._is_asynchronous or self._core.vllm_config.speculative_config is None:
@@ -421,7 +426,7 @@ class _Core:
         }
 
     def _update(
-        self, output: Any, sampled: dict[str, list[int]], report: Any
+        self, output: SchedulerOutput, sampled: dict[str, list[int]], report: TransferReport | None
     ) -> list[tuple[str, int, bool]]:
         # Outputs are handed in in the order in which their steps were executed.
         answers = self._core.scheduler.update_from_output(output, self._executed.pop(0))
@@ -443,7 +448,7 @@ class _Core:
         if self._is_decoder:  # whose worker hands on what it encoded, and never looks it up
             self._runner._execute_mm_encoder = self._encode_and_read
 
-    def _encode_and_read(self, output: Any) -> list[Any]:
+    def _encode_and_read(self, output: SchedulerOutput) -> list["Tensor | None"]:
         runner = self._runner
         type(runner)._execute_mm_encoder(runner, output)
         encoded = output.scheduled_encoder_inputs.items()
@@ -480,7 +485,7 @@ class _Core:
             raise HostError(f"the worker keeps requests: {', '.join(kept)}")
 
 
-def _with_logprobs(logprobs: Any, place: int, tokens: list[int]) -> list[list[float]]:
+def _with_logprobs(logprobs: LogprobsLists, place: int, tokens: list[int]) -> list[list[float]]:
     """The tokens of the request at that place, each with its log probability and the lead of the
     best token over the second."""
     starts = logprobs.cu_num_generated_tokens

@@ -7,11 +7,12 @@ streams and events of CUDA, by which it waits for copies, are ones that have not
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 from vllm.platforms import current_platform
 from vllm.v1.worker import cpu_model_runner, cpu_worker  # noqa: F401 (it brings streams too)
+
+from ..vllm_objects.config import VllmConfig
 
 
 class _Stream:
@@ -19,13 +20,13 @@ class _Stream:
 
     device = torch.device("cpu")
 
-    def __init__(self, *arguments: Any, **settings: Any) -> None:
+    def __init__(self, *arguments: object, **settings: object) -> None:
         pass
 
-    def wait_stream(self, stream: Any) -> None:
+    def wait_stream(self, stream: object) -> None:
         pass
 
-    def wait_event(self, event: Any) -> None:
+    def wait_event(self, event: object) -> None:
         pass
 
     def synchronize(self) -> None:
@@ -35,13 +36,13 @@ class _Stream:
 class _Event:
     """An event that has already happened."""
 
-    def __init__(self, *arguments: Any, **settings: Any) -> None:
+    def __init__(self, *arguments: object, **settings: object) -> None:
         pass
 
-    def record(self, stream: Any = None) -> None:
+    def record(self, stream: object = None) -> None:
         pass
 
-    def wait(self, stream: Any = None) -> None:
+    def wait(self, stream: object = None) -> None:
         pass
 
     def synchronize(self) -> None:
@@ -81,7 +82,7 @@ def keeping_async_scheduling() -> Iterator[None]:
     platform = type(current_platform)
     own = platform.__dict__["check_and_update_config"]
 
-    def check_and_update_config(cls: Any, vllm_config: Any) -> None:
+    def check_and_update_config(cls: type, vllm_config: VllmConfig) -> None:
         asked = vllm_config.scheduler_config.async_scheduling
         own.__func__(cls, vllm_config)
         vllm_config.scheduler_config.async_scheduling = asked

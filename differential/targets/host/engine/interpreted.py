@@ -13,10 +13,46 @@ import functools
 import inspect
 import itertools
 import os
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence, Set
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from numpy import generic
+    from numpy.typing import NDArray
+
+Found = TypeVar("Found")
 
 INTERPRET_SETTING = "TRITON_INTERPRET"
+
+
+class GridExecutor(Protocol):
+    """`triton.runtime.interpreter.GridExecutor`: a kernel, and over which grid it is launched."""
+
+    fn: Callable[..., None]
+    pre_run_hooks: Sequence[Callable[..., None]]
+    constexprs: Set[str]
+    grid: tuple[int, ...] | Callable[[dict[str, object]], tuple[int, ...]]
+
+
+class TensorHandle(Protocol):
+    """`triton.runtime.interpreter.TensorHandle`: numbers, their type, and what is known of them."""
+
+    data: "NDArray[generic]"
+    dtype: object
+    attr: dict[str, object]
+
+
+class LanguageScope(Protocol):
+    """`triton.runtime.interpreter._LangPatchScope`: changes of the language, to be undone."""
+
+    def set_attr(self, owner: object, name: str, member: object, /) -> None: ...
+
+
+class ElementType(Protocol):
+    """`triton.language.core.dtype`."""
+
+    name: str
 
 
 class _Idle:
@@ -66,7 +102,7 @@ def hasten() -> None:
     interpreter._patch_attr = _interpret_member
 
 
-def _launch(self: Any, *given: Any, **named: Any) -> None:
+def _launch(self: GridExecutor, *given: object, **named: object) -> None:
     """Launch a kernel over tensors of the host, which are not copied."""
     from triton.runtime import interpreter
 
@@ -91,7 +127,7 @@ def _launch(self: Any, *given: Any, **named: Any) -> None:
 
 
 @functools.cache
-def _parameters(kernel: Callable[..., None]) -> tuple[tuple[str, ...], dict[str, Any]]:
+def _parameters(kernel: Callable[..., None]) -> tuple[tuple[str, ...], dict[str, object]]:
     """The names of a kernel's parameters, and the defaults of those that have one."""
     parameters = inspect.signature(kernel).parameters
     optional = {
@@ -100,19 +136,26 @@ def _parameters(kernel: Callable[..., None]) -> tuple[tuple[str, ...], dict[str,
     return tuple(parameters), optional
 
 
-def _without_a_look(self: Any, data: Any, dtype: Any, attr: dict[str, Any] | None = None) -> None:
+def _without_a_look(
+    self: TensorHandle,
+    data: "NDArray[generic]",
+    dtype: object,
+    attr: dict[str, object] | None = None,
+) -> None:
     """Skip the check that a number has the size of its type, which the interpreter has just given
     it."""
     self.data, self.dtype, self.attr = data, dtype, {} if attr is None else attr
 
 
-def _interpret_member(owner: Any, name: str, member: Any, builder: Any, scope: Any) -> None:
+def _interpret_member(
+    owner: object, name: str, member: Callable[..., object], builder: object, scope: LanguageScope
+) -> None:
     """An operation of the language as it is interpreted; who calls it says for whom, or not."""
     from triton.runtime import interpreter
 
-    operation = getattr(member, "__wrapped__", member)
+    operation: Callable[..., object] = getattr(member, "__wrapped__", member)
 
-    def interpreted(*given: Any, **named: Any) -> Any:
+    def interpreted(*given: object, **named: object) -> object:
         named["_semantic"] = interpreter.interpreter_semantic
         return operation(*given, **named)
 
@@ -126,11 +169,13 @@ class _Kept:
         pass
 
 
-def _changed_once(change: Callable[[Any], Any]) -> Callable[[Any], _Kept]:
+def _changed_once(
+    change: Callable[[FunctionType], object],
+) -> Callable[[FunctionType], _Kept]:
     """Change `triton.language` for each module of kernels once, for good."""
     changed = set[int]()
 
-    def once(kernel: Any) -> _Kept:
+    def once(kernel: FunctionType) -> _Kept:
         module = id(kernel.__globals__)
         if module not in changed:
             change(kernel)
@@ -140,23 +185,26 @@ def _changed_once(change: Callable[[Any], Any]) -> Callable[[Any], _Kept]:
     return once
 
 
-def _kept_with_type(find: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _kept_with_type(find: Callable[[object], Found]) -> Callable[[object], Found]:
     """Look something up for a type once, and keep it with the type."""
 
-    def kept(kind: Any) -> Any:
+    def kept(kind: object) -> Found:
         facts = vars(kind)
         if "_found" not in facts:
             facts["_found"] = find(kind)
-        return facts["_found"]
+        found: Found = facts["_found"]
+        return found
 
     return kept
 
 
-def _of_each_text(find: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+def _of_each_text(
+    find: Callable[[object, object], Found],
+) -> Callable[[object, object], Found]:
     """Look something up for a text once; a tuple of texts has names besides."""
-    found = dict[str, Any]()
+    found: dict[str, Found] = {}
 
-    def kept(name: Any, context: Any) -> Any:
+    def kept(name: object, context: object) -> Found:
         if not isinstance(name, str) or context is not None:
             return find(name, context)
         if name not in found:
@@ -168,9 +216,9 @@ def _of_each_text(find: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
 
 def _make_types_once(block_type: Any) -> None:
     """Make one type of a block for each shape and type of elements, and use it again."""
-    make, made = block_type.__init__, dict[tuple[Any, ...], Any]()
+    make, made = block_type.__init__, dict[tuple[object, ...], object]()
 
-    def new(kind: Any, element_ty: Any, shape: Any) -> Any:
+    def new(kind: type, element_ty: ElementType, shape: Iterable[object]) -> object:
         sizes = [getattr(one, "value", one) for one in shape]
         # A pointer's name says all of it but where it points to.
         key = element_ty.name, getattr(element_ty, "address_space", None), *sizes
@@ -178,7 +226,7 @@ def _make_types_once(block_type: Any) -> None:
             made[key] = object.__new__(kind)
         return made[key]
 
-    def init(self: Any, element_ty: Any, shape: Any) -> None:
+    def init(self: object, element_ty: ElementType, shape: Iterable[object]) -> None:
         if not vars(self):
             make(self, element_ty, shape)
 
@@ -209,7 +257,7 @@ def _keep_conditions() -> None:
     builder = interpreter.InterpreterBuilder
     own = builder.create_splat
 
-    def splat(self: Any, kind: Any, given: Any) -> Any:
+    def splat(self: object, kind: object, given: TensorHandle) -> TensorHandle:
         made = own(self, kind, given)
         if given.data.dtype == bool:
             made.data = made.data.astype(bool)

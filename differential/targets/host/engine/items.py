@@ -1,9 +1,9 @@
 """The items that an engine's processor makes of a prompt, compared with those of a trace."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
 from ..protocol import Event, Illegal
+from ..vllm_objects.requests import MultiModalFeatureSpec, Request
 from .limits import ITEMS_MAX
 
 
@@ -25,7 +25,7 @@ class Names:
         self._theirs: dict[str, str] = {}
         self._ours: dict[str, str] = {}
 
-    def put(self, features: list[Any] | None, event: Event) -> None:
+    def put(self, features: list[MultiModalFeatureSpec] | None, event: Event) -> None:
         """Name a request's items as its trace does. Raises Illegal where the front end takes two
         items of the trace for one, or one for two."""
         for feature, item in zip(features or (), event["items"], strict=False):
@@ -40,7 +40,7 @@ class Names:
             feature.identifier = ours
 
 
-def check_counts(data: Mapping[str, Sequence[Any]], model: str) -> None:
+def check_counts(data: Mapping[str, Sequence[object]], model: str) -> None:
     """Raises Illegal where a prompt has more media of a modality of the model's than the engine was
     made for."""
     for modality, most in ITEMS_MAX[model].items():
@@ -48,7 +48,7 @@ def check_counts(data: Mapping[str, Sequence[Any]], model: str) -> None:
             raise Illegal(f"the engine was made for {most} of modality {modality} in a prompt")
 
 
-def check_items(request: Any, event: Event) -> None:
+def check_items(request: Request, event: Event) -> None:
     """Require that the engine's processor made the trace's items of the prompt."""
     made = [
         (one.identifier, where.offset, where.length, _mask_of(where.is_embed))
@@ -63,7 +63,7 @@ def check_items(request: Any, event: Event) -> None:
         raise Illegal(f"the engine makes of its items {made}, not {said}")
 
 
-def _mask_of(is_embed: Any) -> list[bool] | None:
+def _mask_of(is_embed: Iterable[bool] | None) -> list[bool] | None:
     """Which tokens of an item get rows; None where all do."""
     mask = None if is_embed is None else list(map(bool, is_embed))
     return None if mask is None or all(mask) else mask

@@ -5,7 +5,6 @@ import importlib
 import inspect
 from collections.abc import Callable
 from types import FunctionType
-from typing import Any
 
 from vllm.platforms import current_platform
 from vllm.v1.sample import rejection_sampler
@@ -43,7 +42,7 @@ def mend_kernels_of_drafts() -> None:
                     launcher.kernel = mended
 
 
-def _own(launcher: Any) -> FunctionType | None:
+def _own(launcher: object) -> FunctionType | None:
     """The kernel for GPUs behind a launcher; None where there is none."""
     kernel = vars(launcher).get("kernel") if hasattr(launcher, "__dict__") else None
     return kernel if isinstance(kernel, FunctionType) else None
@@ -63,10 +62,10 @@ class _Mended:
         """Whether the release's own kernel takes more arguments."""
         return len(self._known) < len(self.arg_names)
 
-    def __getitem__(self, grid: Any) -> Callable[..., None]:
+    def __getitem__(self, grid: object) -> Callable[..., None]:
         return self._called
 
-    def _called(self, *arguments: Any, **settings: Any) -> None:
+    def _called(self, *arguments: object, **settings: object) -> None:
         names = self._known
         if self.lacks_arguments:
             names = tuple(name.removesuffix("_ptr") for name in self.arg_names)

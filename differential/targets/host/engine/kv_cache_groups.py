@@ -1,9 +1,9 @@
 """The groups of a KV cache, as traces have them."""
 
 import dataclasses
-from typing import Any
 
 from ..protocol import Event, Illegal
+from ..vllm_objects.kv_cache import KVCacheConfig
 
 _KINDS = {
     "FullAttentionSpec": ("full", ""),
@@ -13,7 +13,7 @@ _KINDS = {
 }
 
 
-def groups_of(kv_cache_config: Any) -> list[Event] | None:
+def groups_of(kv_cache_config: KVCacheConfig) -> list[Event] | None:
     """An engine's groups as traces have them; None where a group is of a kind that no trace has."""
     groups = []
     for group in getattr(kv_cache_config, "kv_cache_groups", ()):
@@ -34,7 +34,7 @@ def check_groups(own: list[Event] | None, config: Event) -> None:
         raise Illegal(f"the groups of the engine's KV cache are {own}")
 
 
-def planned(made: Any, config: Event) -> Any:
+def planned(made: KVCacheConfig, config: Event) -> KVCacheConfig:
     """The KV cache of that configuration, with the groups that were made. Raises Illegal where the
     release has no such thing."""
     asked = {"num_blocks": config["num_blocks"]}

@@ -2,10 +2,13 @@
 trace's begin."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
-def memory_of(entries: Iterable[Any]) -> dict[str, int]:
+def memory_of(entries: Iterable["Tensor"]) -> dict[str, int]:
     """Bytes of a row, and of the tensors that entries of [rows, hidden] are, or are parts of."""
     bytes_of_row = 0
     held: dict[int, int] = {}
@@ -16,7 +19,7 @@ def memory_of(entries: Iterable[Any]) -> dict[str, int]:
     return {"bytes_of_row": bytes_of_row, "bytes_held": sum(held.values())}
 
 
-def blank(kv_caches: Iterable[Any]) -> None:
+def blank(kv_caches: Iterable["Tensor"]) -> None:
     """Fill the KV caches of all layers with zeros, as an engine begins: what a trace reads there
     without having written it is not another trace's."""
     import torch  # read where it is not

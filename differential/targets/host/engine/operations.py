@@ -11,7 +11,6 @@ import inspect
 import re
 from collections.abc import Callable, Iterable
 from itertools import pairwise
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -54,7 +53,7 @@ def register_missing() -> None:
 def _hand_over_size_of_block() -> None:
     """Pass the size of a block to the kernel of slots. A launch of 0.32.0 leaves it out: the
     arguments after it move up, and the first step ends the engine."""
-    kernels: Any = importlib.import_module("vllm.utils.cpu_triton_utils")
+    kernels = importlib.import_module("vllm.utils.cpu_triton_utils")
     own = getattr(kernels, _SLOTS, None)
     if own is None or "block_size" not in inspect.signature(own).parameters:
         return

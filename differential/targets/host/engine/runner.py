@@ -10,9 +10,9 @@ import importlib.util
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..by_name import joined
 from ..faults.runner.adapters import ADAPTER_FAULTS, ADAPTER_KEY_FAULTS
@@ -31,6 +31,7 @@ from ..managers.media_hash_alone import REFERENCE_SETTING
 from ..media_inputs import (
     FRAMES_PER_SECOND,
     FRAMES_TOGETHER,
+    ItemMedium,
     ItemSound,
     embeddings_of,
     is_given,
@@ -40,10 +41,24 @@ from ..media_inputs import (
     row_names_of,
 )
 from ..package import ours
-from ..protocol import Event, HostError
+from ..protocol import Event, HostError, Json, Plain
+from ..scheduler.executed import Executed
+from ..scheduler.session import SchedulerKit
 from .limits import LOOKUP_LONGEST, MODELS_SETTING, NUM_DRAFTS
 from .memory import memory_of
 from .recalled_drafts import RecalledDrafts
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import ProcessorMixin
+
+    from cacheproof.gpu_runner.adapters import LoadedAdapter
+    from cacheproof.gpu_runner.models.base import MultiModalModel
+    from cacheproof.gpu_runner.requests import PromptEmbeds, RequestState, RunnerPrompt
+    from cacheproof.gpu_runner.runner import Runner
+    from cacheproof.reference.scheduled_request import ScheduledRequest
+    from cacheproof.reference.scheduler.output import SchedulerOutput
+    from cacheproof.reference.semantics import Semantics
 
 _FAULTS = joined(
     RUNNER_FAULTS,
@@ -80,7 +95,7 @@ class RunnerHost:
         self._semantics = ours("reference.semantics").Semantics.ideal().changed(flags)
         self._protocol = ours("differential.targets.reference").protocol_of(self._semantics)
 
-    def hello(self, plug_in: str | None) -> dict[str, Any]:
+    def hello(self, plug_in: str | None) -> dict[str, Json]:
         """Versions of what runs here."""
         return {
             "python": sys.version.split()[0],
@@ -88,14 +103,16 @@ class RunnerHost:
             "protocol": self._protocol._asdict(),
         }
 
-    def run(self, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    def run(self, request: Plain) -> Iterator[dict[str, object]]:
         """One result per trace of the batch, in order; under changed flags, where the request has
         some."""
         semantics = self._semantics.changed(request.get("flags") or {})
         for trace in request["traces"]:
             yield self._run_trace(trace, semantics, request.get("fault"))
 
-    def _run_trace(self, trace: Event, semantics: Any, fault: str | None) -> dict[str, Any]:
+    def _run_trace(
+        self, trace: Event, semantics: "Semantics", fault: str | None
+    ) -> dict[str, object]:
         config = trace["header"]["config"]
         if trace["header"]["depth"] != "engine":
             raise HostError(f"a {trace['header']['depth']}-depth trace for a runner")
@@ -140,7 +157,7 @@ class RunnerHost:
         return {"records": records, "capacity": kit.recorder.manager.cache_size}
 
 
-def _store_size(trace: Event, kit: Any, semantics: Any) -> int:
+def _store_size(trace: Event, kit: SchedulerKit, semantics: "Semantics") -> int:
     """What the worker's store must hold: the ledger of a release that credits an item again and
     again bounds nothing, and its worker keeps what a step encodes."""
     capacity: int = kit.recorder.manager.cache_size
@@ -153,7 +170,7 @@ def _is_decoder(trace: Event) -> bool:
     return bool(trace["header"]["manager"] == "encoder_decoder")
 
 
-def _groups_of(model: Any, block_size: int) -> list[Event]:
+def _groups_of(model: "MultiModalModel", block_size: int) -> list[Event]:
     """The groups of a model's KV cache, in the words of traces."""
     windows = [group.sliding_window for group in model.kv_shape.groups]
     kinds = [("full", 0) if one is None else ("sliding_window", one) for one in windows]
@@ -167,7 +184,7 @@ class _Worker:
 
     def __init__(
         self,
-        model: Any,
+        model: "MultiModalModel",
         config: Event,
         encoder_cache_size: int,
         *,
@@ -181,7 +198,7 @@ class _Worker:
         if self._takes_drafts and config["drafter"]:
             vocabulary_size = ours("gpu_runner.tiny_models").VOCABULARY_SIZE
             self._drafts = RecalledDrafts(config["num_speculative_tokens"], vocabulary_size)
-        self.runner = ours("gpu_runner.runner").Runner(
+        self.runner: Runner = ours("gpu_runner.runner").Runner(
             model,
             num_blocks=config["num_blocks"],
             block_size=config["block_size"],
@@ -195,10 +212,10 @@ class _Worker:
         self._config = config
         self._version = 0
 
-    def told(self, kit: Any) -> Any:
+    def told(self, kit: SchedulerKit) -> SchedulerKit:
         """The kit with this worker, which takes in every request that is made."""
 
-        def make_request(event: Event, arrival_time: float) -> Any:
+        def make_request(event: Event, arrival_time: float) -> "ScheduledRequest":
             request = kit.make_request(event, arrival_time)
             if event["event"] == "add":
                 self.runner.add(event["request"], self._prompt(event, request))
@@ -208,7 +225,7 @@ class _Worker:
 
         return kit._replace(make_request=make_request, worker=self)
 
-    def _prompt(self, event: Event, request: Any) -> Any:
+    def _prompt(self, event: Event, request: "ScheduledRequest") -> "RunnerPrompt":
         requests = ours("gpu_runner.requests")
         items = tuple(
             requests.MediaItem(feature, *self._inputs(item))
@@ -222,20 +239,20 @@ class _Worker:
             self._prompt_embeds(event) if event["embeds"] else None,
         )
 
-    def _prompt_embeds(self, event: Event) -> Any:
+    def _prompt_embeds(self, event: Event) -> "PromptEmbeds":
         """The embeddings of a prompt of embeddings."""
         model = self.runner.model
         rows = prompt_embeds_of(event, model.embedding_size).to(model.device, model.dtype)
         return ours("gpu_runner.requests").PromptEmbeds(rows, tuple(row_names_of(event)))
 
-    def _inputs(self, item: Event) -> tuple[str, dict[str, Any]]:
+    def _inputs(self, item: Event) -> tuple[str, dict[str, "Tensor"]]:
         """An item's modality, and the runner's inputs for it."""
         if not is_given(item):
             return _inputs(self._config["model"], name_of(item))
         rows = embeddings_of(item["identifier"], self.runner.model.hidden_size)
         return ours("gpu_runner.requests").GIVEN, {"rows": rows}
 
-    def _adapter(self, asked: Event | None) -> Any:
+    def _adapter(self, asked: Event | None) -> "LoadedAdapter | None":
         """The adapter that a request asks for."""
         if asked is None:
             return None
@@ -253,7 +270,7 @@ class _Worker:
             device=self.runner.model.device,
         )
 
-    def _draft(self, requests: Mapping[str, Any]) -> Mapping[str, list[int]]:
+    def _draft(self, requests: Mapping[str, "RequestState"]) -> Mapping[str, list[int]]:
         """Drafts for requests, by prompt lookup or by a drafter."""
         if self._drafts is None:
             lookup = ours("gpu_runner.prompt_lookup")
@@ -265,11 +282,14 @@ class _Worker:
             }
         return self._drafts.propose({name: _decoded(one) for name, one in requests.items()})
 
-    def execute(self, output: Any) -> Any:
+    def execute(self, output: "SchedulerOutput") -> Executed:
         """Execute a step."""
         sampled = self.runner.execute(output)
         store = self.runner.encoder_store
-        said = {"store": dict(store.sizes), "memory": memory_of(store.entries.values())}
+        said: dict[str, Json] = {
+            "store": dict(store.sizes),
+            "memory": memory_of(store.entries.values()),
+        }
         if self.runner.origins is not None:
             rows, slots = self.runner.origins.take()
             said["origins"] = {"rows": vars(rows), "slots": vars(slots)}
@@ -306,7 +326,7 @@ class _Worker:
             self.reload(0)
 
 
-def _decoded(request: Any) -> tuple[Any, list[int]]:
+def _decoded(request: "RequestState") -> tuple[Hashable, list[int]]:
     """A request's prompt with its items, and what it has decoded."""
     names = tuple(item.feature.identifier for item in request.prompt.items)
     prompt = request.prompt.token_ids
@@ -314,7 +334,7 @@ def _decoded(request: Any) -> tuple[Any, list[int]]:
 
 
 @functools.cache
-def _model(name: str, video_pruning_rate: float, device: str) -> Any:
+def _model(name: str, video_pruning_rate: float, device: str) -> "MultiModalModel":
     import torch
 
     torch.set_num_threads(1)
@@ -330,14 +350,14 @@ def _directory(name: str) -> Path:
 
 
 @functools.cache
-def _processor(name: str) -> Any:
+def _processor(name: str) -> "ProcessorMixin":
     from transformers import AutoProcessor
 
     return AutoProcessor.from_pretrained(_directory(name))
 
 
 @functools.lru_cache(maxsize=1024)
-def _inputs(model: str, identifier: str) -> tuple[str, dict[str, Any]]:
+def _inputs(model: str, identifier: str) -> tuple[str, dict[str, "Tensor"]]:
     """A medium's modality, and what the model's processor makes of it."""
     import torch
 
@@ -362,7 +382,7 @@ def _inputs(model: str, identifier: str) -> tuple[str, dict[str, Any]]:
     }
 
 
-def _seconds_of_grid(video: Any, processor: Any) -> float:
+def _seconds_of_grid(video: ItemMedium, processor: "ProcessorMixin") -> float:
     """Seconds from one row of a video's time axis to the next, as in the release."""
     if _is_told_frame_rates():
         return FRAMES_TOGETHER / FRAMES_PER_SECOND

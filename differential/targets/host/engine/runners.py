@@ -2,7 +2,12 @@
 
 import os
 from collections.abc import Collection, Iterable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
+
+from ..vllm_objects.worker import EncoderOutputs, GPUModelRunner, SecondModelRunner
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 SECOND_SETTING = "VLLM_USE_V2_MODEL_RUNNER"
 
@@ -15,7 +20,7 @@ def is_second() -> bool:
 class ModelRunner(Protocol):
     """A model runner, and what is asked of it."""
 
-    store: dict[str, Any]
+    store: EncoderOutputs
     """Encoder outputs by identifier, each of [rows, hidden]."""
 
     @property
@@ -23,7 +28,7 @@ class ModelRunner(Protocol):
         """Requests of which the runner has a state."""
         ...
 
-    def rows_of(self, request_id: str, numbers: Iterable[int]) -> list[Any]:
+    def rows_of(self, request_id: str, numbers: Iterable[int]) -> list["Tensor | None"]:
         """The store's rows of a request's items, given by their numbers in its prompt."""
         ...
 
@@ -36,26 +41,25 @@ class ModelRunner(Protocol):
 class FirstRunner:
     """`vllm.v1.worker.gpu_model_runner`."""
 
-    def __init__(self, runner: Any, *, prunes: bool) -> None:
+    def __init__(self, runner: GPUModelRunner, *, prunes: bool) -> None:
         self._runner = runner
         # The GPU's worker notes it when it has loaded a model. That of CPUs, the same class with a
         # loading of its own, does not, and fails at the first item.
         runner.is_multimodal_pruning_enabled = prunes
 
     @property
-    def store(self) -> dict[str, Any]:
-        store: dict[str, Any] = self._runner.encoder_cache
-        return store
+    def store(self) -> EncoderOutputs:
+        return self._runner.encoder_cache
 
     @store.setter
-    def store(self, store: dict[str, Any]) -> None:
+    def store(self, store: EncoderOutputs) -> None:
         self._runner.encoder_cache = store
 
     @property
     def requests(self) -> Collection[str]:
         return set(self._runner.requests)
 
-    def rows_of(self, request_id: str, numbers: Iterable[int]) -> list[Any]:
+    def rows_of(self, request_id: str, numbers: Iterable[int]) -> list["Tensor | None"]:
         features = self._runner.requests[request_id].mm_features
         return [self.store.get(features[number].identifier) for number in numbers]
 
@@ -69,23 +73,22 @@ class FirstRunner:
 class SecondRunner:
     """`vllm.v1.worker.gpu.model_runner`, which GPUs use by default."""
 
-    def __init__(self, runner: Any) -> None:
+    def __init__(self, runner: SecondModelRunner) -> None:
         self._runner = runner
 
     @property
-    def store(self) -> dict[str, Any]:
-        store: dict[str, Any] = self._runner.encoder_cache.encoder_outputs
-        return store
+    def store(self) -> EncoderOutputs:
+        return self._runner.encoder_cache.encoder_outputs
 
     @store.setter
-    def store(self, store: dict[str, Any]) -> None:
+    def store(self, store: EncoderOutputs) -> None:
         self._runner.encoder_cache.encoder_outputs = store
 
     @property
     def requests(self) -> Collection[str]:
         return set(self._runner.req_states.req_id_to_index)
 
-    def rows_of(self, request_id: str, numbers: Iterable[int]) -> list[Any]:
+    def rows_of(self, request_id: str, numbers: Iterable[int]) -> list["Tensor | None"]:
         features = self._runner.encoder_cache.mm_features[request_id]
         return [self.store.get(features[number].identifier) for number in numbers]
 

@@ -1,7 +1,5 @@
 """The real engine with its second model runner."""
 
-from typing import Any
-
 from .interpreted import interpret
 
 interpret()  # before vllm is imported
@@ -15,7 +13,7 @@ __all__ = ["HOST"]
 _batch = encoder_runner.group_and_batch_mm_kwargs
 
 
-def _batch_unpinned(*given: Any, **named: Any) -> Any:
+def _batch_unpinned(*given: object, **named: object) -> object:
     """Batch without pinning memory: 0.26.0 pins what it encodes as a batch, which fails without a
     GPU."""
     return _batch(*given, **{**named, "pin_memory": False})

@@ -1,10 +1,11 @@
 """New weights for an engine's workers, loaded as a user loads them."""
 
 from pathlib import Path
-from typing import Any
+
+from ..vllm_objects.worker import LoadedModel, UniProcExecutor
 
 
-def load_weights(executor: Any, model: Any, directory: Path) -> None:
+def load_weights(executor: UniProcExecutor, model: LoadedModel, directory: Path) -> None:
     """Have the workers load the weights of that directory into their model.
 
     On a CPU a compiled kernel multiplies by a copy of a head's weights. `reload_weights`
@@ -12,6 +13,6 @@ def load_weights(executor: Any, model: Any, directory: Path) -> None:
     none of its own, and keeps the copy of the old ones. Here it is made anew.
     """
     executor.collective_rpc("reload_weights", kwargs={"weights_path": str(directory)})
-    head = getattr(model, "proj_out", None)
-    if head is not None:
+    if hasattr(model, "proj_out"):
+        head = model.proj_out
         head.quant_method.process_weights_after_loading(head)

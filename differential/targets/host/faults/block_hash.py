@@ -5,30 +5,27 @@ another; the release itself stays as it is. Blocks are of `block_size` tokens.
 """
 
 import hashlib
-from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
 
 from ..by_name import breaks, by_name
-
-Hasher = Callable[[Any], list[Any]]
+from ..vllm_objects.requests import BlockHasher, Request
 
 
 @breaks("BK-1")
-def forgets_items(hasher: Hasher, block_size: int) -> Hasher:
+def forgets_items(hasher: BlockHasher, block_size: int) -> BlockHasher:
     """Keys do not name the media items."""
 
-    def hash_without(request: Any) -> list[Any]:
+    def hash_without(request: Request) -> list[bytes]:
         return hasher(_With(request, mm_features=[], mm_positions=[], mm_hashes=[]))
 
     return hash_without
 
 
 @breaks("BK-2")
-def forgets_the_prefix(hasher: Hasher, block_size: int) -> Hasher:
+def forgets_the_prefix(hasher: BlockHasher, block_size: int) -> BlockHasher:
     """A key does not name the tokens before the block."""
 
-    def hash_alone(request: Any) -> list[Any]:
+    def hash_alone(request: Request) -> list[bytes]:
         known, keys = len(request.block_hashes), hasher(request)
         for number in range(known, known + len(keys)):
             start = number * block_size
@@ -41,10 +38,10 @@ def forgets_the_prefix(hasher: Hasher, block_size: int) -> Hasher:
 
 
 @breaks("BK-3")
-def hashes_growth_otherwise(hasher: Hasher, block_size: int) -> Hasher:
+def hashes_growth_otherwise(hasher: BlockHasher, block_size: int) -> BlockHasher:
     """Keys that are added to a request's others are not those that it would have afresh."""
 
-    def hash_grown(request: Any) -> list[Any]:
+    def hash_grown(request: Request) -> list[bytes]:
         keys = hasher(request)
         return [_digest(key) for key in keys] if request.block_hashes else keys
 
@@ -52,11 +49,11 @@ def hashes_growth_otherwise(hasher: Hasher, block_size: int) -> Hasher:
 
 
 @breaks("BK-4")
-def never_repeats(hasher: Hasher, block_size: int) -> Hasher:
+def never_repeats(hasher: BlockHasher, block_size: int) -> BlockHasher:
     """No key is ever given twice."""
     given = 0
 
-    def hash_once(request: Any) -> list[Any]:
+    def hash_once(request: Request) -> list[bytes]:
         nonlocal given
         given += 1
         return [_digest((key, given)) for key in hasher(request)]
@@ -65,17 +62,17 @@ def never_repeats(hasher: Hasher, block_size: int) -> Hasher:
 
 
 @breaks("BK-5")
-def leaves_the_last_key_out(hasher: Hasher, block_size: int) -> Hasher:
+def leaves_the_last_key_out(hasher: BlockHasher, block_size: int) -> BlockHasher:
     """The last of several keys is left out."""
 
-    def hash_fewer(request: Any) -> list[Any]:
+    def hash_fewer(request: Request) -> list[bytes]:
         keys = hasher(request)
         return keys[:-1] if len(keys) > 1 else keys
 
     return hash_fewer
 
 
-def nothing(hasher: Hasher, block_size: int) -> Hasher:
+def nothing(hasher: BlockHasher, block_size: int) -> BlockHasher:
     """No fault: the canary that must be reported missed."""
     return hasher
 
@@ -83,14 +80,14 @@ def nothing(hasher: Hasher, block_size: int) -> Hasher:
 class _With(SimpleNamespace):
     """A request with some attributes replaced."""
 
-    def __init__(self, request: Any, **replaced: Any) -> None:
+    def __init__(self, request: Request, **replaced: list[int] | list[object]) -> None:
         super().__init__(_request=request, **replaced)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self._request, name)
 
 
-def _digest(value: Any) -> bytes:
+def _digest(value: object) -> bytes:
     return hashlib.sha256(repr(value).encode()).digest()
 
 

@@ -4,16 +4,16 @@ A fault changes one table, as an instance; the class stays as it is.
 """
 
 from collections import OrderedDict
-from typing import Any
 
 from ..by_name import by_name
+from ..vllm_objects.kv_cache import CacheEntry, EmbeddingCache
 
 
-def leaks_a_block(table: Any) -> None:
+def leaks_a_block(table: EmbeddingCache) -> None:
     """An entry takes a block more than is counted to it, where there is one."""
     alloc = table.alloc
 
-    def alloc_one_more(key: str, size: int) -> Any:
+    def alloc_one_more(key: str, size: int) -> CacheEntry | None:
         entry = alloc(key, size)
         if entry is not None and table._free_blocks:
             table._free_blocks.pop()
@@ -22,7 +22,7 @@ def leaks_a_block(table: Any) -> None:
     table.alloc = alloc_one_more
 
 
-def leaves_pinned_in_the_queue(table: Any) -> None:
+def leaves_pinned_in_the_queue(table: EmbeddingCache) -> None:
     """What is pinned may still be evicted."""
     pin = table.pin
 
@@ -33,22 +33,22 @@ def leaves_pinned_in_the_queue(table: Any) -> None:
     table.pin = pin_alone
 
 
-def counts_one_pin(table: Any) -> None:
+def counts_one_pin(table: EmbeddingCache) -> None:
     """A second pin of an entry is not counted."""
     pin = table.pin
 
     def pin_once(key: str) -> None:
-        if table.get(key).evictable:
+        if _evictable(table, key):
             pin(key)
 
     table.pin = pin_once
 
 
-def refuses_after_evicting(table: Any) -> None:
+def refuses_after_evicting(table: EmbeddingCache) -> None:
     """The first idle entry goes, and then it is asked whether there is room."""
     alloc = table.alloc
 
-    def evict_and_alloc(key: str, size: int) -> Any:
+    def evict_and_alloc(key: str, size: int) -> CacheEntry | None:
         if table._entries_free_list:
             table._evict_until(min(len(table._free_blocks) + 1, size))
         return alloc(key, size)
@@ -56,11 +56,11 @@ def refuses_after_evicting(table: Any) -> None:
     table.alloc = evict_and_alloc
 
 
-def evicts_newest_first(table: Any) -> None:
+def evicts_newest_first(table: EmbeddingCache) -> None:
     """The entry that became idle last goes first."""
     alloc = table.alloc
 
-    def alloc_in_reverse(key: str, size: int) -> Any:
+    def alloc_in_reverse(key: str, size: int) -> CacheEntry | None:
         queue = table._entries_free_list
         table._entries_free_list = OrderedDict(reversed(queue.items()))
         entry = alloc(key, size)
@@ -70,11 +70,11 @@ def evicts_newest_first(table: Any) -> None:
     table.alloc = alloc_in_reverse
 
 
-def gives_a_block_to_two(table: Any) -> None:
+def gives_a_block_to_two(table: EmbeddingCache) -> None:
     """An entry that is written beside another one gets a block of that."""
     alloc = table.alloc
 
-    def alloc_anothers(key: str, size: int) -> Any:
+    def alloc_anothers(key: str, size: int) -> CacheEntry | None:
         entry = alloc(key, size)
         others = [one for one in table._entries.values() if one is not entry]
         if entry is not None and others:
@@ -84,20 +84,26 @@ def gives_a_block_to_two(table: Any) -> None:
     table.alloc = alloc_anothers
 
 
-def says_that_nothing_is_in_use(table: Any) -> None:
+def says_that_nothing_is_in_use(table: EmbeddingCache) -> None:
     """The engine is told that it may rest."""
     table.has_held_entries = lambda: False
 
 
-def raises_at_the_second_pin(table: Any) -> None:
+def raises_at_the_second_pin(table: EmbeddingCache) -> None:
     """A second pin of an entry fails."""
     pin = table.pin
 
     def pin_once(key: str) -> None:
-        assert table.get(key).evictable, "pinned already"
+        assert _evictable(table, key), "pinned already"
         pin(key)
 
     table.pin = pin_once
+
+
+def _evictable(table: EmbeddingCache, key: str) -> bool:
+    entry = table.get(key)
+    assert entry is not None
+    return entry.evictable
 
 
 TABLE_FAULTS = by_name(

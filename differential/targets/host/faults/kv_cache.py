@@ -5,23 +5,32 @@ every release has, so the same fault is planted in the reference.
 """
 
 import itertools
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from ..by_name import breaks, by_name
+from ..vllm_objects.kv_cache import (
+    BlockPool,
+    Computed,
+    KVCacheBlock,
+    KVCacheBlocks,
+    KVCacheEvent,
+    KVCacheManager,
+    entries_of,
+)
+from ..vllm_objects.requests import Request
 
-Fault = Callable[[Any], None]
+Fault = Callable[[KVCacheManager], None]
 
 
-def nothing(manager: Any) -> None:
+def nothing(manager: KVCacheManager) -> None:
     """No fault: the canary that must be reported missed."""
 
 
 @breaks("BP-1")
-def keeps_hits_queued(manager: Any) -> None:
+def keeps_hits_queued(manager: KVCacheManager) -> None:
     """A hit leaves free blocks in the free queue."""
 
-    def touch(blocks: Any) -> None:
+    def touch(blocks: Sequence[KVCacheBlock]) -> None:
         for block in blocks:
             if not block.is_null:
                 block.ref_cnt += 1
@@ -30,28 +39,27 @@ def keeps_hits_queued(manager: Any) -> None:
 
 
 @breaks("BP-3")
-def leaks_a_block(manager: Any) -> None:
+def leaks_a_block(manager: KVCacheManager) -> None:
     """Of the blocks given back together the last stays referenced for ever."""
     free_blocks = manager.block_pool.free_blocks
     manager.block_pool.free_blocks = lambda blocks: free_blocks(list(blocks)[:-1])
 
 
 @breaks("BP-5")
-def frees_the_first_block_first(manager: Any) -> None:
+def frees_the_first_block_first(manager: KVCacheManager) -> None:
     """Blocks are given back in the order of the text."""
     free_blocks = manager.block_pool.free_blocks
     manager.block_pool.free_blocks = lambda blocks: free_blocks(list(blocks)[::-1])
 
 
 @breaks("BP-2")
-def loses_a_hash(manager: Any) -> None:
+def loses_a_hash(manager: KVCacheManager) -> None:
     """Now and then a hash no longer finds the block that has it."""
     cache_blocks = manager.cache_blocks
 
-    def lose(request: Any, num_computed_tokens: int) -> None:
+    def lose(request: Request, num_computed_tokens: int) -> None:
         cache_blocks(request, num_computed_tokens)
-        entries = manager.block_pool.cached_block_hash_to_block
-        entries = getattr(entries, "_cache", entries)
+        entries = entries_of(manager.block_pool)
         if entries:
             entries.pop(next(iter(entries)))
 
@@ -59,47 +67,47 @@ def loses_a_hash(manager: Any) -> None:
 
 
 @breaks("BP-4")
-def keeps_silent_about_evictions(manager: Any) -> None:
+def keeps_silent_about_evictions(manager: KVCacheManager) -> None:
     """KV events do not tell that a block can no longer be found."""
     take_events = manager.take_events
 
-    def take() -> list[Any]:
+    def take() -> list[KVCacheEvent]:
         return [event for event in take_events() if type(event).__name__ != "BlockRemoved"]
 
     manager.take_events = take
 
 
 @breaks("BP-6")
-def tells_a_token_too_many(manager: Any) -> None:
+def tells_a_token_too_many(manager: KVCacheManager) -> None:
     """A KV event carries a token beside those of its hashes."""
 
-    def one_more(stored: Any) -> None:
+    def one_more(stored: KVCacheEvent) -> None:
         stored.token_ids = [*stored.token_ids, 0]
 
     _change_stored(manager, one_more)
 
 
 @breaks("KV-13")
-def counts_no_lookups(manager: Any) -> None:
+def counts_no_lookups(manager: KVCacheManager) -> None:
     """No lookup counts in the statistics of prefix caching."""
     manager.record_prefix_cache_stats = lambda *arguments: None
 
 
 @breaks("BP-10")
-def tells_no_parent(manager: Any) -> None:
+def tells_no_parent(manager: KVCacheManager) -> None:
     """A KV event says of its blocks that nothing comes before them."""
 
-    def orphaned(stored: Any) -> None:
+    def orphaned(stored: KVCacheEvent) -> None:
         stored.parent_block_hash = None
 
     _change_stored(manager, orphaned)
 
 
 @breaks("BP-11")
-def names_no_items(manager: Any) -> None:
+def names_no_items(manager: KVCacheManager) -> None:
     """A KV event says of its blocks that they hold nothing beside tokens."""
 
-    def unnamed(stored: Any) -> None:
+    def unnamed(stored: KVCacheEvent) -> None:
         if stored.extra_keys is not None:
             stored.extra_keys = [None for _ in stored.extra_keys]
 
@@ -107,42 +115,42 @@ def names_no_items(manager: Any) -> None:
 
 
 @breaks("KV-15")
-def measures_no_hit(manager: Any) -> None:
+def measures_no_hit(manager: KVCacheManager) -> None:
     """Of how long contents stay in their blocks it is forgotten when they were hit."""
     manager.block_pool.metrics_collector.on_block_accessed = lambda block: None
 
 
 @breaks("KV-1")
-def hits_every_token(manager: Any) -> None:
+def hits_every_token(manager: KVCacheManager) -> None:
     """A lookup that finds something claims that no token is left to compute."""
     get_computed_blocks = manager.get_computed_blocks
 
-    def claim(request: Any, *limit: Any) -> Any:
+    def claim(request: Request, *limit: int) -> Computed:
         blocks, hit, *rest = get_computed_blocks(request, *limit)
-        return (blocks, request.num_tokens if hit else 0, *rest)
+        return blocks, request.num_tokens if hit else 0, *rest
 
     manager.get_computed_blocks = claim
 
 
-def hits_backwards(manager: Any) -> None:
+def hits_backwards(manager: KVCacheManager) -> None:
     """The blocks of a hit come in the wrong order."""
     get_computed_blocks = manager.get_computed_blocks
 
-    def swap(request: Any, *limit: Any) -> Any:
-        blocks, *rest = get_computed_blocks(request, *limit)
+    def swap(request: Request, *limit: int) -> Computed:
+        blocks, hit, *rest = get_computed_blocks(request, *limit)
         turned = tuple(list(group)[::-1] for group in blocks.blocks)
-        return (manager.create_kv_cache_blocks(turned), *rest)
+        return manager.create_kv_cache_blocks(turned), hit, *rest
 
     manager.get_computed_blocks = swap
 
 
 @breaks("KV-2")
-def hands_out_a_shared_block(manager: Any) -> None:
+def hands_out_a_shared_block(manager: KVCacheManager) -> None:
     """A new block has a second reference that nobody holds."""
     allocate_slots = manager.allocate_slots
 
-    def share(*args: Any, **kwargs: Any) -> Any:
-        granted = allocate_slots(*args, **kwargs)
+    def share(request: Request, num_new_tokens: int, **arguments: object) -> KVCacheBlocks | None:
+        granted = allocate_slots(request, num_new_tokens, **arguments)
         for group in granted.blocks if granted is not None else ():
             for block in group[:1]:
                 block.ref_cnt += 1
@@ -152,7 +160,7 @@ def hands_out_a_shared_block(manager: Any) -> None:
 
 
 @breaks("KV-3")
-def refuses_to_be_reset(manager: Any) -> None:
+def refuses_to_be_reset(manager: KVCacheManager) -> None:
     """Resetting the prefix cache raises."""
 
     def refuse() -> bool:
@@ -162,11 +170,11 @@ def refuses_to_be_reset(manager: Any) -> None:
 
 
 @breaks("BP-7")
-def hands_out_what_was_used_last(manager: Any) -> None:
+def hands_out_what_was_used_last(manager: KVCacheManager) -> None:
     """New blocks are taken from the back of the free queue."""
     queue = manager.block_pool.free_block_queue
 
-    def take(count: int) -> list[Any]:
+    def take(count: int) -> list[KVCacheBlock]:
         blocks = queue.get_all_free_blocks()
         blocks = blocks[len(blocks) - count :]
         for block in blocks:
@@ -177,26 +185,26 @@ def hands_out_what_was_used_last(manager: Any) -> None:
 
 
 @breaks("BP-8")
-def says_that_it_was_reset(manager: Any) -> None:
+def says_that_it_was_reset(manager: KVCacheManager) -> None:
     """A reset is said to be done while blocks are held."""
     reset_prefix_cache = manager.reset_prefix_cache
     manager.reset_prefix_cache = lambda: reset_prefix_cache() or True
 
 
 @breaks("BP-9")
-def evicts_nothing_by_id(manager: Any) -> None:
+def evicts_nothing_by_id(manager: KVCacheManager) -> None:
     """Blocks whose content is wrong can still be found."""
     manager.evict_blocks = lambda block_ids: None
 
 
 @breaks("KV-4")
-def hands_out_a_block_twice(manager: Any) -> None:
+def hands_out_a_block_twice(manager: KVCacheManager) -> None:
     """The last of several new blocks is the first of them once more."""
     pool = manager.block_pool
     get_new_blocks = pool.get_new_blocks
 
-    def repeat(count: int) -> list[Any]:
-        blocks: list[Any] = get_new_blocks(count)
+    def repeat(count: int) -> list[KVCacheBlock]:
+        blocks = get_new_blocks(count)
         if count > 1:
             pool.free_blocks(blocks[-1:])
             blocks[-1] = blocks[0]
@@ -206,32 +214,34 @@ def hands_out_a_block_twice(manager: Any) -> None:
     pool.get_new_blocks = repeat
 
 
-def _after_a_grant(manager: Any, then: Callable[[list[Any], bool], None]) -> None:
+def _after_a_grant(
+    manager: KVCacheManager, then: Callable[[list[KVCacheBlock], bool], None]
+) -> None:
     """Do something to the table of the first group of each request that gets slots; `then` is also
     told whether its tokens are being loaded."""
     allocate_slots = manager.allocate_slots
     tables = manager.coordinator.single_type_managers[0].req_to_blocks
 
-    def allocate(request: Any, count: int, **arguments: Any) -> Any:
+    def allocate(request: Request, count: int, **arguments: object) -> KVCacheBlocks | None:
         granted = allocate_slots(request, count, **arguments)
         if granted is not None:
-            then(tables[request.request_id], arguments.get("delay_cache_blocks", False))
+            then(tables[request.request_id], bool(arguments.get("delay_cache_blocks")))
         return granted
 
     manager.allocate_slots = allocate
 
 
-def _take_away(pool: Any, table: list[Any]) -> None:
+def _take_away(pool: BlockPool, table: list[KVCacheBlock]) -> None:
     if table and not table[-1].is_null:
         pool.free_blocks(table[-1:])
         table[-1] = pool.null_block
 
 
 @breaks("KV-5")
-def takes_a_block_away(manager: Any) -> None:
+def takes_a_block_away(manager: KVCacheManager) -> None:
     """The last block of a request that gets slots is a null block."""
 
-    def take(table: list[Any], loads: bool) -> None:
+    def take(table: list[KVCacheBlock], loads: bool) -> None:
         if not loads:
             _take_away(manager.block_pool, table)
 
@@ -239,10 +249,10 @@ def takes_a_block_away(manager: Any) -> None:
 
 
 @breaks("KV-12")
-def loads_to_nowhere(manager: Any) -> None:
+def loads_to_nowhere(manager: KVCacheManager) -> None:
     """The last block of what is to be loaded is a null block."""
 
-    def take(table: list[Any], loads: bool) -> None:
+    def take(table: list[KVCacheBlock], loads: bool) -> None:
         if loads:
             _take_away(manager.block_pool, table)
 
@@ -250,10 +260,10 @@ def loads_to_nowhere(manager: Any) -> None:
 
 
 @breaks("KV-6")
-def takes_a_block_too_many(manager: Any) -> None:
+def takes_a_block_too_many(manager: KVCacheManager) -> None:
     """A request that gets slots gets a block beside those for its tokens."""
 
-    def take(table: list[Any], loads: bool) -> None:
+    def take(table: list[KVCacheBlock], loads: bool) -> None:
         if manager.block_pool.get_num_free_blocks():
             table += manager.block_pool.get_new_blocks(1)
 
@@ -261,67 +271,71 @@ def takes_a_block_too_many(manager: Any) -> None:
 
 
 @breaks("KV-7")
-def refuses_every_third_time(manager: Any) -> None:
+def refuses_every_third_time(manager: KVCacheManager) -> None:
     """Every third request for slots is refused."""
     allocate_slots = manager.allocate_slots
     turns = itertools.count(1)
 
-    def refuse(*args: Any, **kwargs: Any) -> Any:
-        return None if next(turns) % 3 == 0 else allocate_slots(*args, **kwargs)
+    def refuse(request: Request, num_new_tokens: int, **arguments: object) -> KVCacheBlocks | None:
+        if next(turns) % 3 == 0:
+            return None
+        return allocate_slots(request, num_new_tokens, **arguments)
 
     manager.allocate_slots = refuse
 
 
-def _caches(manager: Any, delay: bool) -> None:
+def _caches(manager: KVCacheManager, delay: bool) -> None:
     allocate_slots = manager.allocate_slots
 
-    def allocate(*args: Any, **kwargs: Any) -> Any:
-        return allocate_slots(*args, **{**kwargs, "delay_cache_blocks": delay})
+    def allocate(
+        request: Request, num_new_tokens: int, **arguments: object
+    ) -> KVCacheBlocks | None:
+        return allocate_slots(request, num_new_tokens, **{**arguments, "delay_cache_blocks": delay})
 
     manager.allocate_slots = allocate
 
 
 @breaks("KV-8")
-def caches_what_is_loading(manager: Any) -> None:
+def caches_what_is_loading(manager: KVCacheManager) -> None:
     """Blocks can be found before their content has arrived."""
     _caches(manager, delay=False)
 
 
 @breaks("KV-11")
-def caches_nothing_computed(manager: Any) -> None:
+def caches_nothing_computed(manager: KVCacheManager) -> None:
     """Blocks of computed tokens cannot be found."""
     _caches(manager, delay=True)
 
 
 @breaks("KV-14")
-def caches_what_nobody_reads(manager: Any) -> None:
+def caches_what_nobody_reads(manager: KVCacheManager) -> None:
     """Of a window every full block can be found."""
     pool = manager.block_pool
     cache_full_blocks = pool.cache_full_blocks
 
-    def cache_all(*args: Any, **kwargs: Any) -> None:
+    def cache_all(*args: object, **kwargs: object) -> None:
         cache_full_blocks(*args, **{**kwargs, "block_mask": None})
 
     pool.cache_full_blocks = cache_all
 
 
 @breaks("KV-9")
-def misses_every_third_hit(manager: Any) -> None:
+def misses_every_third_hit(manager: KVCacheManager) -> None:
     """Every third lookup finds nothing."""
     get_computed_blocks = manager.get_computed_blocks
     turns = itertools.count(1)
 
-    def miss(request: Any, *limit: Any) -> Any:
-        answer = get_computed_blocks(request, *limit)
+    def miss(request: Request, *limit: int) -> Computed:
+        blocks, hit, *rest = get_computed_blocks(request, *limit)
         if next(turns) % 3:
-            return answer
-        return (manager.empty_kv_cache_blocks, *(0 for _ in answer[1:]))
+            return blocks, hit, *rest
+        return manager.empty_kv_cache_blocks, 0, *(0 for _ in rest)
 
     manager.get_computed_blocks = miss
 
 
 @breaks("KV-10")
-def claims_whole_tables_as_common(manager: Any) -> None:
+def claims_whole_tables_as_common(manager: KVCacheManager) -> None:
     """All blocks of a request are said to be held by every request."""
 
     def claim(request_id: str) -> list[int]:
@@ -331,12 +345,12 @@ def claims_whole_tables_as_common(manager: Any) -> None:
     manager.get_num_common_prefix_blocks = claim
 
 
-def _change_stored(manager: Any, change: Callable[[Any], None]) -> None:
+def _change_stored(manager: KVCacheManager, change: Callable[[KVCacheEvent], None]) -> None:
     """Let `change(event)` alter each KV event that says what was stored."""
     take_events = manager.take_events
 
-    def take() -> list[Any]:
-        events: list[Any] = take_events()
+    def take() -> list[KVCacheEvent]:
+        events = take_events()
         for event in events:
             if type(event).__name__ == "BlockStored":
                 change(event)

@@ -6,12 +6,11 @@ stays as it is.
 
 import itertools
 import sys
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
 
 from ..by_name import breaks, by_name
 
-HashArguments = Callable[[dict[str, Any]], str]
+HashArguments = Callable[[Mapping[str, object]], str]
 
 
 def nothing(hash_arguments: HashArguments) -> HashArguments:
@@ -24,7 +23,7 @@ def nothing(hash_arguments: HashArguments) -> HashArguments:
 def forgets_forms(hash_arguments: HashArguments) -> HashArguments:
     """Arrays and images are hashed by their bytes alone."""
 
-    def bytes_of(value: Any) -> Any:
+    def bytes_of(value: object) -> object:
         for module, name in (("numpy", "ndarray"), ("PIL.Image", "Image")):
             library = sys.modules.get(module)
             if library is not None and isinstance(value, getattr(library, name)):
@@ -43,7 +42,7 @@ def forgets_frames(hash_arguments: HashArguments) -> HashArguments:
 def forgets_kinds_of_containers(hash_arguments: HashArguments) -> HashArguments:
     """A mapping is hashed as the list of its values."""
 
-    def values_of(value: Any) -> Any:
+    def values_of(value: object) -> object:
         return list(value.values()) if isinstance(value, dict) else value
 
     return _replacing(hash_arguments, values_of)
@@ -53,7 +52,7 @@ def forgets_kinds_of_containers(hash_arguments: HashArguments) -> HashArguments:
 def forgets_image_ids(hash_arguments: HashArguments) -> HashArguments:
     """An image that carries an id is hashed by its pixels."""
 
-    def pixels_of(value: Any) -> Any:
+    def pixels_of(value: object) -> object:
         library = sys.modules.get("PIL.Image")
         shown = getattr(value, "media", value)
         if library is None or not isinstance(shown, library.Image):
@@ -68,7 +67,7 @@ def forgets_image_ids(hash_arguments: HashArguments) -> HashArguments:
 def leans_on_order(hash_arguments: HashArguments) -> HashArguments:
     """Keyword arguments count in the order in which they are given."""
 
-    def hash_numbered(arguments: dict[str, Any]) -> str:
+    def hash_numbered(arguments: Mapping[str, object]) -> str:
         numbered = enumerate(arguments.items())
         return hash_arguments({f"{place} {name}": value for place, (name, value) in numbered})
 
@@ -79,7 +78,7 @@ def leans_on_order(hash_arguments: HashArguments) -> HashArguments:
 def leans_on_layout(hash_arguments: HashArguments) -> HashArguments:
     """Arrays count with where their elements lie in memory."""
 
-    def with_strides(value: Any) -> Any:
+    def with_strides(value: object) -> object:
         library = sys.modules.get("numpy")
         if library is not None and isinstance(value, library.ndarray):
             form = (value.dtype.descr, value.shape, value.strides)
@@ -94,7 +93,7 @@ def never_repeats(hash_arguments: HashArguments) -> HashArguments:
     """No digest is ever given twice."""
     given = itertools.count()
 
-    def hash_once(arguments: dict[str, Any]) -> str:
+    def hash_once(arguments: Mapping[str, object]) -> str:
         return hash_arguments({**arguments, "never repeats": next(given)})
 
     return hash_once
@@ -105,7 +104,7 @@ def raises_now_and_then(hash_arguments: HashArguments) -> HashArguments:
     """Every third call raises."""
     calls = itertools.count(1)
 
-    def hash_or_raise(arguments: dict[str, Any]) -> str:
+    def hash_or_raise(arguments: Mapping[str, object]) -> str:
         if next(calls) % 3 == 0:
             raise TypeError("not this one")
         return hash_arguments(arguments)
@@ -113,8 +112,8 @@ def raises_now_and_then(hash_arguments: HashArguments) -> HashArguments:
     return hash_or_raise
 
 
-def _replacing(hash_arguments: HashArguments, replace: Callable[[Any], Any]) -> HashArguments:
-    def replaced(value: Any) -> Any:
+def _replacing(hash_arguments: HashArguments, replace: Callable[[object], object]) -> HashArguments:
+    def replaced(value: object) -> object:
         value = replace(value)
         if isinstance(value, dict):
             return {key: replaced(element) for key, element in value.items()}
@@ -122,7 +121,7 @@ def _replacing(hash_arguments: HashArguments, replace: Callable[[Any], Any]) -> 
             return [replaced(element) for element in value]
         return value
 
-    def hash_replaced(arguments: dict[str, Any]) -> str:
+    def hash_replaced(arguments: Mapping[str, object]) -> str:
         return hash_arguments({name: replaced(value) for name, value in arguments.items()})
 
     return hash_replaced

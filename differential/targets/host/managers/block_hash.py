@@ -5,24 +5,36 @@ Beside the keys that a request has as it grew, every outcome holds those that a 
 the same content gets when all of its tokens are hashed at once.
 """
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Generic, Protocol, TypeVar
 
 from ..faults.block_hash import BLOCK_HASH_FAULTS
-from ..protocol import Event
+from ..protocol import Event, Json
 from ..session import NoCalls
+from ..vllm_objects.requests import BlockHasher
 
 
-class BlockHashSession:
+class GrowingRequest(Protocol):
+    """A request that has the keys of its blocks, and asks for more as it grows."""
+
+    @property
+    def block_hashes(self) -> Sequence[object]: ...
+    def append_output_token_ids(self, token_ids: list[int], /) -> None: ...
+
+
+Hashed = TypeVar("Hashed", bound=GrowingRequest)
+
+
+class BlockHashSession(Generic[Hashed]):
     """One trace. `make(event, hasher)` returns a request of the system under test, which asks
     `hasher` for its keys as it grows when there is one; `go_on(request, chunk)` continues a request
     that has stopped with the prompt of another. Both may raise Illegal."""
 
     def __init__(
         self,
-        make: Callable[[Event, Any], Any],
-        go_on: Callable[[Any, Any], None],
-        hasher: Callable[[Any], Any],
+        make: Callable[[Event, BlockHasher | None], Hashed],
+        go_on: Callable[[Hashed, Hashed], None],
+        hasher: BlockHasher,
         block_size: int,
         fault: str | None = None,
     ) -> None:
@@ -31,17 +43,17 @@ class BlockHashSession:
         self._go_on = go_on
         self._hasher = hasher if fault is None else BLOCK_HASH_FAULTS[fault](hasher, block_size)
         self._texts: dict[str, _Text] = {}
-        self._requests: dict[str, Any] = {}
-        self._handlers: dict[str, Callable[[Event], Any]] = {
+        self._requests: dict[str, Hashed] = {}
+        self._handlers: dict[str, Callable[[Event], Json]] = {
             "prompt": self._prompt,
             "decode": self._decode,
             "continue": self._continue,
         }
 
-    def apply(self, event: Event) -> Any:
+    def apply(self, event: Event) -> Json:
         return self._handlers[event["event"]](event)
 
-    def _prompt(self, event: Event) -> Any:
+    def _prompt(self, event: Event) -> Json:
         name = event["request"]
         if name in self._texts:
             return None
@@ -50,7 +62,7 @@ class BlockHashSession:
         self._texts[name] = text
         return self._keys(name)
 
-    def _decode(self, event: Event) -> Any:
+    def _decode(self, event: Event) -> Json:
         name = event["request"]
         if name not in self._texts:
             return None
@@ -59,7 +71,7 @@ class BlockHashSession:
             self._requests[name].append_output_token_ids([token])
         return self._keys(name)
 
-    def _continue(self, event: Event) -> Any:
+    def _continue(self, event: Event) -> Json:
         name = event["request"]
         if name not in self._texts or not self._texts[name].can_go_on:
             return None
@@ -67,7 +79,7 @@ class BlockHashSession:
         self._texts[name].go_on(event)
         return self._keys(name)
 
-    def _keys(self, name: str) -> dict[str, list[str]]:
+    def _keys(self, name: str) -> dict[str, Json]:
         fresh = self._make(self._texts[name].prompt(), None)
         fresh.append_output_token_ids(self._texts[name].decoded)
         return {
@@ -140,5 +152,5 @@ def _own(text: str) -> str:
     return text.encode().decode()
 
 
-def _hex(key: Any) -> str:
+def _hex(key: object) -> str:
     return key.hex() if isinstance(key, bytes) else str(key)

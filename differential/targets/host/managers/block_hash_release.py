@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any, get_args
+from typing import get_args
 
 import torch
 from vllm.config import cache as cache_config
@@ -19,6 +19,7 @@ from ..release_calls import call_known, parameters
 from ..scheduler.build import sha256
 from ..scheduler.requests import carried
 from ..scheduler.session import EOS_TOKEN_ID
+from ..vllm_objects.requests import BlockHasher
 from .block_hash import BlockHashSession
 
 try:
@@ -33,7 +34,7 @@ _ALGORITHMS = get_args(cache_config.PrefixCachingHashAlgo)
 _CONTINUES = hasattr(Scheduler, "_update_request_as_session")
 
 
-def block_hash_session(header: Event, fault: str | None) -> BlockHashSession:
+def block_hash_session(header: Event, fault: str | None) -> BlockHashSession[Request]:
     """A session on this release, with a fault of `faults.block_hash` planted if one is named.
 
     Raises Illegal where the release does not know what the trace asks for.
@@ -45,7 +46,7 @@ def block_hash_session(header: Event, fault: str | None) -> BlockHashSession:
     )
 
 
-def block_hasher(config: Event) -> Callable[[Any], Any]:
+def block_hasher(config: Event) -> BlockHasher:
     """The block hasher of a trace's configuration. Raises Illegal where the release has none."""
     if config["lookahead"] and not _LOOKS_AHEAD:
         raise Illegal("block hashes of this release do not look ahead")
@@ -60,7 +61,7 @@ def block_hasher(config: Event) -> Callable[[Any], Any]:
     return _seeded(hasher, function)
 
 
-def _seeded(hasher: Callable[[Any], Any], function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _seeded(hasher: BlockHasher, function: Callable[[object], bytes]) -> BlockHasher:
     """The hasher, seeded with the first parent key of its own hash function: that is a global of
     the release, and other depths use another function."""
     kv_cache_utils.init_none_hash(function)
@@ -68,7 +69,7 @@ def _seeded(hasher: Callable[[Any], Any], function: Callable[[Any], Any]) -> Cal
     kv_cache_utils.init_none_hash(sha256)
     of_the_others = kv_cache_utils.NONE_HASH
 
-    def hash_blocks(request: Any) -> Any:
+    def hash_blocks(request: Request) -> list[bytes]:
         kv_cache_utils.NONE_HASH = own
         try:
             return hasher(request)
@@ -78,7 +79,7 @@ def _seeded(hasher: Callable[[Any], Any], function: Callable[[Any], Any]) -> Cal
     return hash_blocks
 
 
-def _go_on(block_size: int, request: Any, chunk: Any) -> None:
+def _go_on(block_size: int, request: Request, chunk: Request) -> None:
     """Continue a stopped request as the release's scheduler does, once its last token was
     sampled."""
     if not _CONTINUES:
@@ -93,7 +94,7 @@ def _go_on(block_size: int, request: Any, chunk: Any) -> None:
     Scheduler._update_request_as_session(scheduler, request, update)
 
 
-def make_request(event: Event, hasher: Callable[[Any], Any] | None) -> Any:
+def make_request(event: Event, hasher: BlockHasher | None) -> Request:
     """The release's request of a `prompt` event. Raises Illegal where the release has no such
     request."""
     adapter = event["lora"]
@@ -112,7 +113,7 @@ def make_request(event: Event, hasher: Callable[[Any], Any] | None) -> Any:
     )
 
 
-def _prompt(event: Event) -> dict[str, Any]:
+def _prompt(event: Event) -> dict[str, object]:
     """Token ids, or embeddings, or both with a mask that tells them apart."""
     rows = event["embeds"]
     if rows is None:

@@ -7,11 +7,15 @@ caller does, it knows from its own calls, and what is there, from the table's lo
 import pickle
 import sys
 import threading
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ..explorer import SET, ExplorerMoment, tree_of
-from ..protocol import Event, HostError, Illegal
+from ..protocol import Call, Event, HostError, Illegal, Json
+from ..vllm_objects.kv_cache import EmbeddingCache
+
+if TYPE_CHECKING:
+    from cacheproof.reference.encoder_connector.entry_table import EntryTable
 
 _LOCK = type(threading.Lock())
 OPTIONAL = frozenset({"pin_if_ready", "discard", "remove", "clear"})
@@ -22,9 +26,9 @@ class Region:
     """vLLM's table, whose room is counted in blocks. Releases before 0.30.0 lack some of its
     calls."""
 
-    def __init__(self, table: Any) -> None:
+    def __init__(self, table: EmbeddingCache) -> None:
         self.table = table
-        self.classes = type(table), sys.modules[type(table).__module__].CacheEntry
+        self.classes: Sequence[type] = type(table), sys.modules[type(table).__module__].CacheEntry
         self.begin: Callable[[str, int], bool] = lambda key, size: (
             table.alloc(key, size) is not None
         )
@@ -54,7 +58,7 @@ class Region:
     def discard(self, key: str) -> None:
         self.table.discard(key)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, Json]:
         table = self.table
         size = {key: len(entry.block_ids) for key, entry in table._entries.items()}
         held = [block for entry in table._entries.values() for block in entry.block_ids]
@@ -75,9 +79,9 @@ class Bytes:
 
     offers = OPTIONAL - {"pin_if_ready"}
 
-    def __init__(self, table: Any) -> None:
+    def __init__(self, table: "EntryTable") -> None:
         self.table = table
-        self.classes = type(table).__mro__[:-1]
+        self.classes: Sequence[type] = type(table).__mro__[:-1]
         for name in ("begin", "publish", "pin", "unpin", "remove"):
             setattr(self, name, getattr(table, name))
         self.discard = table.abandon
@@ -91,7 +95,7 @@ class Bytes:
     def clear(self, _: None) -> None:
         self.table.clear()
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, Json]:
         table = self.table
         return {
             "capacity": table.capacity,
@@ -106,7 +110,7 @@ class Bytes:
 class TableSession:
     """A table and its callers, which write entries and pin some."""
 
-    def __init__(self, config: Event, table: Any) -> None:
+    def __init__(self, config: Event, table: Region | Bytes) -> None:
         self.table = table
         self.recorder = self
         self.writing: set[str] = set()
@@ -118,13 +122,13 @@ class TableSession:
     def begin(self) -> None:
         """Do nothing: nothing is recorded."""
 
-    def take(self) -> list[tuple[Any, ...]]:
+    def take(self) -> list[Call]:
         return []
 
     def full_state(self) -> None:
         return None
 
-    def apply(self, event: Event) -> dict[str, Any]:
+    def apply(self, event: Event) -> dict[str, Json]:
         """Make a call. Raises Illegal for one that no caller makes in this state."""
         name, entry = event["event"], event.get("entry")
         if name in OPTIONAL and name not in self.table.offers:
@@ -136,12 +140,11 @@ class TableSession:
         self._note(name, entry, answer)
         return {"granted": answer is not False, "state": self._seen()}
 
-    def _seen(self) -> dict[str, Any]:
+    def _seen(self) -> dict[str, Json]:
         try:
-            state: dict[str, Any] = self.table.state()
+            return self.table.state()
         except (AttributeError, TypeError) as error:  # no call of a caller's
             raise HostError(f"this table cannot be looked at: {error}") from error
-        return state
 
     def _may(self, name: str, entry: Any) -> bool:
         pinned = self.pins.get(entry, 0)
@@ -151,7 +154,7 @@ class TableSession:
             case "publish" | "discard":
                 return entry in self.writing
             case "pin":
-                return pinned < self._pins_max and bool(self.table.is_found(entry))
+                return pinned < self._pins_max and self.table.is_found(entry)
             case "pin_if_ready":
                 return pinned < self._pins_max
             case "unpin":
@@ -159,7 +162,7 @@ class TableSession:
             case _:
                 return True
 
-    def _note(self, name: str, entry: Any, answer: Any) -> None:
+    def _note(self, name: str, entry: Any, answer: bool | None) -> None:
         match name:
             case "begin" if answer:
                 self.writing.add(entry)
@@ -183,23 +186,22 @@ class TableStates:
 
     @property
     def classes(self) -> Iterable[type]:
-        classes: Iterable[type] = self._session.table.classes
-        return classes
+        return self._session.table.classes
 
-    def now(self) -> ExplorerMoment:
+    def now(self) -> ExplorerMoment[bytes]:
         session = self._session
         held = {name: value for name, value in vars(self._table).items() if not _stays(value)}
         callers = sorted(session.writing), sorted(session.pins.items())
-        tree = [*([SET, *tree_of(one)] for one in callers), _tree(held)]
+        tree = [*([SET, *map(tree_of, one)] for one in callers), _tree(held)]
         return ExplorerMoment(repr(tree), lambda: pickle.dumps((held, callers)), lambda: tree)
 
-    def put_back(self, kept: Any) -> None:
+    def put_back(self, kept: bytes) -> None:
         held, (writing, pins) = pickle.loads(kept)
         vars(self._table).update(held)
         self._session.writing, self._session.pins = set(writing), dict(pins)
 
 
-def _stays(value: Any) -> bool:
+def _stays(value: object) -> bool:
     """Whether an attribute is no state: a lock that nobody has, or a method that is put there."""
     if isinstance(value, _LOCK):
         if value.locked():
@@ -208,7 +210,7 @@ def _stays(value: Any) -> bool:
     return callable(value)
 
 
-def _tree(value: Any) -> Any:
+def _tree(value: object) -> Json:
     """Plain data as `tree_of` has it, and entries by their slots."""
     if isinstance(value, dict):
         return [[key, _tree(held)] for key, held in value.items()]

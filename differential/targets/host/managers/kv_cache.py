@@ -6,10 +6,17 @@ output of a request that is not running, a second admission) is a no-op with out
 trace stays legal whatever the manager answers and whatever events are taken out of it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from ..protocol import Event
+from ..protocol import Event, Json
+from ..vllm_objects.kv_cache import (
+    KVCacheBlock,
+    KVCacheBlocks,
+    KVCacheManager,
+    KVCacheMetricsCollector,
+)
+from ..vllm_objects.requests import Request
 from .kv_cache_recorder import STATS, KVCacheRecorder
 
 STEPS_IN_FLIGHT_MAX = 2
@@ -36,11 +43,11 @@ class KVCacheKit(NamedTuple):
     metrics, clock: the manager's collector of residencies, and what it reads the time from.
     """
 
-    manager: Any
+    manager: KVCacheManager
     make_request: Callable[[Event, list[int]], Any]
-    statuses: dict[str, Any]
+    statuses: Mapping[str, Any]
     takes: frozenset[str]
-    metrics: Any
+    metrics: KVCacheMetricsCollector
     clock: Clock
 
 
@@ -50,7 +57,7 @@ class _Life:
 
     __slots__ = ("hit", "in_flight", "loaded", "outstanding", "request", "state")
 
-    def __init__(self, request: Any) -> None:
+    def __init__(self, request: Request) -> None:
         self.request = request
         self.state = "waiting"
         self.hit = 0
@@ -80,8 +87,8 @@ class KVCacheSession:
         self._asynchronous: bool = config["async_scheduling"]
         self._steps_max = STEPS_IN_FLIGHT_MAX if self._asynchronous else 1
         self._lives: dict[str, _Life] = {}
-        self._deferred: list[tuple[str, list[Any]]] = []
-        self._handlers: dict[str, Callable[[Event], Any]] = {
+        self._deferred: list[tuple[str, list[KVCacheBlock]]] = []
+        self._handlers: dict[str, Callable[[Event], Json]] = {
             "arrive": self._arrive,
             "slots": self._slots,
             "loaded": self._loaded,
@@ -119,7 +126,7 @@ class KVCacheSession:
         self._lives[name] = _Life(request)
         return self.recorder.show(request.block_hashes)
 
-    def _slots(self, event: Event) -> Any:
+    def _slots(self, event: Event) -> Json:
         life = self._lives.get(event["request"])
         if life is None or life.state == "loading":
             return None
@@ -127,7 +134,7 @@ class KVCacheSession:
             return self._continue(life, event)
         return self._admit(life, event)
 
-    def _continue(self, life: _Life, event: Event) -> Any:
+    def _continue(self, life: _Life, event: Event) -> Json:
         request = life.request
         computed = request.num_computed_tokens
         known = request.num_tokens + life.outstanding
@@ -144,7 +151,7 @@ class KVCacheSession:
         self._dispatch(life, count)
         return True
 
-    def _admit(self, life: _Life, event: Event) -> Any:
+    def _admit(self, life: _Life, event: Event) -> Json:
         request = life.request
         manager = self._manager
         hit, external, blocks = 0, 0, manager.empty_kv_cache_blocks
@@ -182,18 +189,19 @@ class KVCacheSession:
         self._dispatch(life, count)
         return True
 
-    def _look_up(self, life: _Life) -> tuple[Any, int]:
+    def _look_up(self, life: _Life) -> tuple[KVCacheBlocks, int]:
         request = life.request
-        answer = self._manager.get_computed_blocks(request)
-        blocks, hit = answer[:2]
-        further = answer[2] if "shared_prefix_boundary" in self._takes else None
+        blocks, hit, *rest = self._manager.get_computed_blocks(request)
+        further = rest[0] if "shared_prefix_boundary" in self._takes else None
         if further is not None:
             request.shared_prefix_boundary = further
         ids = [list(group) for group in blocks.get_block_ids()]
         self.recorder.log("get_computed_blocks", request.request_id, None, [ids, hit, further])
         return blocks, hit
 
-    def _allocate(self, life: _Life, event: Event, count: int, **arguments: Any) -> Any:
+    def _allocate(
+        self, life: _Life, event: Event, count: int, **arguments: object
+    ) -> KVCacheBlocks | None:
         optional = {
             "full_sequence_must_fit": event["must_fit"] and life.state != "running",
             "reserved_blocks": event["reserved"],
@@ -216,7 +224,7 @@ class KVCacheSession:
             life.outstanding += 1 + drafts
         request.num_in_flight_tokens = sum(tokens for tokens, _ in life.in_flight)
 
-    def _loaded(self, event: Event) -> Any:
+    def _loaded(self, event: Event) -> Json:
         """End an asynchronous load of external tokens, whole or with a failed tail.
 
         Schedulers are told of a failed block where there is one group of blocks, else of a failed
@@ -242,7 +250,7 @@ class KVCacheSession:
             request.num_computed_tokens -= 1
         return valid
 
-    def _output(self, event: Event) -> Any:
+    def _output(self, event: Event) -> Json:
         """End the oldest step in flight: the request gets new tokens, and its drafts that were
         accepted.
 
@@ -273,7 +281,7 @@ class KVCacheSession:
             self._manager.cache_blocks(request, request.num_computed_tokens - life.outstanding)
         return [request.num_tokens, hashes, drafts]
 
-    def _preempt(self, event: Event) -> Any:
+    def _preempt(self, event: Event) -> Json:
         life = self._lives.get(event["request"])
         if life is None or life.state != "running":
             return None
@@ -287,7 +295,7 @@ class KVCacheSession:
         self._enter(life, "preempted")
         return True
 
-    def _end(self, event: Event) -> Any:
+    def _end(self, event: Event) -> Json:
         """End the request, at any time; its blocks may be read until `settle`."""
         life = self._lives.pop(event["request"], None)
         if life is None:
@@ -299,7 +307,7 @@ class KVCacheSession:
         self._manager.free(life.request)
         return True
 
-    def _settle(self, event: Event) -> Any:
+    def _settle(self, event: Event) -> Json:
         """Carry out the oldest deferred free."""
         if not self._deferred:
             return None
@@ -307,7 +315,7 @@ class KVCacheSession:
         self._manager.block_pool.free_blocks(reversed(blocks))
         return True
 
-    def _skip(self, event: Event) -> Any:
+    def _skip(self, event: Event) -> Json:
         life = self._lives.get(event["request"])
         if life is None or life.state != "running":
             return None
@@ -316,7 +324,7 @@ class KVCacheSession:
         self._manager.remove_skipped_blocks(request.request_id, max(0, processed))
         return processed
 
-    def _evict_blocks(self, event: Event) -> Any:
+    def _evict_blocks(self, event: Event) -> Json:
         blocks = self._manager.block_pool.blocks
         ids = {block_id for block_id in event["blocks"] if 0 < block_id < len(blocks)}
         if not ids or not hasattr(self._manager, "evict_blocks"):
@@ -324,24 +332,24 @@ class KVCacheSession:
         self._manager.evict_blocks(ids)
         return len(ids)
 
-    def _reset_prefix(self, event: Event) -> Any:
+    def _reset_prefix(self, event: Event) -> Json:
         return self._manager.reset_prefix_cache()
 
-    def _common_prefix(self, event: Event) -> Any:
+    def _common_prefix(self, event: Event) -> Json:
         life = self._lives.get(event["request"])
         if life is None or life.state != "running":
             return None
         return list(self._manager.get_num_common_prefix_blocks(life.request.request_id))
 
-    def _take_events(self, event: Event) -> Any:
+    def _take_events(self, event: Event) -> Json:
         return [self.recorder.event(taken) for taken in self._manager.take_events()]
 
-    def _take_stats(self, event: Event) -> Any:
+    def _take_stats(self, event: Event) -> Json:
         stats = self._manager.make_prefix_cache_stats()
         counts = [getattr(stats, name, 0) for name in STATS]
         return [round(self._manager.usage, 9), counts]
 
-    def _take_residencies(self, event: Event) -> Any:
+    def _take_residencies(self, event: Event) -> Json:
         return [
             [gone.lifetime_seconds, gone.idle_seconds, list(gone.reuse_gaps_seconds)]
             for gone in self._metrics.drain_events()

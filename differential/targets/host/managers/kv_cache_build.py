@@ -5,7 +5,6 @@ import inspect
 import logging
 from math import gcd, lcm
 from types import SimpleNamespace
-from typing import Any
 
 from vllm.distributed.kv_events import BlockStored
 from vllm.lora.request import LoRARequest
@@ -19,6 +18,8 @@ from ..protocol import Event, Illegal
 from ..release_calls import call_known
 from ..scheduler.build import attention_spec, seed_block_hashes, sha256
 from ..scheduler.requests import carried
+from ..vllm_objects.kv_cache import BlockKey, BlockPool, KVCacheGroupSpec
+from ..vllm_objects.requests import BlockHasher
 from .kv_cache import Clock, KVCacheKit
 from .kv_cache_recorder import FURTHER_STORED_FIELDS
 
@@ -82,7 +83,7 @@ def build(config: Event) -> KVCacheKit:
     )
 
 
-def _group(number: int, group: Event) -> Any:
+def _group(number: int, group: Event) -> KVCacheGroupSpec:
     """The release's description of a group. Raises Illegal where it marks none for a drafter."""
     marks = {"is_eagle_group": True} if group["has_drafter"] else {}
     known = inspect.signature(kv_cache_interface.KVCacheGroupSpec).parameters
@@ -91,28 +92,28 @@ def _group(number: int, group: Event) -> Any:
     return kv_cache_interface.KVCacheGroupSpec([f"layer.{number}"], attention_spec(group), **marks)
 
 
-class _InOrder(dict[Any, None]):
+class _InOrder(dict[BlockKey, None]):
     """A set that iterates in the order in which its members were added."""
 
-    def add(self, member: Any) -> None:
+    def add(self, member: BlockKey) -> None:
         self[member] = None
 
 
-class _SetsInOrder(dict[Any, _InOrder]):
+class _SetsInOrder(dict[int, _InOrder]):
     """Block id -> the hashes of the block besides its first one."""
 
-    def setdefault(self, key: Any, default: Any = None) -> Any:
+    def setdefault(self, key: int, default: object = None) -> _InOrder:
         return super().setdefault(key, _InOrder())
 
 
-def _order_further_hashes(pool: Any) -> None:
+def _order_further_hashes(pool: BlockPool) -> None:
     """Keep a block's further hashes in the order in which they were added: the release has a set of
     strings, in whose order their removal is told."""
     if hasattr(pool, "cached_block_hashes_by_block"):
         pool.cached_block_hashes_by_block = _SetsInOrder()
 
 
-def _takes(manager: Any) -> frozenset[str]:
+def _takes(manager: KVCacheManager) -> frozenset[str]:
     """The optional arguments, methods and fields that this release has."""
     takes = set(inspect.signature(manager.allocate_slots).parameters).intersection(_OPTIONAL)
     takes |= set(FURTHER_STORED_FIELDS).intersection(BlockStored.__struct_fields__)
@@ -133,7 +134,7 @@ def _prepare_process() -> None:
         register_all_kvcache_specs(None)
 
 
-def _request(hasher: Any, event: Event, token_ids: list[int]) -> Any:
+def _request(hasher: BlockHasher, event: Event, token_ids: list[int]) -> Request:
     return call_known(
         Request,
         request_id=event["request"],
@@ -151,7 +152,7 @@ def _request(hasher: Any, event: Event, token_ids: list[int]) -> Any:
 
 
 @functools.cache
-def _sampling(skip_reading: bool) -> Any:
+def _sampling(skip_reading: bool) -> SamplingParams:
     """Sampling parameters; a request that wants prompt log probabilities skips reading the prefix
     cache."""
     parameters = SamplingParams(max_tokens=1 << 20, ignore_eos=True, temperature=0)
@@ -160,5 +161,5 @@ def _sampling(skip_reading: bool) -> Any:
     return parameters
 
 
-def _lora(adapter: Event | None) -> Any:
+def _lora(adapter: Event | None) -> LoRARequest | None:
     return None if adapter is None else call_known(LoRARequest, **adapter)

@@ -7,8 +7,20 @@ digests are is compared elsewhere.
 
 from typing import Any
 
+from ..protocol import Json
+from ..vllm_objects.kv_cache import (
+    BlockKey,
+    BlocksUnderKey,
+    KVCacheBlock,
+    KVCacheEvent,
+    KVCacheManager,
+    entries_of,
+)
+
 Call = list[Any]
 State = dict[str, Any]
+Table = list[Any]
+"""The blocks of a request in a group, and how many of them are cached."""
 POOL_CHANGES = (
     "get_new_blocks",
     "touch",
@@ -58,7 +70,7 @@ class KVCacheRecorder:
     tables: request -> for each group the block ids and how many of them are cached.
     """
 
-    def __init__(self, manager: Any, takes: frozenset[str]) -> None:
+    def __init__(self, manager: KVCacheManager, takes: frozenset[str]) -> None:
         self.manager = manager
         self.calls: list[Call] = []
         self._pool = manager.block_pool
@@ -76,7 +88,7 @@ class KVCacheRecorder:
                 self._shortened[int.from_bytes(block_hash, "big") & _LOW_64_BITS] = number
         return [self._numbers[block_hash] for block_hash in block_hashes]
 
-    def log(self, operation: str, request: str | None, arguments: Any, answer: Any) -> None:
+    def log(self, operation: str, request: str | None, arguments: object, answer: Json) -> None:
         """Add a call, its answer already plain data."""
         self.calls.append([operation, request, arguments, answer])
 
@@ -113,7 +125,7 @@ class KVCacheRecorder:
             "tables": self._tables(),
         }
 
-    def event(self, event: Any) -> list[Any]:
+    def event(self, event: KVCacheEvent) -> list[Any]:
         """A KV event as plain data: its name, then its fields as far as the release has them."""
         kind = type(event).__name__
         if kind == "BlockStored":
@@ -136,37 +148,36 @@ class KVCacheRecorder:
             return ["removed", hashes, event.medium, getattr(event, "group_idx", None)]
         return ["cleared"] if kind == "AllBlocksCleared" else [kind]
 
-    def _number(self, block_hash: Any) -> Any:
+    def _number(self, block_hash: bytes | int) -> int | None:
         """The number of a hash, the last one of a joined hash; events may shorten it to 64 bits."""
         if not isinstance(block_hash, bytes):
             return self._shortened.get(block_hash)
         number = self._numbers.get(block_hash)
         return self._numbers.get(block_hash[-_HASH_BYTES:]) if number is None else number
 
-    def _key(self, key: Any) -> tuple[int, Any]:
+    def _key(self, key: BlockKey) -> tuple[int, int | None]:
         """(group, hash number) of what the hash map is keyed by."""
         if isinstance(key, bytes):
             return int.from_bytes(key[-4:], "big"), self._number(key[:-4])
         return key[1], self._number(key[0])
 
-    def _keys(self, block: Any) -> list[Any]:
+    def _keys(self, block: KVCacheBlock) -> list[BlockKey]:
         """What the hash map has a block under."""
         if block.block_hash is None:
             return []
         extra = getattr(self._pool, "cached_block_hashes_by_block", {}).get(block.block_id, ())
         return getattr(block, "keys", None) or [block.block_hash, *extra]
 
-    def _hashes(self, block: Any) -> list[list[Any]]:
+    def _hashes(self, block: KVCacheBlock) -> list[list[int | None]]:
         named = [list(self._key(key)) for key in self._keys(block)]
         if "block_hash_num_tokens" in self._takes:
             named[0].append(block.block_hash_num_tokens)
         return named
 
     @property
-    def _entries(self) -> Any:
+    def _entries(self) -> dict[BlockKey, BlocksUnderKey]:
         """The hash map, by the pool's own keys."""
-        entries = self._pool.cached_block_hash_to_block
-        return getattr(entries, "_cache", entries)
+        return entries_of(self._pool)
 
     def _map(self) -> dict[str, list[int]]:
         found = {}
@@ -175,7 +186,7 @@ class KVCacheRecorder:
             found[f"{group}:{number}"] = ids_under(blocks)
         return found
 
-    def _tables(self) -> dict[str, list[list[Any]]]:
+    def _tables(self) -> dict[str, list[Table]]:
         return {request: self._table(request) for request in self._with_tables()}
 
     def _with_tables(self) -> dict[str, None]:
@@ -187,7 +198,7 @@ class KVCacheRecorder:
             if blocks or request in single.num_cached_block
         }
 
-    def _table(self, request: str) -> list[list[Any]]:
+    def _table(self, request: str) -> list[Table]:
         return [
             [
                 [block.block_id for block in single.req_to_blocks.get(request, ())],
@@ -197,12 +208,12 @@ class KVCacheRecorder:
         ]
 
 
-def ids_under(blocks: Any) -> list[int]:
+def ids_under(blocks: BlocksUnderKey) -> list[int]:
     """The ids of the blocks under one key of a hash map, the one that a hit gets first."""
     return list(blocks) if isinstance(blocks, dict) else [blocks.block_id]
 
 
-def plain(value: Any) -> Any:
+def plain(value: Any) -> Json:
     """Tuples as lists and bytes as hexadecimal, all the way down."""
     if isinstance(value, (list, tuple)):
         return [plain(part) for part in value]

@@ -6,10 +6,11 @@ groups are described, which is adapted here.
 Imported only for such a plug-in: what it builds on can be imported then, and only then.
 """
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable
 
 from cacheproof.reference import kv_cache_specs as specs
+
+from ..vllm_objects.kv_cache import KVCacheConfig, KVCacheGroupSpec, KVCacheManager
 
 _WINDOWS = {
     "SlidingWindowSpec": "sliding_window",
@@ -17,7 +18,12 @@ _WINDOWS = {
 }
 
 
-def stand_in(manager_class: Any, *, kv_cache_config: Any, **arguments: Any) -> Any:
+def stand_in(
+    manager_class: Callable[..., KVCacheManager],
+    *,
+    kv_cache_config: KVCacheConfig,
+    **arguments: object,
+) -> KVCacheManager:
     """The manager of that class for a release's configuration, made with the release's other
     arguments."""
     config = specs.KVCacheConfig(
@@ -28,11 +34,9 @@ def stand_in(manager_class: Any, *, kv_cache_config: Any, **arguments: Any) -> A
     return manager_class(config, **arguments)
 
 
-def _group(group: Any) -> specs.KVCacheGroupSpec:
+def _group(group: KVCacheGroupSpec) -> specs.KVCacheGroupSpec:
     """The reference's description of a release's group."""
     name = type(group.kv_cache_spec).__name__
-    further: Iterable[Any] = (
-        (getattr(group.kv_cache_spec, _WINDOWS[name]),) if name in _WINDOWS else ()
-    )
+    further = [getattr(group.kv_cache_spec, _WINDOWS[name])] if name in _WINDOWS else []
     spec = getattr(specs, name)(group.kv_cache_spec.block_size, *further)
     return specs.KVCacheGroupSpec(spec, group.is_eagle_group)

@@ -7,13 +7,16 @@ schedule(), a request walked twice in a step) is a no-op, so a trace stays legal
 manager answers and whatever events are taken out of it.
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
-from ..protocol import Event, Protocol
+from ..protocol import Event, Json, Protocol
 from ..scheduler.recorder import Recorder
+from ..vllm_objects.encoder_cache import EncoderCacheManager
 
-Shape = tuple[str, int, tuple[tuple[Any, ...], ...]]
+ItemShape = tuple[str, int, int, tuple[bool, ...] | None]
+"""An item's identifier, offset, length and mask."""
+Shape = tuple[str, int, tuple[ItemShape, ...]]
 """A request's id, the tokens of its prompt, and its items."""
 Position = tuple[int, frozenset[tuple[Shape, int]], tuple[str, ...], frozenset[str]]
 """Compute budget left; requests and how far each is; requests in flight; requests met in this
@@ -82,12 +85,12 @@ class _Running:
         return any(mask[max(0, start - offset) : end - offset])
 
 
-def _shape(item: dict[str, Any]) -> tuple[Any, ...]:
+def _shape(item: Event) -> ItemShape:
     mask = item["is_embed"]
     return item["identifier"], item["offset"], item["length"], mask and tuple(mask)
 
 
-def item_size(item: dict[str, Any], counts_embeds: bool) -> int:
+def item_size(item: Event, counts_embeds: bool) -> int:
     """Encoder cache slots of an item: its embeddings, or before 0.13 the length of its
     placeholder."""
     mask = item["is_embed"]
@@ -98,7 +101,12 @@ class ManagerSession:
     """One trace's manager. `apply` takes an event and returns its outcome, None for a no-op."""
 
     def __init__(
-        self, header: Event, manager: Any, protocol: Protocol, *, shows_sizes: bool = True
+        self,
+        header: Event,
+        manager: EncoderCacheManager,
+        protocol: Protocol,
+        *,
+        shows_sizes: bool = True,
     ) -> None:
         self.recorder = Recorder(manager, shows_sizes=shows_sizes)
         self._manager = manager
@@ -112,7 +120,7 @@ class ManagerSession:
         self._met_in_step: set[str] = set()
         self._drain = getattr(manager, "get_freed_mm_hashes", None) or manager.get_freed_ids
         self._admit = self._admit_shared if protocol.keyed_by_identifier else self._admit_per_input
-        self._handlers: dict[str, Callable[[Event], Any]] = {
+        self._handlers: dict[str, Callable[[Event], Json]] = {
             "add": self._add,
             "walk": self._walk,
             "stall": self._stall,
@@ -124,7 +132,7 @@ class ManagerSession:
             "reset": self._reset,
         }
 
-    def apply(self, event: Event) -> Any:
+    def apply(self, event: Event) -> Json:
         return self._handlers[event["event"]](event)
 
     def position(self) -> Position:
@@ -149,7 +157,7 @@ class ManagerSession:
         self._requests[event["request"]] = _Running(event, self._protocol)
         return True
 
-    def _walk(self, event: Event) -> list[Any] | None:
+    def _walk(self, event: Event) -> list[Json] | None:
         running = self._requests.get(event["request"])
         if running is None or not self._may_walk(running, event):
             return None
@@ -204,7 +212,7 @@ class ManagerSession:
         end = self._admit(running, inputs, window)
         return window.encode, window.duplicates, end
 
-    def _admit_shared(self, running: _Running, inputs: Any, window: _Window) -> int:
+    def _admit_shared(self, running: _Running, inputs: Iterable[int], window: _Window) -> int:
         """Fill the window; returns where it ends now, -1 if refused."""
         manager, request, budget = self._manager, running.request, self._budget
         protocol = self._protocol
@@ -236,7 +244,7 @@ class ManagerSession:
             window.encode.append(input_id)
         return window.end
 
-    def _admit_per_input(self, running: _Running, inputs: Any, window: _Window) -> int:
+    def _admit_per_input(self, running: _Running, inputs: Iterable[int], window: _Window) -> int:
         manager, request, budget = self._manager, running.request, self._budget
         for input_id in inputs:
             if manager.has_cache(request, input_id):

@@ -12,12 +12,11 @@ import os
 import re
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import metadata
-from typing import Any
 
 from ..faults.media_hash import MEDIA_HASH_FAULTS, HashArguments
-from ..protocol import Event, Illegal
+from ..protocol import Event, Illegal, Json
 from ..session import NoCalls
 from .media_values import Builder, Unbuildable, Wrapper, limited
 
@@ -47,7 +46,7 @@ class MediaHashSession:
         self._builder = Builder(wrapper)
         self._indeterminate = indeterminate
 
-    def apply(self, event: Event) -> dict[str, Any] | None:
+    def apply(self, event: Event) -> dict[str, Json] | None:
         try:
             first = self._builder.arguments(event["value"])
             second = self._builder.arguments(event["value"])
@@ -78,7 +77,7 @@ def _parts_of_release(algorithm: str) -> tuple[HashArguments, Wrapper | None]:
 
 
 @functools.cache
-def hasher_module() -> Any:
+def hasher_module() -> types.ModuleType:
     """The release's hasher module; loaded alone where its packages import what newer libraries
     lack."""
     if metadata.version("vllm").startswith(WITHOUT_PACKAGES):
@@ -91,7 +90,7 @@ def hasher_module() -> Any:
     return importlib.import_module("vllm.multimodal.hasher")
 
 
-def _hash_of_release(hasher: Any, algorithm: str) -> HashArguments:
+def _hash_of_release(hasher: types.ModuleType, algorithm: str) -> HashArguments:
     hash_kwargs = hasher.MultiModalHasher.hash_kwargs
     first = next(iter(inspect.signature(hash_kwargs).parameters.values()))
     if first.kind is inspect.Parameter.POSITIONAL_ONLY:
@@ -104,14 +103,14 @@ def _hash_of_release(hasher: Any, algorithm: str) -> HashArguments:
 
 
 def _hash_with_setting(
-    hash_kwargs: Callable[..., str], algorithm: str, arguments: dict[str, Any]
+    hash_kwargs: Callable[..., str], algorithm: str, arguments: Mapping[str, object]
 ) -> str:
     """Hash with an algorithm that is a setting of the process, set for each call."""
     os.environ[ALGORITHM_SETTING] = algorithm
     return hash_kwargs(**arguments)
 
 
-def _wrapper_of_release(hasher: Any) -> Wrapper | None:
+def _wrapper_of_release(hasher: types.ModuleType) -> Wrapper | None:
     """A maker of media with their original bytes, of the kinds that the hasher looks for; of all
     where it looks for none."""
     wrapper = getattr(hasher, "MediaWithBytes", None)

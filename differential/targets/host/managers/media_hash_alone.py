@@ -11,14 +11,17 @@ import json
 import os
 import sys
 from importlib import metadata
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..faults.media_hash import HashArguments
 from ..package import ours
-from ..protocol import HostError, Illegal, Protocol
+from ..protocol import Event, HostError, Illegal, Json, Plain, Protocol
 from ..session import run_events
 from . import media_hash
 from .media_values import Wrapper, limited
+
+if TYPE_CHECKING:
+    from cacheproof.reference.semantics.media import MediaSemantics
 
 REFERENCE_SETTING = "CACHEPROOF_REFERENCE"
 
@@ -30,7 +33,7 @@ class HasherHost:
         flags = os.environ.get(REFERENCE_SETTING)
         self._flags: dict[str, bool] | None = None if flags is None else json.loads(flags)
 
-    def hello(self, plug_in: str | None) -> dict[str, Any]:
+    def hello(self, plug_in: str | None) -> dict[str, Json]:
         """Versions of what runs here."""
         is_reference = self._flags is not None
         return {
@@ -39,7 +42,7 @@ class HasherHost:
             "protocol": Protocol()._asdict(),
         }
 
-    def run(self, request: dict[str, Any]) -> list[dict[str, Any]]:
+    def run(self, request: Plain) -> list[dict[str, object]]:
         """One result per trace of the batch, in order; on the reference under changed flags, where
         the request has some."""
         fault = request.get("fault")
@@ -48,8 +51,8 @@ class HasherHost:
         return [self._run_trace(trace, semantics, fault) for trace in request["traces"]]
 
     def _run_trace(
-        self, trace: dict[str, Any], semantics: Any, fault: str | None
-    ) -> dict[str, Any]:
+        self, trace: Event, semantics: "MediaSemantics | None", fault: str | None
+    ) -> dict[str, object]:
         header = trace["header"]
         if header["depth"] != "media_hash":
             raise HostError(f"a {header['depth']}-depth trace for a hasher alone")
@@ -65,7 +68,7 @@ class HasherHost:
 
 
 def of_reference(
-    semantics: Any, algorithm: str, fault: str | None = None
+    semantics: "MediaSemantics", algorithm: str, fault: str | None = None
 ) -> media_hash.MediaHashSession:
     """A session on the reference, with the libraries of this interpreter.
 
@@ -77,7 +80,7 @@ def of_reference(
 
 @functools.cache
 def _parts(
-    semantics: Any, algorithm: str
+    semantics: "MediaSemantics", algorithm: str
 ) -> tuple[HashArguments, Wrapper | None, tuple[type[Exception], ...]]:
     module = ours("reference.media_hash")
     hasher = module.MultiModalHasher(semantics)
@@ -94,7 +97,7 @@ def _parts(
     )
 
 
-def _semantics(flags: dict[str, bool]) -> Any:
+def _semantics(flags: dict[str, bool]) -> "MediaSemantics":
     return ours("reference.semantics").Semantics.ideal().changed(flags).media
 
 

@@ -8,10 +8,18 @@ and Pillow are imported only by the kinds that need them.
 import struct
 import uuid
 from collections.abc import Callable, Set
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-Description = dict[str, Any]
-Wrapper = Callable[[str, Any, bytes, dict[str, Any] | None], Any]
+from ..protocol import Plain
+
+if TYPE_CHECKING:
+    import numpy
+    from numpy.typing import NDArray
+    from PIL.Image import Image
+    from torch import Tensor
+
+Description = Plain
+Wrapper = Callable[[str, object, bytes, object | None], object]
 """(kind of media, media, original bytes, decode settings) -> media with their original bytes"""
 EXIF_IMAGE_ID = 0x800D
 
@@ -25,7 +33,7 @@ class Builder:
 
     def __init__(self, wrapper: Wrapper | None) -> None:
         self._wrapper = wrapper
-        self._makers: dict[str, Callable[[Description], Any]] = {
+        self._makers: dict[str, Callable[[Description], object]] = {
             "none": lambda value: None,
             "bool": lambda value: value["value"],
             "int": lambda value: int(value["value"]),
@@ -41,18 +49,18 @@ class Builder:
             "media": self._media,
         }
 
-    def arguments(self, value: Description) -> dict[str, Any]:
+    def arguments(self, value: Description) -> dict[str, object]:
         """The keyword arguments that a described call stands for."""
         return {name: self.build(argument) for name, argument in value["arguments"]}
 
-    def build(self, value: Description) -> Any:
+    def build(self, value: Description) -> object:
         """The object that a description stands for. Raises Unbuildable where there is none."""
         try:
             return self._makers[value["is"]](value)
         except ModuleNotFoundError as missing:
             raise Unbuildable(f"{value['is']} without the library {missing.name}") from None
 
-    def _media(self, value: Description) -> Any:
+    def _media(self, value: Description) -> object:
         if self._wrapper is None:
             raise Unbuildable("media with their original bytes")
         settings = None if value["io_config"] is None else self.build(value["io_config"])
@@ -62,12 +70,12 @@ class Builder:
         )
 
 
-def limited(wrapper: Callable[..., Any], kinds: Set[str], takes_settings: bool) -> Wrapper:
+def limited(wrapper: Callable[..., object], kinds: Set[str], takes_settings: bool) -> Wrapper:
     """A `wrapper` for these kinds of media, with decode settings where it takes them. It raises
     Unbuildable for other kinds.
     """
 
-    def wrap(kind: str, media: Any, original: bytes, settings: dict[str, Any] | None) -> Any:
+    def wrap(kind: str, media: object, original: bytes, settings: object | None) -> object:
         if kind not in kinds or not (takes_settings or settings is None):
             raise Unbuildable(f"{kind} with original bytes and decode settings {settings}")
         return wrapper(media, original, *([settings] if takes_settings else []))
@@ -75,7 +83,7 @@ def limited(wrapper: Callable[..., Any], kinds: Set[str], takes_settings: bool) 
     return wrap
 
 
-def _dtype(described: Any) -> Any:
+def _dtype(described: str | list[list[Any]]) -> "numpy.dtype[numpy.generic]":
     """A dtype from its string, or from [name, dtype] or [name, dtype, shape] per field."""
     import numpy
 
@@ -84,14 +92,16 @@ def _dtype(described: Any) -> Any:
     return numpy.dtype([(field[0], *field[1:2], *map(tuple, field[2:])) for field in described])
 
 
-def _array(value: Description) -> Any:
+def _array(value: Description) -> "NDArray[numpy.generic]":
     import numpy
 
     dtype, shape = _dtype(value["dtype"]), tuple(value["shape"])
     if dtype.hasobject:
         return numpy.empty(shape, dtype)
     data = bytearray.fromhex(value["hex"])
-    array: Any = numpy.ndarray(shape, dtype, buffer=data) if data else numpy.empty(shape, dtype)
+    array: NDArray[numpy.generic] = (
+        numpy.ndarray(shape, dtype, buffer=data) if data else numpy.empty(shape, dtype)
+    )
     if not shape or not data:
         return array
     match value["layout"]:
@@ -103,7 +113,7 @@ def _array(value: Description) -> Any:
             return array
 
 
-def _tensor(value: Description) -> Any:
+def _tensor(value: Description) -> "Tensor":
     import torch
 
     dtype, shape = getattr(torch, value["dtype"]), tuple(value["shape"])
@@ -123,14 +133,14 @@ def _tensor(value: Description) -> Any:
             return tensor
 
 
-def _image(value: Description) -> Any:
-    from PIL import Image
+def _image(value: Description) -> "Image":
+    from PIL.Image import frombytes, new
 
     size = tuple(value["size"])
     if 0 in size:
-        image = Image.new(value["mode"], size)
+        image = new(value["mode"], size)
     else:
-        image = Image.frombytes(value["mode"], size, bytes.fromhex(value["hex"]))
+        image = frombytes(value["mode"], size, bytes.fromhex(value["hex"]))
     if value["palette"] is not None:
         image.putpalette(bytes.fromhex(value["palette"]["hex"]), value["palette"]["mode"])
     transparency = value["transparency"]

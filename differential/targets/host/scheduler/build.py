@@ -18,12 +18,15 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 from unittest.mock import patch
 
 from ..protocol import Event, HostError, Illegal, RefusedByRelease
 from ..release_calls import call_known, known_to, parameters
+from ..vllm_objects.encoder_cache import EncoderCacheManager
+from ..vllm_objects.kv_cache import KVCacheConfig, KVCacheManager, KVCacheSpec
+from ..vllm_objects.requests import BlockHasher, RequestStatus
 from .settings import LATER, PLAIN, settings_of
 
 # Before anything of vLLM is imported, which reads them.
@@ -91,13 +94,16 @@ _SPECS = {
 }
 
 
+Finish = Callable[[str | Iterable[str] | None, RequestStatus], Sequence[object] | None]
+
+
 class SchedulerParts(NamedTuple):
     """The parts of one configuration from which a scheduler is made afresh for each trace."""
 
-    vllm_config: Any
-    kv_cache_config: Any
-    structured_output_manager: Any
-    block_hasher: Callable[[Any], list[Any]]
+    vllm_config: VllmConfig
+    kv_cache_config: KVCacheConfig
+    structured_output_manager: StructuredOutputManager
+    block_hasher: BlockHasher
 
 
 def refusal(error: BaseException) -> str:
@@ -129,7 +135,7 @@ def _prepare_process() -> None:
         raise HostError(f"the release refuses the plainest configuration: {plain}")
 
 
-def _configure(config: Event) -> Any:
+def _configure(config: Event) -> VllmConfig:
     """The release's VllmConfig, refused where it silently changes what was asked for."""
     # Asked for only where they are not plain, so that releases that lack them take plain traces.
     later = {name: config[name] for name, nothing in LATER.items() if config[name] != nothing}
@@ -183,7 +189,7 @@ def _configure(config: Event) -> Any:
     return vllm_config
 
 
-def _transfers(has_connector: bool) -> dict[str, Any]:
+def _transfers(has_connector: bool) -> dict[str, object]:
     if not has_connector:
         return {}
     try:
@@ -195,7 +201,7 @@ def _transfers(has_connector: bool) -> dict[str, Any]:
     return {"ec_transfer_config": transfer_config()}
 
 
-def _kv_transfers(config: Event) -> dict[str, Any]:
+def _kv_transfers(config: Event) -> dict[str, object]:
     if config["kv_connector"] is None:
         return {}
     if config["groups"]:
@@ -205,13 +211,13 @@ def _kv_transfers(config: Event) -> dict[str, Any]:
     return {"kv_transfer_config": kv_transfer_config(config["kv_connector"])}
 
 
-def _lora_config(max_loras: int) -> Any:
+def _lora_config(max_loras: int) -> LoRAConfig | None:
     if max_loras == 0:
         return None
     return call_known(LoRAConfig, max_loras=max_loras, max_cpu_loras=max_loras)
 
 
-def _speculative_config(config: Event, vllm_config: Any) -> Any:
+def _speculative_config(config: Event, vllm_config: VllmConfig) -> SpeculativeConfig | None:
     """The configuration of drafts by prompt lookup, which needs no model; None without drafts. A
     drafter is prompt lookup that calls itself a model: its weights do not matter at scheduler
     depth."""
@@ -232,7 +238,7 @@ def _speculative_config(config: Event, vllm_config: Any) -> Any:
     return speculative
 
 
-def attention_spec(group: Event) -> Any:
+def attention_spec(group: Event) -> KVCacheSpec:
     """The release's description of a layer of that kind. Raises Illegal where it has none."""
     name = _SPECS[group["kind"]]
     if not hasattr(kv_cache_interface, name):
@@ -250,7 +256,7 @@ def attention_spec(group: Event) -> Any:
     )
 
 
-def _plan_kv_cache(vllm_config: Any, groups: list[Event], num_blocks: int) -> Any:
+def _plan_kv_cache(vllm_config: VllmConfig, groups: list[Event], num_blocks: int) -> KVCacheConfig:
     """The scheduler's KV cache configuration for memory of exactly `num_blocks` blocks, and a model
     with one layer in each group."""
     if register_all_kvcache_specs is not None:
@@ -259,7 +265,7 @@ def _plan_kv_cache(vllm_config: Any, groups: list[Event], num_blocks: int) -> An
     groups = groups or [{"kind": "full", "block_size": block_size}]
     if any(group["block_size"] != block_size for group in groups):
         raise Illegal(f"a group has blocks of another size than {block_size}")
-    specs: list[Any] = [attention_spec(group) for group in groups]
+    specs = [attention_spec(group) for group in groups]
     layers = {f"layer.{number}": spec for number, spec in enumerate(specs)}
     memory = num_blocks * specs[0].page_size_bytes
     plan = getattr(kv_cache_planning, "get_kv_cache_configs", None)
@@ -302,7 +308,7 @@ def _engine(key: str) -> SchedulerParts | Illegal:
     )
 
 
-def _block_hasher(vllm_config: Any, block_size: int) -> Any:
+def _block_hasher(vllm_config: VllmConfig, block_size: int) -> BlockHasher:
     """The function that makes requests' block keys, made as the engine core makes it."""
     lookahead = getattr(vllm_config, "num_hash_lookahead_tokens", 0)
     further = {"num_hash_lookahead_tokens": lookahead} if lookahead else {}
@@ -333,9 +339,9 @@ def make_scheduler(
     largest_item: int,
     *,
     encoder_decoder: bool,
-    make_manager: Callable[[int], Any] | None = None,
-    make_kv_cache_manager: Callable[..., Any] | None = None,
-) -> Any:
+    make_manager: Callable[[int], EncoderCacheManager] | None = None,
+    make_kv_cache_manager: Callable[..., KVCacheManager] | None = None,
+) -> Scheduler:
     """A fresh real scheduler, the asynchronous one where so configured, with managers of its own.
 
     `make_manager` is called with a cache size instead of the class of its encoder cache manager,
@@ -381,10 +387,12 @@ def make_scheduler(
     return scheduler
 
 
-def _one_by_one(finish: Callable[..., Any]) -> Callable[..., Any]:
+def _one_by_one(finish: Finish) -> Finish:
     """`finish`, but several requests end in order of their names: releases take that of a set."""
 
-    def finish_requests(request_ids: Any, finished_status: Any) -> Any:
+    def finish_requests(
+        request_ids: str | Iterable[str] | None, finished_status: RequestStatus
+    ) -> Sequence[object] | None:
         if request_ids is None or isinstance(request_ids, str):
             return finish(request_ids, finished_status)
         ended = [finish([name], finished_status) for name in sorted(request_ids)]

@@ -4,17 +4,17 @@ What is proved of a class says nothing of a scheduler that asks another one, or 
 something has been set.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any
 
 from ..protocol import Event, Illegal
 from ..session import run_events
+from ..vllm_objects.encoder_cache import EncoderCacheManager
 from .scheduler import build
 from .session import SchedulerSession
 
 
-def built_otherwise(trace: Event, expected: type) -> Iterator[str]:
+def built_otherwise(trace: Event, expected: Callable[..., EncoderCacheManager]) -> Iterator[str]:
     """How one trace's scheduler differs from one that builds the `expected` class and leaves it as
     it is, in words; while it is built and while it runs. Raises Illegal where the release refuses
     it."""
@@ -22,7 +22,7 @@ def built_otherwise(trace: Event, expected: type) -> Iterator[str]:
     given = vars(expected(cache_size=config["capacity"])).keys()
     found: list[str] = []
 
-    def look(manager: Any) -> None:
+    def look(manager: EncoderCacheManager) -> None:
         if type(manager) is not expected:
             found.append(f"it builds {_name(type(manager))}")
         found.extend(

@@ -4,7 +4,8 @@ It knows nothing of the local cache. It tells what is to be loaded as vLLM's own
 what is allocated and can be had elsewhere at that moment.
 """
 
-from typing import Any
+from ..protocol import Json
+from ..vllm_objects.requests import Request
 
 
 class EncoderTransfers:
@@ -34,10 +35,10 @@ class EncoderTransfers:
     def has_cache_item(self, identifier: str) -> bool:
         return self._states.get(identifier) == "ready"
 
-    def has_caches(self, request: Any) -> list[bool]:
+    def has_caches(self, request: Request) -> list[bool]:
         return [self.has_cache_item(feature.identifier) for feature in request.mm_features]
 
-    def ensure_cache_available(self, request: Any, num_computed_tokens: int) -> bool:
+    def ensure_cache_available(self, request: Request, num_computed_tokens: int) -> bool:
         awaited = {
             feature.identifier
             for feature in request.mm_features
@@ -51,22 +52,22 @@ class EncoderTransfers:
             self._awaiting.add(request.request_id)
         return not waits
 
-    def update_state_after_alloc(self, request: Any, index: int) -> None:
+    def update_state_after_alloc(self, request: Request, index: int) -> None:
         if self.has_cache_item(request.mm_features[index].identifier):
             self._loads.setdefault(request.request_id, []).append(index)
 
     def take_unavailable_requests(self) -> set[str]:
         return {self._unavailable.pop(0)} if self._unavailable else set()
 
-    def request_finished(self, request: Any) -> tuple[bool, None]:
+    def request_finished(self, request: Request) -> tuple[bool, None]:
         for waiters in self._waiters.values():
             waiters.discard(request.request_id)
         if request.request_id in self._unavailable:
             self._unavailable.remove(request.request_id)
         return False, None
 
-    def build_connector_meta(self, scheduler_output: Any) -> Any:
+    def build_connector_meta(self, scheduler_output: object) -> dict[str, Json]:
         """What the worker is to load in this step, by request, and which requests had to wait."""
-        told = {"loads": self._loads, "awaiting": sorted(self._awaiting)}
+        told: dict[str, Json] = {"loads": self._loads, "awaiting": sorted(self._awaiting)}
         self._loads, self._awaiting = {}, set()
         return told

@@ -1,6 +1,9 @@
 """Results of steps that a worker executes, with a model."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
+
+from ..protocol import Json
 
 
 class Executed(NamedTuple):
@@ -14,7 +17,7 @@ class Executed(NamedTuple):
 
     tokens: dict[str, list[int]]
     outputs: dict[str, list[list[float]]]
-    said: dict[str, Any]
+    said: Mapping[str, Json]
     drafts: dict[str, list[int]] | None = None
 
 
@@ -22,7 +25,7 @@ class Worker(Protocol):
     """Executes the steps that the scheduler decides on, with a model."""
 
     def execute(self, output: Any) -> Executed:
-        """Execute a step, as soon as it is decided on."""
+        """Execute a step, a release's or the reference's, as soon as it is decided on."""
 
     def reset(self) -> None:
         """Forget every encoder output."""
@@ -31,7 +34,7 @@ class Worker(Protocol):
         """Load the weights of a version."""
 
 
-def said_of(steps: list[tuple[Executed, dict[str, int]]]) -> dict[str, Any]:
+def said_of(steps: list[tuple[Executed, dict[str, int]]]) -> dict[str, Json]:
     """The part of an update's outcome about steps that a worker has executed, each with the number
     of its tokens that the scheduler took; empty where there are none."""
     if not steps:

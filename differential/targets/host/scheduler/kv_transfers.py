@@ -7,7 +7,11 @@ with the step that tells of them, and end when the trace says so.
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from ..vllm_objects.kv_cache import KVCacheBlocks
+from ..vllm_objects.requests import Request
+from ..vllm_objects.scheduler import KVTold
 
 _ENDS_AFTER_WHICH_IS_SENT = ("FINISHED_STOPPED", "FINISHED_LENGTH_CAPPED")
 
@@ -35,7 +39,7 @@ class KVTransfers:
         self._sent.add(request_id)
 
     def get_num_new_matched_tokens(
-        self, request: Any, num_computed_tokens: int
+        self, request: Request, num_computed_tokens: int
     ) -> tuple[int | None, bool]:
         name = request.request_id
         self._told["kv_asked"].append([name, num_computed_tokens])
@@ -47,28 +51,30 @@ class KVTransfers:
         count = max(0, end - num_computed_tokens)
         return count, later and count > 0
 
-    def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
+    def update_state_after_alloc(
+        self, request: Request, blocks: KVCacheBlocks, num_external_tokens: int
+    ) -> None:
         if num_external_tokens > 0:
             (block_ids,) = blocks.get_block_ids()
             name = request.request_id
             _, later = self._elsewhere[name]
             self._told["kv_loads"][name] = [num_external_tokens, later, list(block_ids)]
 
-    def request_finished(self, request: Any, block_ids: Sequence[int]) -> tuple[bool, None]:
+    def request_finished(self, request: Request, block_ids: Sequence[int]) -> tuple[bool, None]:
         name = request.request_id
         sends = name in self._sent and request.status.name in _ENDS_AFTER_WHICH_IS_SENT
         if sends and block_ids:
             self._told["kv_sends"].append([name, list(block_ids)])
         return sends and bool(block_ids), None
 
-    def build_connector_meta(self, scheduler_output: Any) -> Any:
+    def build_connector_meta(self, scheduler_output: object) -> KVTold:
         """What the workers are told: after how many tokens which requests were asked for, what is
         loaded (tokens, whether later, the request's blocks), and whose blocks are sent."""
         told, self._told = self._told, _nothing()
         return told
 
 
-def _nothing() -> dict[str, Any]:
+def _nothing() -> KVTold:
     return {"kv_asked": [], "kv_loads": {}, "kv_sends": []}
 
 
@@ -101,7 +107,7 @@ class KVWorker:
         self._sent: deque[str] = deque()
         self._failed: dict[tuple[str, int], int] = {}
 
-    def begin(self, step: int, told: dict[str, Any]) -> None:
+    def begin(self, step: int, told: KVTold) -> None:
         """Begin the transfers of a step."""
         for name, (tokens, later, block_ids) in told["kv_loads"].items():
             hit = next(local for asked, local in reversed(told["kv_asked"]) if asked == name)

@@ -8,9 +8,11 @@ A scheduler works out its encoder budgets of that, and makes the manager of its 
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from types import SimpleNamespace
-from typing import Any
+from types import ModuleType, SimpleNamespace
 from unittest.mock import patch
+
+from ..vllm_objects.config import ModelConfig, VllmConfig
+from ..vllm_objects.encoder_cache import EncoderCacheManager
 
 MODALITY = "image"
 ITEMS_MAX = 999
@@ -24,24 +26,26 @@ class Registry:
         self._sizes = {MODALITY: largest_item}
         self._largest = largest_item
 
-    def supports_multimodal_inputs(self, model_config: Any) -> bool:
+    def supports_multimodal_inputs(self, model_config: ModelConfig) -> bool:
         """True: the model takes items."""
         return True
 
-    def get_max_tokens_per_item_by_nonzero_modality(self, model_config: Any) -> Mapping[str, int]:
+    def get_max_tokens_per_item_by_nonzero_modality(
+        self, model_config: ModelConfig
+    ) -> Mapping[str, int]:
         """Size of the largest item, by modality."""
         return self._sizes
 
     get_max_tokens_per_item_by_modality = get_max_tokens_per_item_by_nonzero_modality
 
-    def get_encdec_max_encoder_len(self, model_config: Any) -> int:
+    def get_encdec_max_encoder_len(self, model_config: ModelConfig) -> int:
         """Length of the longest encoder input of an encoder-decoder."""
         return self._largest
 
-    def processor_only_cache_from_config(self, vllm_config: Any) -> None:
+    def processor_only_cache_from_config(self, vllm_config: VllmConfig) -> None:
         """None: nothing is processed."""
 
-    def create_processor(self, model_config: Any, **named: Any) -> Any:
+    def create_processor(self, model_config: ModelConfig, **named: object) -> SimpleNamespace:
         """A stand-in for a processor, which is asked for limits and sizes alone."""
         info = SimpleNamespace(
             supported_mm_limits={MODALITY: None},
@@ -55,26 +59,26 @@ class Registry:
 class _InPlaceOf:
     """Stands in for a class of managers: `make(cache_size)` makes its instances."""
 
-    def __init__(self, make: Callable[[int], Any]) -> None:
+    def __init__(self, make: Callable[[int], EncoderCacheManager]) -> None:
         self._make = make
 
-    def __call__(self, cache_size: int) -> Any:
+    def __call__(self, cache_size: int) -> EncoderCacheManager:
         return self._make(cache_size)
 
-    def create_manager(self, cache_size: int, vllm_config: Any) -> Any:
+    def create_manager(self, cache_size: int, vllm_config: VllmConfig) -> EncoderCacheManager:
         """A manager, as schedulers make it since 0.28.0."""
         return self._make(cache_size)
 
 
 @contextmanager
 def with_media(
-    module: Any,
-    model_config: Any,
+    module: ModuleType,
+    model_config: ModelConfig,
     largest_item: int,
     *,
     encoder_decoder: bool,
-    make_manager: Callable[[int], Any] | None = None,
-) -> Iterator[dict[str, Any]]:
+    make_manager: Callable[[int], EncoderCacheManager] | None = None,
+) -> Iterator[dict[str, Registry]]:
     """Let schedulers of that module be built for a model with items, the largest of this size, and
     with a manager that `make_manager` makes, if it is given. Yields further arguments for them."""
     registry = Registry(largest_item)

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import tempfile
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from vllm.config import ModelConfig
@@ -14,6 +14,7 @@ from vllm.model_executor.models import ModelRegistry
 
 from ..protocol import HostError
 from ..release_calls import call_known
+from ..vllm_objects.config import VllmConfig
 from .session import EOS_TOKEN_ID, VOCABULARY_SIZE
 
 _LONGEST_MODEL_LEN = 1 << 20
@@ -30,16 +31,16 @@ class _NeverBuilt(torch.nn.Module):
     lora_skip_prefixes: ClassVar[list[str]] = []
     is_3d_moe_weight = False
 
-    def __init__(self, vllm_config: Any, prefix: str = "") -> None:
+    def __init__(self, vllm_config: VllmConfig, prefix: str = "") -> None:
         raise HostError("no model is built at scheduler depth")
 
-    def forward(self, input_ids: Any, positions: Any) -> Any: ...
+    def forward(self, input_ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor: ...
 
-    def compute_logits(self, hidden_states: Any) -> Any: ...
+    def compute_logits(self, hidden_states: torch.Tensor) -> torch.Tensor: ...
 
-    def embed_input_ids(self, input_ids: Any) -> Any: ...
+    def embed_input_ids(self, input_ids: torch.Tensor) -> torch.Tensor: ...
 
-    def get_input_embeddings(self, input_ids: Any) -> Any: ...
+    def get_input_embeddings(self, input_ids: torch.Tensor) -> torch.Tensor: ...
 
 
 @functools.cache
@@ -68,7 +69,7 @@ def _model_directory() -> str:
 
 
 @functools.lru_cache(maxsize=64)
-def model_config(max_model_len: int) -> Any:
+def model_config(max_model_len: int) -> ModelConfig:
     """The release's ModelConfig for prompts of that length."""
     directory = _model_directory()
     return call_known(

@@ -6,8 +6,20 @@ None when it left}, queue or None, notices or None); an unchanged part is empty 
 the deltas gives the whole state after every call.
 """
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import signature
-from typing import Any
+from typing import Any, ParamSpec, Protocol, TypedDict, TypeVar
+
+from ..protocol import Json
+from ..vllm_objects.encoder_cache import (
+    EncoderCacheManager,
+    Notice,
+    PerInputManager,
+    is_per_input,
+)
+
+Given = ParamSpec("Given")
+Answered = TypeVar("Answered")
 
 OPERATIONS = {
     "check_and_update_cache": "check",
@@ -24,16 +36,31 @@ OPERATIONS = {
 }
 """Public method of a manager -> its name in records."""
 
-Snapshot = tuple[int, int, dict[str, Any], dict[str, int], list[Any], list[str]]
+Holders = dict[str, set[str]]
+Snapshot = tuple[int, int, Holders, dict[str, int], list[tuple[str, int]], list[str]]
 """Free slots, freeable slots, {identifier: holders}, {identifier: size}, queue and notices."""
+Entry = tuple[list[str], int | None]
+"""An entry's holders, and its size."""
+Delta = tuple[int, int, dict[str, Entry | None], list[tuple[str, int]] | None, list[str] | None]
+LoggedCall = tuple[str, str | None, int | None, int | None, int | None, Json, Delta | None]
+
+
+class ManagerState(TypedDict):
+    """The whole state of a manager."""
+
+    free: int
+    freeable: int
+    entries: dict[str, Entry]
+    queue: list[tuple[str, int]]
+    notices: list[str]
 
 
 class Recorder:
     """Wraps the public methods of one manager instance; calls among themselves are not logged."""
 
-    def __init__(self, manager: Any, *, shows_sizes: bool = True) -> None:
+    def __init__(self, manager: EncoderCacheManager, *, shows_sizes: bool = True) -> None:
         self.manager = manager
-        self.calls: list[tuple[Any, ...]] = []
+        self.calls: list[LoggedCall] = []
         self._inside = False
         self._ledger = ledger_of(manager, shows_sizes)
         self.begin()
@@ -47,12 +74,12 @@ class Recorder:
         known = {h: set(refs) for h, refs in cached.items()}
         self._last = (free, freeable, known, dict(sizes), queue, notices)
 
-    def take(self) -> list[tuple[Any, ...]]:
+    def take(self) -> list[LoggedCall]:
         """The calls logged since the last take."""
         calls, self.calls = self.calls, []
         return calls
 
-    def full_state(self) -> dict[str, Any]:
+    def full_state(self) -> ManagerState:
         """The whole state, in the words of the deltas."""
         free, freeable, cached, sizes, queue, notices = self._ledger.read()
         return {
@@ -63,8 +90,8 @@ class Recorder:
             "notices": notices,
         }
 
-    def _wrap(self, operation: str, method: Any) -> Any:
-        def call(*args: Any, **kwargs: Any) -> Any:
+    def _wrap(self, operation: str, method: Callable[Given, Answered]) -> Callable[Given, Answered]:
+        def call(*args: Given.args, **kwargs: Given.kwargs) -> Answered:
             if self._inside:
                 return method(*args, **kwargs)
             self._inside = True
@@ -81,7 +108,7 @@ class Recorder:
 
         return call
 
-    def _log(self, operation: str, args: tuple[Any, ...], answer: Any) -> None:
+    def _log(self, operation: str, args: tuple[Any, ...], answer: object) -> None:
         count = len(args)
         self.calls.append(
             (
@@ -95,7 +122,7 @@ class Recorder:
             )
         )
 
-    def _delta(self) -> tuple[Any, ...] | None:
+    def _delta(self) -> Delta | None:
         now = self._ledger.read()
         last = self._last
         if now == last:
@@ -115,7 +142,9 @@ class Recorder:
         return delta
 
 
-def in_order(method: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+def in_order(
+    method: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]
+) -> tuple[Any, ...]:
     """Arguments in the order of the method's parameters; as they come, where the method does not
     take them."""
     try:
@@ -126,13 +155,13 @@ def in_order(method: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tupl
 
 
 def _changed_entries(
-    cached: dict[str, Any],
+    cached: Holders,
     sizes: dict[str, int],
-    known: dict[str, Any],
+    known: Holders,
     known_sizes: dict[str, int],
-) -> dict[str, tuple[list[str], int | None] | None]:
+) -> dict[str, Entry | None]:
     """The changes of `cached` and of `sizes`; brings `known` up to date."""
-    entries: dict[str, tuple[list[str], int | None] | None] = {}
+    entries: dict[str, Entry | None] = {}
     same_sizes = sizes == known_sizes
     for h, refs in cached.items():
         if known.get(h) != refs or not (same_sizes or known_sizes.get(h) == sizes.get(h)):
@@ -145,10 +174,16 @@ def _changed_entries(
     return entries
 
 
+class Ledger(Protocol):
+    """A reader of a manager's state."""
+
+    def read(self) -> Snapshot: ...
+
+
 class _SharedLedger:
     """An encoder cache manager whose entries are shared by identifier."""
 
-    def __init__(self, manager: Any, shows_sizes: bool) -> None:
+    def __init__(self, manager: EncoderCacheManager, shows_sizes: bool) -> None:
         self._manager = manager
         self._shows_sizes = shows_sizes and hasattr(manager, "num_embeds_by_hash")
 
@@ -167,7 +202,7 @@ class _SharedLedger:
 class _PerInputLedger:
     """A manager of 0.10.1.1 and before, in which each (request, input) is an entry of its own."""
 
-    def __init__(self, manager: Any) -> None:
+    def __init__(self, manager: PerInputManager) -> None:
         self._manager = manager
 
     def read(self) -> Snapshot:
@@ -184,7 +219,7 @@ class _PerInputLedger:
 class _DecoderLedger:
     """An encoder-decoder manager: slots and pending notices, no entries."""
 
-    def __init__(self, manager: Any) -> None:
+    def __init__(self, manager: EncoderCacheManager) -> None:
         self._manager = manager
 
     def read(self) -> Snapshot:
@@ -195,20 +230,20 @@ class _DecoderLedger:
         return free, free, {}, {}, [], manager.freed[:]
 
 
-def ledger_of(manager: Any, shows_sizes: bool) -> Any:
-    """A reader of a manager's state, as a Snapshot."""
-    if hasattr(manager, "has_cache"):
+def ledger_of(manager: EncoderCacheManager, shows_sizes: bool) -> Ledger:
+    """A reader of a manager's state."""
+    if is_per_input(manager):
         return _PerInputLedger(manager)
     if hasattr(manager, "cached"):
         return _SharedLedger(manager, shows_sizes)
     return _DecoderLedger(manager)
 
 
-def _identifiers(notices: Any) -> list[str]:
+def _identifiers(notices: Iterable[Notice]) -> list[str]:
     return [h if isinstance(h, str) else f"{h[0]}#{h[1]}" for h in notices]
 
 
-def _plain(answer: Any) -> Any:
+def _plain(answer: Any) -> Json:
     """An answer as records have it: sets sorted, pairs of older releases as identifiers."""
     if isinstance(answer, set):
         return sorted(answer)

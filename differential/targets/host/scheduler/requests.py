@@ -8,7 +8,6 @@ here.
 
 import functools
 from types import SimpleNamespace
-from typing import Any
 
 import torch
 from vllm.lora.request import LoRARequest
@@ -18,6 +17,7 @@ from vllm.v1.request import Request
 
 from ..protocol import Event, Illegal, RefusedByRelease
 from ..release_calls import call_known, parameters
+from ..vllm_objects.config import ModelConfig, VllmConfig
 from .build import REFUSALS, SchedulerParts, refusal
 from .session import EOS_TOKEN_ID, STOP_TOKEN_ID, VOCABULARY_SIZE, prompt_token_ids
 
@@ -52,7 +52,7 @@ class RequestMaker:
         self._block_hasher = engine.block_hasher
         self._encoder_decoder = encoder_decoder
 
-    def make(self, event: Event, arrival_time: float) -> Any:
+    def make(self, event: Event, arrival_time: float) -> Request:
         """The release's request. Raises Illegal where the release refuses it."""
         _check_items(event, is_prompt=not self._encoder_decoder)
         placeholders = [_placeholder(item) for item in event["items"]]
@@ -112,14 +112,14 @@ class _PromptValidator(InputProcessor):
     renderer = SimpleNamespace(validate_token_ids=_check_vocabulary)
     input_preprocessor = SimpleNamespace(mm_registry=_LENGTH_IS_CHECKED)
 
-    def __init__(self, vllm_config: Any, cache_size: int) -> None:
+    def __init__(self, vllm_config: VllmConfig, cache_size: int) -> None:
         self.model_config = _MultiModal(vllm_config.model_config)
         self.scheduler_config = vllm_config.scheduler_config
         self.supports_mm_inputs = True
         self.mm_encoder_cache_size = cache_size
         self.skip_prompt_length_check = False
 
-    def check(self, token_ids: list[int], placeholders: list[Any]) -> None:
+    def check(self, token_ids: list[int], placeholders: list[PlaceholderRange]) -> None:
         """Let the release check a prompt; what it raises comes out unchanged."""
         prompt = {
             "type": "multimodal",
@@ -138,10 +138,10 @@ class _MultiModal:
 
     is_multimodal_model = True
 
-    def __init__(self, model_config: Any) -> None:
+    def __init__(self, model_config: ModelConfig) -> None:
         self._model_config = model_config
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self._model_config, name)
 
 
@@ -159,7 +159,7 @@ def _check_items(event: Event, *, is_prompt: bool) -> None:
             raise Illegal(f"{name} has a mask of another length")
 
 
-def _placeholder(item: Event) -> Any:
+def _placeholder(item: Event) -> PlaceholderRange:
     mask = item["is_embed"]
     return PlaceholderRange(
         offset=item["offset"],
@@ -169,11 +169,11 @@ def _placeholder(item: Event) -> Any:
 
 
 @functools.cache
-def _media() -> Any:
+def _media() -> MultiModalKwargsItem:
     return call_known(MultiModalKwargsItem.dummy, modality="image", nbytes=1)
 
 
-def carried(items: list[Event]) -> dict[str, Any]:
+def carried(items: list[Event]) -> dict[str, list[object]]:
     """The arguments by which a request gets its items: lists side by side up to 0.10.1.1, features
     since."""
     placeholders = [_placeholder(item) for item in items]

@@ -2,14 +2,17 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import numpy
+from numpy.typing import NDArray
 from vllm.v1.outputs import KVConnectorOutput, ModelRunnerOutput
 from vllm.v1.request import RequestStatus
 
 from ..protocol import Event, Illegal
 from ..release_calls import call_known, parameters
+from ..vllm_objects.encoder_cache import EncoderCacheManager
+from ..vllm_objects.kv_cache import KVCacheManager
+from ..vllm_objects.scheduler import Scheduler, SchedulerOutput
 from .build import engine_for, make_scheduler
 from .kv_transfers import TransferReport
 from .recorder import Recorder
@@ -24,9 +27,9 @@ except ImportError:
 
 def build(
     trace: Event,
-    plant: Callable[[Any], None],
-    make_manager: Callable[[int], Any] | None = None,
-    make_kv_cache_manager: Callable[..., Any] | None = None,
+    plant: Callable[[EncoderCacheManager], None],
+    make_manager: Callable[[int], EncoderCacheManager] | None = None,
+    make_kv_cache_manager: Callable[..., KVCacheManager] | None = None,
 ) -> SchedulerKit:
     """The scheduler of a trace, with the managers that it makes; or with the one that
     `make_manager(cache_size)` makes, or the KV cache manager that `make_kv_cache_manager` makes of
@@ -53,7 +56,7 @@ def build(
     plant(manager)
 
     def update(
-        output: Any, sampled: dict[str, list[int]], report: TransferReport | None
+        output: SchedulerOutput, sampled: dict[str, list[int]], report: TransferReport | None
     ) -> list[tuple[str, int, bool]]:
         answers = scheduler.update_from_output(output, _executed(sampled, report))
         return [
@@ -75,20 +78,20 @@ def build(
     )
 
 
-def _propose(scheduler: Any, drafts: dict[str, list[int]]) -> None:
+def _propose(scheduler: Scheduler, drafts: dict[str, list[int]]) -> None:
     if DraftTokenIds is None:
         raise Illegal("drafts are not taken apart from a step's output")
     scheduler.update_draft_token_ids(DraftTokenIds(list(drafts), list(drafts.values())))
 
 
-def _pause(scheduler: Any, mode: str) -> None:
+def _pause(scheduler: Scheduler, mode: str) -> None:
     if not hasattr(scheduler, "set_pause_state"):
         raise Illegal("scheduling cannot be paused")
     states = {"new": "PAUSED_NEW", "all": "PAUSED_ALL", "none": "UNPAUSED"}
     scheduler.set_pause_state(type(scheduler.pause_state)[states[mode]])
 
 
-def _executed(sampled: dict[str, list[int]], report: TransferReport | None) -> Any:
+def _executed(sampled: dict[str, list[int]], report: TransferReport | None) -> ModelRunnerOutput:
     """The output that a model runner would return: of every scheduled request, aborted ones too."""
     return call_known(
         ModelRunnerOutput,
@@ -108,11 +111,11 @@ _TAKES_ARRAYS = "ndarray" in str(ModelRunnerOutput.__annotations__["sampled_toke
 others take a list."""
 
 
-def _in_its_form(tokens: list[int]) -> Any:
+def _in_its_form(tokens: list[int]) -> list[int] | NDArray[numpy.int64]:
     return numpy.array(tokens, dtype=numpy.int64) if _TAKES_ARRAYS else list(tokens)
 
 
-def _reported(report: TransferReport) -> Any:
+def _reported(report: TransferReport) -> KVConnectorOutput:
     if report.invalid and "invalid_block_ids" not in parameters(KVConnectorOutput):
         raise Illegal("no load may fail")
     return call_known(

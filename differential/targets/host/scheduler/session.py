@@ -11,14 +11,24 @@ import zlib
 from collections import deque
 from collections.abc import Callable
 from inspect import signature
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
-from ..protocol import Event, HostError, Illegal
+from ..protocol import Event, HostError, Illegal, Json
 from ..session import is_raised_by_release
+from ..vllm_objects.requests import Request
+from ..vllm_objects.scheduler import (
+    KVTold,
+    Scheduler,
+    SchedulerOutput,
+)
+from .encoder_transfers import EncoderTransfers
 from .executed import Executed, Worker, said_of
-from .kv_transfers import KVWorker, TransferReport
+from .kv_transfers import KVTransfers, KVWorker, TransferReport
+from .recorder import Recorder
 from .told import resumed, told
 
+Given = ParamSpec("Given")
+Answered = TypeVar("Answered")
 FIRST_TEXT_TOKEN_ID = 10
 EOS_TOKEN_ID = 2
 STOP_TOKEN_ID = 4
@@ -45,16 +55,17 @@ class SchedulerKit(NamedTuple):
     worker: what executes steps; None: nothing does, and tokens follow from their positions.
     """
 
-    scheduler: Any
-    recorder: Any
+    scheduler: Scheduler
+    recorder: Recorder
     make_request: Callable[[Event, float], Any]
     update: Callable[
-        [Any, dict[str, list[int]], TransferReport | None], list[tuple[str, int, bool]]
+        [SchedulerOutput, dict[str, list[int]], TransferReport | None],
+        list[tuple[str, int, bool]],
     ]
-    abort: Callable[[str], Any]
-    propose: Callable[[dict[str, list[int]]], Any]
-    pause: Callable[[str], Any]
-    preempted: Any
+    abort: Callable[[str], object]
+    propose: Callable[[dict[str, list[int]]], object]
+    pause: Callable[[str], object]
+    preempted: object
     resets: bool
     worker: Worker | None = None
 
@@ -64,7 +75,7 @@ class _Step(NamedTuple):
     step does not reach the end of what is known of it; and what a worker made of it, if any."""
 
     number: int
-    output: Any
+    output: SchedulerOutput
     drafts: dict[str, int | None]
     executed: Executed | Exception | None
 
@@ -101,10 +112,10 @@ class SchedulerSession:
         self._steps = 0
         self._preempted: set[str] = set()
         self._waiting_queues = [name for name in WAITING_QUEUES if hasattr(kit.scheduler, name)]
-        self._kv_connector = getattr(kit.scheduler, "connector", None)
+        self._kv_connector: KVTransfers | None = getattr(kit.scheduler, "connector", None)
         self._kv_worker = KVWorker(config["block_size"])
         self._release_error: Exception | None = None
-        self._handlers: dict[str, Callable[[Event], Any]] = {
+        self._handlers: dict[str, Callable[[Event], Json]] = {
             "add": self._add,
             "chunk": self._chunk,
             "close": self._close,
@@ -121,7 +132,7 @@ class SchedulerSession:
             "sent": self._sent,
         }
 
-    def apply(self, event: Event) -> Any:
+    def apply(self, event: Event) -> Json:
         """The event's outcome, ready for JSON."""
         try:
             return self._handlers[event["event"]](event)
@@ -133,11 +144,11 @@ class SchedulerSession:
             raise HostError(f"{event['event']}: {type(error).__name__}: {error}") from error
 
     @property
-    def scheduler(self) -> Any:
+    def scheduler(self) -> Scheduler:
         """The scheduler that is driven."""
         return self._scheduler
 
-    def position(self) -> dict[str, Any]:
+    def position(self) -> dict[str, object]:
         """The session's own state, of requests that the scheduler has or that are in flight; other
         names may come again."""
         in_flight = [name for step in self._in_flight for name in step.drafts]
@@ -150,20 +161,22 @@ class SchedulerSession:
             "_steps": self._steps,
         }
 
-    def go_to(self, position: dict[str, Any]) -> None:
+    def go_to(self, position: dict[str, object]) -> None:
         """Put the session back into a `position`, without resumable requests; the caller puts back
         the scheduler."""
         vars(self).update(position)
 
-    def _ask(self, function: Callable[..., Any], *arguments: Any) -> Any:
+    def _ask(
+        self, function: Callable[Given, Answered], *arguments: Given.args, **named: Given.kwargs
+    ) -> Answered:
         """Call the scheduler; what it raises is noted as its own, not this driver's."""
         try:
-            return function(*arguments)
+            return function(*arguments, **named)
         except Exception as error:
             self._release_error = error
             raise
 
-    def _standing(self) -> dict[str, Any]:
+    def _standing(self) -> dict[str, Json]:
         """The requests that run and that wait, in order, and the number of free KV blocks."""
         scheduler = self._scheduler
         return {
@@ -176,7 +189,7 @@ class SchedulerSession:
             "free_blocks": scheduler.kv_cache_manager.block_pool.get_num_free_blocks(),
         }
 
-    def _add(self, event: Event) -> Any:
+    def _add(self, event: Event) -> Json:
         if event["request"] in self._arrived:
             return None
         self._arrive(event)
@@ -202,7 +215,7 @@ class SchedulerSession:
         self._arrivals += 1
         self._ask(self._scheduler.add_request, request)
 
-    def _chunk(self, event: Event) -> Any:
+    def _chunk(self, event: Event) -> Json:
         if not self._is_open(event["request"]):
             return None
         session = self._sessions[event["request"]]
@@ -210,7 +223,7 @@ class SchedulerSession:
         self._arrive({**session.first, **event})
         return {**_of_sessions(self._continued()), **self._standing()}
 
-    def _close(self, event: Event) -> Any:
+    def _close(self, event: Event) -> Json:
         if not self._is_open(event["request"]):
             return None
         self._open.remove(event["request"])
@@ -222,10 +235,10 @@ class SchedulerSession:
         request = self._scheduler.requests.get(request_id)
         return request_id in self._open and request is not None and not _has_ended(request)
 
-    def _continued(self) -> list[list[Any]]:
+    def _continued(self) -> list[list[Json]]:
         """Sessions whose next chunk has become part of their prompt, each with the token at which
         it begins; without those that the next update ends with an error."""
-        begun = []
+        begun: list[list[Json]] = []
         ending = getattr(self._scheduler, "encoder_cache_mismatch_reqs", ())
         for request_id, session in self._sessions.items():
             request = self._scheduler.requests.get(request_id)
@@ -238,7 +251,7 @@ class SchedulerSession:
                 begun.append([request_id, request.num_tokens - chunk["prompt"]])
         return begun
 
-    def _schedule(self, event: Event) -> Any:
+    def _schedule(self, event: Event) -> Json:
         if len(self._in_flight) == self._max_in_flight:
             return None
         requests = self._scheduler.requests
@@ -282,7 +295,7 @@ class SchedulerSession:
         self._steps += 1
         executed = self._execute(output)
         self._in_flight.append(_Step(self._steps, output, reached, executed))
-        kv_told = getattr(output, "kv_connector_metadata", None) or {}
+        kv_told: KVTold | None = getattr(output, "kv_connector_metadata", None)
         if kv_told:
             self._kv_worker.begin(self._steps, kv_told)
         return {
@@ -302,16 +315,16 @@ class SchedulerSession:
             **(executed.said if isinstance(executed, Executed) else {}),
             # What a connector's metadata tells the workers, where there is one.
             **(getattr(output, "ec_connector_metadata", None) or {}),
-            **kv_told,
+            **(kv_told or {}),
         }
 
-    def _update(self, event: Event) -> Any:
+    def _update(self, event: Event) -> Json:
         if not self._in_flight:
             return None
         sampled: dict[str, int] = {}
         finished: list[str] = []
-        continued: list[list[Any]] = []
-        reports: list[list[Any] | None] = []
+        continued: list[list[Json]] = []
+        reports: list[Json] = []
         executed: list[tuple[Executed, dict[str, int]]] = []
         accepted: list[int] = event["accepts"] or [0]
         for _ in range(min(event["steps"], len(self._in_flight))):
@@ -349,7 +362,7 @@ class SchedulerSession:
             **self._standing(),
         }
 
-    def _execute(self, output: Any) -> Executed | Exception | None:
+    def _execute(self, output: SchedulerOutput) -> Executed | Exception | None:
         """What a worker makes of a step; None without a worker. What it raises comes with the
         step's output, and a worker that has failed executes nothing more."""
         if self._kit.worker is None:
@@ -404,13 +417,13 @@ class SchedulerSession:
             proposals[request_id] = [FIRST_TEXT_TOKEN_ID] * count
         return proposals
 
-    def _abort(self, event: Event) -> Any:
+    def _abort(self, event: Event) -> Json:
         if event["request"] not in self._scheduler.requests:
             return None
         self._ask(self._kit.abort, event["request"])
         return self._standing()
 
-    def _reset(self, event: Event) -> Any:
+    def _reset(self, event: Event) -> Json:
         if not self._kit.resets:
             return None
         self._ask(self._scheduler.reset_encoder_cache)
@@ -418,12 +431,12 @@ class SchedulerSession:
             self._ask(self._kit.worker.reset)
         return True
 
-    def _reload(self, event: Event) -> Any:
+    def _reload(self, event: Event) -> Json:
         assert self._kit.worker is not None
         self._ask(self._kit.worker.reload, event["version"])
         return True
 
-    def _reset_prefix(self, event: Event) -> Any:
+    def _reset_prefix(self, event: Event) -> Json:
         if not event["running"]:
             return bool(self._ask(self._scheduler.reset_prefix_cache))
         try:
@@ -432,35 +445,35 @@ class SchedulerSession:
             raise Illegal("running requests cannot start over") from None
         return bool(self._ask(self._scheduler.reset_prefix_cache, True))
 
-    def _pause(self, event: Event) -> Any:
+    def _pause(self, event: Event) -> Json:
         self._ask(self._kit.pause, event["mode"])
         return True
 
-    def _transfer(self, event: Event) -> Any:
-        connector = getattr(self._scheduler, "ec_connector", None)
+    def _transfer(self, event: Event) -> Json:
+        connector: EncoderTransfers | None = getattr(self._scheduler, "ec_connector", None)
         if connector is None:
             return None
         return connector.transfer(event["identifier"], event["state"])
 
-    def _elsewhere(self, event: Event) -> Any:
+    def _elsewhere(self, event: Event) -> Json:
         if self._kv_connector is None:
             return None
         self._kv_connector.elsewhere(event["request"], event["tokens"], event["later"])
         return True
 
-    def _received(self, event: Event) -> Any:
+    def _received(self, event: Event) -> Json:
         return self._kv_worker.end_load(event["request"], event["failed"]) or None
 
-    def _sent(self, event: Event) -> Any:
+    def _sent(self, event: Event) -> Json:
         return self._kv_worker.end_sending(event["request"]) or None
 
 
-def _has_ended(request: Any) -> bool:
+def _has_ended(request: Request) -> bool:
     """Whether the request has ended, and is kept only for its blocks."""
     return bool(request.status.name.startswith("FINISHED"))
 
 
-def _loads(request: Any) -> bool:
+def _loads(request: Request) -> bool:
     """Whether the request waits for its KV."""
     return bool(request.status.name == "WAITING_FOR_REMOTE_KVS")
 
@@ -485,6 +498,6 @@ _TEXT = list(map(_text, range(1000)))
 """The beginning of the text of all requests: few prompts are longer."""
 
 
-def _of_sessions(continued: list[list[Any]]) -> dict[str, list[list[Any]]]:
+def _of_sessions(continued: list[list[Json]]) -> dict[str, Json]:
     """The part of an outcome about sessions that went on; empty where none did."""
     return {"continued": continued} if continued else {}

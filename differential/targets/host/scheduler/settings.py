@@ -1,7 +1,5 @@
 """A trace's configuration of a scheduler, in vLLM's names."""
 
-from typing import Any
-
 from ..protocol import Event
 
 # What not every release has, with the value that says nothing.
@@ -13,7 +11,7 @@ LATER = {
     "prefill_schedule_interval": 1,
 }
 # Every release takes this one; a refusal means that the driver does not know the release.
-PLAIN: dict[str, Any] = {
+PLAIN: Event = {
     "max_num_seqs": 4,
     "max_num_batched_tokens": 64,
     "max_model_len": 64,
@@ -38,7 +36,7 @@ PLAIN: dict[str, Any] = {
 }
 
 
-def settings_of(config: Event) -> dict[str, Any]:
+def settings_of(config: Event) -> Event:
     """The arguments of SchedulerConfig that every release takes, and the reference's too."""
     return {
         "max_num_seqs": config["max_num_seqs"],

@@ -23,7 +23,10 @@ from types import FunctionType
 from typing import Any
 
 from ..explorer import SET, ExplorerMoment, is_fixed
-from ..protocol import HostError
+from ..protocol import HostError, Json
+from ..vllm_objects.kv_cache import BlockPool, FreeKVCacheBlockQueue, KVCacheBlock, KVCacheManager
+from ..vllm_objects.scheduler import Scheduler
+from .session import SchedulerSession
 
 _HASH_DIGITS = 12
 _WITHOUT_REFERENCES = 2
@@ -68,7 +71,7 @@ _PLAIN = frozenset({int, float, bool, str, type(None)})
 class SchedulerStates:
     """The states of a `SchedulerSession` without connectors."""
 
-    def __init__(self, session: Any) -> None:
+    def __init__(self, session: SchedulerSession) -> None:
         self._session = session
         scheduler = session.scheduler
         for name in ("connector", "ec_connector"):
@@ -87,7 +90,7 @@ class SchedulerStates:
     def classes(self) -> Iterable[type]:
         return [base for part in self._parts for base in type(part).__mro__[:-1]]
 
-    def now(self) -> ExplorerMoment:
+    def now(self) -> ExplorerMoment[bytes]:
         data = self._data()
         kinds = [type(part).__name__ for part in self._parts]
         tree = _Teller(self._session.scheduler, self._stays).tree(data, kinds)
@@ -104,14 +107,14 @@ class SchedulerStates:
             held.update(values)
         self._session.go_to(position)
 
-    def _data(self) -> list[Any]:
+    def _data(self) -> list[dict[str, object]]:
         attributes = [
             {name: value for name, value in vars(part).items() if name not in fixed}
             for part, fixed in zip(self._parts, self._fixed, strict=True)
         ]
         return [self._session.position(), *attributes]
 
-    def _dumped(self, data: list[Any]) -> bytes:
+    def _dumped(self, data: list[dict[str, object]]) -> bytes:
         target = io.BytesIO()
         try:
             _Dumper(target, self._stays).dump(data)
@@ -123,11 +126,11 @@ class SchedulerStates:
 class _Dumper(pickle.Pickler):
     """Pickles all but what stays as it is, and keeps the functions that it meets beside it."""
 
-    def __init__(self, target: io.BytesIO, stays: dict[int, Any]) -> None:
+    def __init__(self, target: io.BytesIO, stays: dict[int, object]) -> None:
         super().__init__(target, pickle.HIGHEST_PROTOCOL)
         self._stays = stays
 
-    def persistent_id(self, value: Any) -> int | None:
+    def persistent_id(self, value: object) -> int | None:
         number = id(value)
         if number in self._stays:
             return number
@@ -142,9 +145,9 @@ class _Collector(pickle.Pickler):
 
     def __init__(self) -> None:
         super().__init__(io.BytesIO(), pickle.HIGHEST_PROTOCOL)
-        self.found: dict[int, Any] = {}
+        self.found: dict[int, object] = {}
 
-    def persistent_id(self, value: Any) -> int | None:
+    def persistent_id(self, value: object) -> int | None:
         if is_fixed(value) and not isinstance(value, type):
             self.found[id(value)] = value
             return id(value)
@@ -152,15 +155,15 @@ class _Collector(pickle.Pickler):
 
 
 class _Loader(pickle.Unpickler):
-    def __init__(self, source: io.BytesIO, stays: Mapping[int, Any]) -> None:
+    def __init__(self, source: io.BytesIO, stays: Mapping[int, object]) -> None:
         super().__init__(source)
         self._stays = stays
 
-    def persistent_load(self, number: int) -> Any:
+    def persistent_load(self, number: int) -> object:
         return self._stays[number]
 
 
-def _frozen(data: Any) -> dict[int, Any]:
+def _frozen(data: object) -> dict[int, object]:
     """The frozen records and functions that are there from the beginning."""
     collector = _Collector()
     collector.dump(data)
@@ -170,9 +173,9 @@ def _frozen(data: Any) -> dict[int, Any]:
 class _Teller:
     """Makes a state into lists."""
 
-    def __init__(self, scheduler: Any, stays: Mapping[int, Any]) -> None:
+    def __init__(self, scheduler: Scheduler, stays: Mapping[int, object]) -> None:
         self._stays = stays
-        self._requests: Mapping[str, Any] = scheduler.requests
+        self._requests = scheduler.requests
         pool = scheduler.kv_cache_manager.block_pool
         self._pool = pool
         self._blocks = list(_in_place(scheduler.kv_cache_manager, pool, self._requests))
@@ -181,7 +184,7 @@ class _Teller:
         moments = sorted(request.arrival_time for request in self._requests.values())
         self._ranks = {moment: rank for rank, moment in enumerate(moments)}
 
-    def tree(self, data: list[Any], kinds: Iterable[str]) -> list[Any]:
+    def tree(self, data: list[dict[str, object]], kinds: Iterable[str]) -> list[Json]:
         """What is kept of the session and of each part, which are of these kinds."""
         requests = [self._object(request) for request in self._requests.values()]
         blocks = [self._object(block) for block in self._blocks]
@@ -193,7 +196,7 @@ class _Teller:
         ]
         return [requests, blocks, session, *parts]
 
-    def _tell(self, value: Any) -> Any:
+    def _tell(self, value: Any) -> Json:
         kind = type(value)
         if kind in _PLAIN:
             return value
@@ -216,7 +219,7 @@ class _Teller:
             return name
         return self._object(value)
 
-    def _object(self, value: Any) -> Any:
+    def _object(self, value: object) -> Json:
         """An object that several hold is told once."""
         if not isinstance(value, tuple):
             known = len(self._numbers)
@@ -227,7 +230,7 @@ class _Teller:
 
     def _told(
         self, attributes: Iterable[tuple[str, Any]], apart: "Mapping[str, _Tell | None]"
-    ) -> list[Any]:
+    ) -> list[Json]:
         told = []
         for name, held in attributes:
             if name in apart:
@@ -237,22 +240,22 @@ class _Teller:
                 told.append(held if type(held) in _PLAIN else self._tell(held))
         return told
 
-    def _looked_up(self, pairs: Mapping[Any, Any]) -> list[Any]:
+    def _looked_up(self, pairs: Mapping[object, object]) -> list[Json]:
         return _set([self._tell(key), self._tell(held)] for key, held in pairs.items())
 
-    def _by_content(self, pairs: Mapping[Any, Mapping[int, Any]]) -> list[Any]:
+    def _by_content(self, pairs: Mapping[object, Mapping[int, object]]) -> list[Json]:
         """Blocks with the same content, in order, without their numbers."""
         return _set([self._tell(key), self._tell([*held.values()])] for key, held in pairs.items())
 
     def _rank(self, moment: float) -> int:
         return self._ranks.get(moment, -1)  # who is held and not there, is due no more
 
-    def _count(self, blocks: Any) -> int:
+    def _count(self, blocks: FreeKVCacheBlockQueue) -> int:
         """How many of the blocks, which are told in order elsewhere, are in the free queue."""
         return len(blocks.get_all_free_blocks())
 
 
-_Tell = Callable[[_Teller, Any], Any]
+_Tell = Callable[[_Teller, Any], Json]
 _NOTHING: Mapping[str, _Tell | None] = {}
 _OTHERWISE: Mapping[str, Mapping[str, _Tell]] = {
     "SchedulerSession": {"_stops_after": _Teller._looked_up},
@@ -273,9 +276,11 @@ _APART: Mapping[str, Mapping[str, _Tell | None]] = {
 """How an attribute of a class is told where it is told otherwise; None where it is left out."""
 
 
-def _in_place(manager: Any, pool: Any, requests: Iterable[str]) -> Iterable[Any]:
+def _in_place(
+    manager: KVCacheManager, pool: BlockPool, requests: Iterable[str]
+) -> Iterable[KVCacheBlock]:
     """Every block once: as they stand in the free queue, in tables, and those that are nowhere."""
-    placed: dict[int, Any] = {}
+    placed: dict[int, KVCacheBlock] = {}
     tables = [group.req_to_blocks for group in manager.coordinator.single_type_managers]
     for block in (
         *pool.free_block_queue.get_all_free_blocks(),
@@ -286,7 +291,7 @@ def _in_place(manager: Any, pool: Any, requests: Iterable[str]) -> Iterable[Any]
     return placed.values()
 
 
-def _attributes(value: Any) -> Iterable[tuple[str, Any]]:
+def _attributes(value: object) -> Iterable[tuple[str, object]]:
     """Names and values of what an object holds. Raises HostError where it does not say."""
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return zip(value._fields, value, strict=True)
@@ -298,5 +303,5 @@ def _attributes(value: Any) -> Iterable[tuple[str, Any]]:
     return [(name, getattr(value, name)) for name in slots]
 
 
-def _set(told: Iterable[Any]) -> list[Any]:
+def _set(told: Iterable[Json]) -> list[Json]:
     return [SET, *sorted(told, key=repr)]

@@ -4,12 +4,16 @@ A field that a release lacks, or that is empty, is left out. So a field that onl
 fills shows as soon as it is filled.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
 from itertools import chain
 from operator import attrgetter
 from typing import Any
+
+from ..protocol import Json
+from ..vllm_objects.requests import Request
+from ..vllm_objects.scheduler import CachedRequestData, NewRequestData, SchedulerOutput
 
 UNASKED: Mapping[str, tuple[str, ...]] = {
     "NewRequestData": (
@@ -34,7 +38,9 @@ UNASKED: Mapping[str, tuple[str, ...]] = {
 """Class -> fields that are filled only by features for which no trace can ask."""
 
 
-def told(output: Any, requests: Mapping[str, Any], num_drafts: int) -> dict[str, Any]:
+def told(
+    output: SchedulerOutput, requests: Mapping[str, Request], num_drafts: int
+) -> dict[str, Json]:
     """All that a step tells the workers but tokens, progress and what connectors say; `requests`
     are the scheduler's, `num_drafts` is how many drafts the drafter is to propose."""
     new, cached = output.scheduled_new_reqs, output.scheduled_cached_reqs
@@ -57,9 +63,9 @@ def told(output: Any, requests: Mapping[str, Any], num_drafts: int) -> dict[str,
             prompts={one.req_id: _prompt_of(one) for one in new},
             embedded={one.req_id: places for one in new if (places := _embedded(one))},
             prefills={
-                one.req_id: list(one.prefill_token_ids)
+                one.req_id: list(known)
                 for one in new
-                if getattr(one, "prefill_token_ids", None) is not None
+                if (known := getattr(one, "prefill_token_ids", None)) is not None
             },
             all_tokens={
                 request_id: list(token_ids)
@@ -75,7 +81,7 @@ def told(output: Any, requests: Mapping[str, Any], num_drafts: int) -> dict[str,
     }
 
 
-def resumed(cached: Any) -> Iterable[str]:
+def resumed(cached: CachedRequestData) -> Iterable[str]:
     """The requests known to the workers that come back after they lost their blocks."""
     if hasattr(cached, "resumed_req_ids"):
         return cached.resumed_req_ids
@@ -83,16 +89,16 @@ def resumed(cached: Any) -> Iterable[str]:
     return [request_id for request_id, is_resumed in pairs if is_resumed]
 
 
-def carrier_of(new: Any) -> str:
+def carrier_of(new: NewRequestData) -> str:
     """Name of the attribute in which a release gives its workers a request's items."""
     return next(name for name in ("mm_features", "mm_kwargs", "mm_inputs") if hasattr(new, name))
 
 
-def _said(**fields: Any) -> dict[str, Any]:
+def _said(**fields: Json) -> dict[str, Json]:
     return {name: value for name, value in fields.items() if value}
 
 
-def _embedded(new: Any) -> list[int]:
+def _embedded(new: NewRequestData) -> list[int]:
     """The places in a prompt that are embeddings."""
     embeds = getattr(new, "prompt_embeds", None)
     if embeds is None:
@@ -103,19 +109,19 @@ def _embedded(new: Any) -> list[int]:
     return [at for at, is_token in enumerate(are_tokens) if not is_token]
 
 
-def _prompt_of(new: Any) -> list[int]:
+def _prompt_of(new: NewRequestData) -> list[int]:
     """The tokens of a prompt; 0 for each where all are embeddings."""
     return list(new.prompt_token_ids or [0] * len(_embedded(new)))
 
 
-def _decoded(cached: Any) -> dict[str, int]:
+def _decoded(cached: CachedRequestData) -> dict[str, int]:
     """How many tokens each request has decoded by what workers are told, those in flight too."""
     if not getattr(cached, "num_output_tokens", ()):
         return {}
     return dict(zip(cached.req_ids, cached.num_output_tokens, strict=True))
 
 
-def blocks_of(output: Any) -> dict[str, list[list[int]]]:
+def blocks_of(output: SchedulerOutput) -> dict[str, list[list[int]]]:
     """The KV blocks of which the workers are told, for each request that gets some."""
     cached = output.scheduled_cached_reqs
     new = ((one.req_id, one.block_ids) for one in output.scheduled_new_reqs)
@@ -126,7 +132,7 @@ def blocks_of(output: Any) -> dict[str, list[list[int]]]:
     }
 
 
-def withheld_of(output: Any, requests: Mapping[str, Any]) -> dict[str, list[int]]:
+def withheld_of(output: SchedulerOutput, requests: Mapping[str, Request]) -> dict[str, list[int]]:
     """Items whose data is not sent, or not all of it, for each request that the workers get."""
     return {
         new.req_id: numbers
@@ -135,7 +141,7 @@ def withheld_of(output: Any, requests: Mapping[str, Any]) -> dict[str, list[int]
     }
 
 
-def _withheld_inputs(new: Any, request: Any) -> list[int]:
+def _withheld_inputs(new: NewRequestData, request: Request) -> list[int]:
     if hasattr(new, "withheld_inputs"):
         return list(new.withheld_inputs)
     carrier = carrier_of(new)
@@ -146,7 +152,9 @@ def _withheld_inputs(new: Any, request: Any) -> list[int]:
     return [number for number, (sent, own) in pairs if len(sent.data or ()) < len(own.data)]
 
 
-def inputs_of(updates: Mapping[str, Mapping[int, Any]], *, is_sent: bool) -> dict[str, list[int]]:
+def inputs_of(
+    updates: Mapping[str, Mapping[int, object]], *, is_sent: bool
+) -> dict[str, list[int]]:
     """Items whose data is sent again, or dropped, by request."""
     numbers = {
         request_id: sorted(number for number, data in of.items() if (data is not None) == is_sent)
@@ -155,13 +163,13 @@ def inputs_of(updates: Mapping[str, Mapping[int, Any]], *, is_sent: bool) -> dic
     return {request_id: of for request_id, of in numbers.items() if of}
 
 
-def notices_of(output: Any) -> list[str]:
+def notices_of(output: SchedulerOutput) -> list[str]:
     if hasattr(output, "free_encoder_mm_hashes"):
         return list(output.free_encoder_mm_hashes)
     return [f"{request_id}#{input_id}" for request_id, input_id in output.free_encoder_input_ids]
 
 
-def unasked(output: Any, num_drafts: int) -> list[str]:
+def unasked(output: SchedulerOutput, num_drafts: int) -> list[str]:
     """Fields that are filled though no trace can ask for them."""
     found = [name for new in output.scheduled_new_reqs for name in _unasked(new, "NewRequestData")]
     found += _unasked(output.scheduled_cached_reqs, "CachedRequestData")
@@ -171,7 +179,7 @@ def unasked(output: Any, num_drafts: int) -> list[str]:
     return found
 
 
-def _unasked(one: Any, owner: str) -> list[str]:
+def _unasked(one: object, owner: str) -> list[str]:
     kind: Any = type(one)
     names, read = _fields_of(kind, owner)
     return [
@@ -183,7 +191,9 @@ def _unasked(one: Any, owner: str) -> list[str]:
 
 
 @cache
-def _fields_of(kind: type, owner: str) -> tuple[tuple[str, ...], Any]:
+def _fields_of(
+    kind: type, owner: str
+) -> tuple[tuple[str, ...], Callable[[object], Iterable[object]]]:
     """The UNASKED fields that a release's class has, and a function that reads them all; every
     field where the class does not say which it has."""
     if not is_dataclass(kind):

@@ -1,7 +1,5 @@
 """Changes of an engine's worker, and how they are taken back."""
 
-from typing import Any
-
 from .engine import Change
 
 
@@ -9,7 +7,7 @@ class Planted:
     """Changes that are made now."""
 
     def __init__(self) -> None:
-        self._before: list[tuple[Any, str, Any]] = []
+        self._before: list[Change] = []
 
     def make(self, change: Change) -> None:
         """Change an attribute, of an object or of its class."""

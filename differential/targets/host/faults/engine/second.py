@@ -2,18 +2,23 @@
 states, in its block tables, and in how it verifies drafts."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...by_name import by_name
+from ...vllm_objects.kv_cache import BlockIds
+from ...vllm_objects.worker import SamplerOutput, SecondModelRunner
 from .engine import Change
 
+if TYPE_CHECKING:
+    from torch import Tensor
 
-def lets_nothing_go(runner: Any) -> Change:
+
+def lets_nothing_go(runner: SecondModelRunner) -> Change:
     """The store keeps what it is told to free."""
     return runner.encoder_cache, "free_encoder_cache", lambda identifier: None
 
 
-def lets_the_newest_go(runner: Any) -> Change:
+def lets_the_newest_go(runner: SecondModelRunner) -> Change:
     """The store frees its newest entry instead of the one that it is told."""
     cache = runner.encoder_cache
 
@@ -23,12 +28,12 @@ def lets_the_newest_go(runner: Any) -> Change:
     return cache, "free_encoder_cache", free
 
 
-def keeps_rows_of_old_weights(runner: Any) -> Change:
+def keeps_rows_of_old_weights(runner: SecondModelRunner) -> Change:
     """The store is not emptied when it is told to."""
     return runner.encoder_cache, "reset_encoder_cache", lambda: None
 
 
-def hands_out_a_batch_in_reverse(runner: Any) -> Change:
+def hands_out_a_batch_in_reverse(runner: SecondModelRunner) -> Change:
     """Items that are encoded at once get each other's rows."""
     encode = runner.model_state.encoder_runner.execute_mm_encoder
     return (
@@ -38,7 +43,10 @@ def hands_out_a_batch_in_reverse(runner: Any) -> Change:
     )
 
 
-def _change_gathered(runner: Any, change: Callable[[Any, Any], tuple[Any, Any]]) -> Change:
+def _change_gathered(
+    runner: SecondModelRunner,
+    change: Callable[[list["Tensor"], "Tensor"], tuple[list["Tensor"], "Tensor"]],
+) -> Change:
     """Let a step take what `change` makes of the rows that were gathered, and of their places."""
     gatherer = runner.model_state.encoder_runner
     gather = gatherer.gather_mm_embeddings
@@ -49,24 +57,24 @@ def _change_gathered(runner: Any, change: Callable[[Any, Any], tuple[Any, Any]])
     )
 
 
-def gathers_rows_in_reverse(runner: Any) -> Change:
+def gathers_rows_in_reverse(runner: SecondModelRunner) -> Change:
     """The rows of each item in a step come in reverse."""
     return _change_gathered(runner, lambda rows, places: ([one.flip(0) for one in rows], places))
 
 
-def gathers_nothing_of_the_last(runner: Any) -> Change:
+def gathers_nothing_of_the_last(runner: SecondModelRunner) -> Change:
     """The rows of a step's last item are zeros."""
     return _change_gathered(
         runner, lambda rows, places: ([*rows[:-1], *(one * 0 for one in rows[-1:])], places)
     )
 
 
-def splices_a_place_late(runner: Any) -> Change:
+def splices_a_place_late(runner: SecondModelRunner) -> Change:
     """Rows go one place too far."""
     return _change_gathered(runner, lambda rows, places: (rows, places.roll(1)))
 
 
-def forgets_what_was_decoded(runner: Any) -> Change:
+def forgets_what_was_decoded(runner: SecondModelRunner) -> Change:
     """A request that comes back has zeros in the place of what it has decoded."""
     states = runner.req_states
     add = states.add_request
@@ -78,7 +86,7 @@ def forgets_what_was_decoded(runner: Any) -> Change:
     return states, "add_request", changed
 
 
-def counts_a_token_less(runner: Any) -> Change:
+def counts_a_token_less(runner: SecondModelRunner) -> Change:
     """A request that is added with computed tokens computes the last of them again, a place too
     early."""
     states = runner.req_states
@@ -90,29 +98,29 @@ def counts_a_token_less(runner: Any) -> Change:
     return states, "add_request", changed
 
 
-def appends_no_blocks(runner: Any) -> Change:
+def appends_no_blocks(runner: SecondModelRunner) -> Change:
     """A running request does not take the blocks that it gets."""
     tables = runner.block_tables
     append = tables.append_block_ids
 
-    def changed(number: int, blocks: Any, overwrite: bool) -> None:
+    def changed(number: int, blocks: BlockIds, overwrite: bool) -> None:
         append(number, blocks if overwrite else tuple([] for _ in blocks), overwrite)
 
     return tables, "append_block_ids", changed
 
 
-def adds_blocks_in_reverse(runner: Any) -> Change:
+def adds_blocks_in_reverse(runner: SecondModelRunner) -> Change:
     """Blocks that a request gets at once stand in its table in reverse."""
     tables = runner.block_tables
     append = tables.append_block_ids
 
-    def changed(number: int, blocks: Any, overwrite: bool) -> None:
+    def changed(number: int, blocks: BlockIds, overwrite: bool) -> None:
         append(number, tuple(one[::-1] for one in blocks), overwrite)
 
     return tables, "append_block_ids", changed
 
 
-def attends_to_anothers_blocks(runner: Any) -> Change:
+def attends_to_anothers_blocks(runner: SecondModelRunner) -> Change:
     """The requests of a step attend to each other's blocks."""
     tables = runner.block_tables
     gather = tables.gather_block_tables
@@ -123,7 +131,7 @@ def attends_to_anothers_blocks(runner: Any) -> Change:
     )
 
 
-def writes_to_anothers_blocks(runner: Any) -> Change:
+def writes_to_anothers_blocks(runner: SecondModelRunner) -> Change:
     """The requests of a step write to each other's blocks."""
     tables = runner.block_tables
     compute = tables.compute_slot_mappings
@@ -134,47 +142,55 @@ def writes_to_anothers_blocks(runner: Any) -> Change:
     )
 
 
-def turns_by_old_positions(runner: Any) -> Change:
+def turns_by_old_positions(runner: SecondModelRunner) -> Change:
     """A request turns by the positions of the request that had its place before, in a model with
     several rotary axes."""
     axes = runner.model_state.rope_state
     return axes, axes.init_prefill_positions.__name__, lambda *given, **named: None
 
 
-def _change_sampled(runner: Any, change: Callable[[Any, Any], tuple[Any, Any]]) -> Change:
+def _change_sampled(
+    runner: SecondModelRunner, change: Callable[["Tensor", "Tensor"], tuple["Tensor", "Tensor"]]
+) -> Change:
     """Let the states of requests take what `change` makes of how many tokens were sampled, and of
     how many drafts were rejected."""
     take = runner.postprocess_sampled
 
-    def changed(numbers: Any, tokens: Any, sampled: Any, rejected: Any, *others: Any) -> None:
+    def changed(
+        numbers: "Tensor",
+        tokens: "Tensor",
+        sampled: "Tensor",
+        rejected: "Tensor",
+        *others: object,
+    ) -> None:
         take(numbers, tokens, *change(sampled, rejected), *others)
 
     return runner, "postprocess_sampled", changed
 
 
-def rolls_nothing_back(runner: Any) -> Change:
+def rolls_nothing_back(runner: SecondModelRunner) -> Change:
     """A step goes on after drafts that were wrong."""
     return _change_sampled(runner, lambda sampled, rejected: (sampled, rejected * 0))
 
 
-def rolls_back_one_too_many(runner: Any) -> Change:
+def rolls_back_one_too_many(runner: SecondModelRunner) -> Change:
     """Where a draft was wrong, the one before it is taken back too."""
     return _change_sampled(
         runner, lambda sampled, rejected: (sampled, rejected + (rejected > 0).to(rejected.dtype))
     )
 
 
-def samples_of_the_row_before(runner: Any) -> Change:
+def samples_of_the_row_before(runner: SecondModelRunner) -> Change:
     """Tokens are sampled from the hidden state one row before."""
     sample = runner.sample
 
-    def changed(states: Any, *others: Any) -> Any:
+    def changed(states: "Tensor", *others: object) -> tuple[SamplerOutput, "Tensor", "Tensor"]:
         return sample(states.roll(1, 0), *others)
 
     return runner, "sample", changed
 
 
-SECOND_FAULTS: dict[str, Callable[[Any], Change]] = by_name(
+SECOND_FAULTS: dict[str, Callable[[SecondModelRunner], Change]] = by_name(
     lets_nothing_go,
     lets_the_newest_go,
     keeps_rows_of_old_weights,

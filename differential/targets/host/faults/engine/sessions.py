@@ -6,15 +6,20 @@ from collections.abc import Callable
 from typing import Any
 
 from ...by_name import by_name
+from ...vllm_objects.requests import MultiModalFeatureSpec
+from ...vllm_objects.scheduler import NewRequestData
+from ...vllm_objects.worker import CachedRequestState, GPUModelRunner, SecondModelRunner
 from .engine import Change
 
 
-def _change_turn(runner: Any, change: Callable[[Any, Any], None]) -> Change:
+def _change_turn(
+    runner: GPUModelRunner, change: Callable[[CachedRequestState, dict[str, Any]], None]
+) -> Change:
     """Let the first runner begin a turn with what `change` makes of the request's state, given its
     state before as well."""
     update = runner._update_streaming_request
 
-    def changed(request_id: str, told: Any) -> Any:
+    def changed(request_id: str, told: NewRequestData) -> CachedRequestState:
         before = dict(vars(runner.requests[request_id]))
         before["output_token_ids"] = list(before["output_token_ids"])
         state = update(request_id, told)
@@ -24,34 +29,34 @@ def _change_turn(runner: Any, change: Callable[[Any, Any], None]) -> Change:
     return runner, "_update_streaming_request", changed
 
 
-def keeps_what_turns_decoded(runner: Any) -> Change:
+def keeps_what_turns_decoded(runner: GPUModelRunner) -> Change:
     """The tokens decoded in the turn before stand after the chunk too."""
     return _change_turn(
         runner, lambda state, before: state.output_token_ids.extend(before["output_token_ids"])
     )
 
 
-def keeps_items_of_before(runner: Any) -> Change:
+def keeps_items_of_before(runner: GPUModelRunner) -> Change:
     """The items of a chunk are unknown."""
     return _change_turn(runner, lambda state, before: setattr(state, "mm_features", _first(before)))
 
 
-def _first(before: dict[str, Any]) -> list[Any]:
+def _first(before: dict[str, Any]) -> list[MultiModalFeatureSpec]:
     """The first item, in a list of its own: the request's list is the scheduler's, and grows."""
     return list(before["mm_features"][:1])
 
 
-def keeps_positions_of_before(runner: Any) -> Change:
+def keeps_positions_of_before(runner: GPUModelRunner) -> Change:
     """Rotary positions are those of the turn before."""
 
-    def change(state: Any, before: dict[str, Any]) -> None:
+    def change(state: CachedRequestState, before: dict[str, Any]) -> None:
         state.mrope_positions = before["mrope_positions"]
         state.mrope_position_delta = before["mrope_position_delta"]
 
     return _change_turn(runner, change)
 
 
-def goes_on_in_blocks_of_before(runner: Any) -> Change:
+def goes_on_in_blocks_of_before(runner: GPUModelRunner) -> Change:
     """A session keeps the blocks of the turn before, without those for the next."""
     return _change_turn(
         runner, lambda state, before: setattr(state, "block_ids", before["block_ids"])
@@ -67,17 +72,17 @@ class _LeavesPlaces(list[int]):
             super().append(place)
 
 
-def takes_a_place_for_each_turn(runner: Any) -> Change:
+def takes_a_place_for_each_turn(runner: SecondModelRunner) -> Change:
     """In the second runner, each turn of a session takes a further place, until none is left."""
     return runner.req_states, "free_indices", _LeavesPlaces(runner.req_states.free_indices)
 
 
-def knows_items_of_first_turns(runner: Any) -> Change:
+def knows_items_of_first_turns(runner: SecondModelRunner) -> Change:
     """In the second runner, the items of a chunk are unknown."""
-    cache, known = runner.encoder_cache, dict[str, list[Any]]()
+    cache, known = runner.encoder_cache, dict[str, list[MultiModalFeatureSpec]]()
     add = cache.add_request
 
-    def changed(request_id: str, features: Any) -> None:
+    def changed(request_id: str, features: list[MultiModalFeatureSpec]) -> None:
         add(request_id, known.setdefault(request_id, list(features)))
 
     return cache, "add_request", changed

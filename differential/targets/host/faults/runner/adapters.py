@@ -1,59 +1,65 @@
 """Faults in how a torch runner applies adapters, and in how they keep requests apart. They are
 planted in a sound runner, and each must be seen."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
 
 from ...by_name import by_name
 from ...protocol import Event
+from .fault import RunnerFault, replace_in_model
 from .salt import Make
 
-Windows = Sequence[tuple[slice, Any]]
-"""Rows of a layer's input, each with the adapter that they run under, if any."""
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from cacheproof.gpu_runner.adapters import LoadedAdapter, Windows
+    from cacheproof.gpu_runner.runner import Runner
+    from cacheproof.reference.scheduled_request import ScheduledRequest
+    from cacheproof.reference.scheduler.output import SchedulerOutput
+
+Weights = Mapping[str, tuple["Tensor", "Tensor"]]
+"""The two matrices of each layer of an adapter."""
 
 
 def _change(
-    runner: Any, change: Callable[[Windows], Windows], *, of_items: bool | None = None
+    runner: "Runner", change: Callable[["Windows"], "Windows"], *, of_items: bool | None = None
 ) -> None:
     """Let rows run under what `change` makes of their adapters: those of items, those of a step's
     tokens, or both."""
     model = runner.model
 
-    class Changed:
-        def __getattr__(self, name: str) -> Any:
-            return getattr(model, name)
+    def adapted(windows: "Windows") -> AbstractContextManager[None]:
+        is_of_items = windows[0][0] == slice(None)
+        is_meant = of_items is None or of_items == is_of_items
+        return model.adapted(change(windows) if is_meant else windows)
 
-        def adapted(self, windows: Windows) -> Any:
-            is_of_items = windows[0][0] == slice(None)
-            is_meant = of_items is None or of_items == is_of_items
-            return model.adapted(change(windows) if is_meant else windows)
-
-    runner.model = Changed()
+    replace_in_model(runner, adapted=adapted)
 
 
-def _change_weights(runner: Any, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> None:
-    def changed(adapter: Any) -> Any:
+def _change_weights(runner: "Runner", change: Callable[[Weights], Weights]) -> None:
+    def changed(adapter: "LoadedAdapter | None") -> "LoadedAdapter | None":
         return adapter and type(adapter)(adapter.request, change(adapter.weights))
 
     _change(runner, lambda windows: [(rows, changed(adapter)) for rows, adapter in windows])
 
 
-def decodes_under_none(runner: Any) -> None:
+def decodes_under_none(runner: "Runner") -> None:
     """The decoder runs under no adapter."""
     _change(runner, lambda windows: [(rows, None) for rows, _ in windows], of_items=False)
 
 
-def encodes_under_none(runner: Any) -> None:
+def encodes_under_none(runner: "Runner") -> None:
     """Items are encoded under no adapter."""
     _change(runner, lambda windows: [(rows, None) for rows, _ in windows], of_items=True)
 
 
-def runs_all_under_the_first(runner: Any) -> None:
+def runs_all_under_the_first(runner: "Runner") -> None:
     """Every request of a step runs under the first one's adapter."""
     _change(runner, lambda windows: [(rows, windows[0][1]) for rows, _ in windows])
 
 
-def runs_under_the_next(runner: Any) -> None:
+def runs_under_the_next(runner: "Runner") -> None:
     """Each request of a step runs under the adapter of the one after it."""
     _change(
         runner,
@@ -64,21 +70,22 @@ def runs_under_the_next(runner: Any) -> None:
     )
 
 
-def takes_the_last_for_none(runner: Any) -> None:
+def takes_the_last_for_none(runner: "Runner") -> None:
     """Requests without an adapter run under the last one of the step."""
 
-    def filled(windows: Windows) -> Windows:
-        last = [adapter for _, adapter in windows if adapter is not None][-1:]
-        return [(rows, adapter or (last or [None])[0]) for rows, adapter in windows]
+    def filled(windows: "Windows") -> "Windows":
+        adapters = [adapter for _, adapter in windows if adapter is not None]
+        last = adapters[-1] if adapters else None
+        return [(rows, adapter or last) for rows, adapter in windows]
 
     _change(runner, filled)
 
 
-def begins_a_row_late(runner: Any) -> None:
+def begins_a_row_late(runner: "Runner") -> None:
     """The first token of each request in a step runs under the adapter of the one before it."""
 
-    def late(windows: Windows) -> Windows:
-        adapters = [None, *(adapter for _, adapter in windows)]
+    def late(windows: "Windows") -> "Windows":
+        adapters: list[LoadedAdapter | None] = [None, *(adapter for _, adapter in windows)]
         shifted = []
         for (rows, adapter), before in zip(windows, adapters, strict=False):
             shifted.append((slice(rows.start, rows.start + 1), before))
@@ -88,35 +95,35 @@ def begins_a_row_late(runner: Any) -> None:
     _change(runner, late, of_items=False)
 
 
-def leaves_out_the_last_layer(runner: Any) -> None:
+def leaves_out_the_last_layer(runner: "Runner") -> None:
     """One layer of an adapter is not applied."""
     _change_weights(runner, lambda weights: {name: weights[name] for name in sorted(weights)[:-1]})
 
 
-def adds_half(runner: Any) -> None:
+def adds_half(runner: "Runner") -> None:
     """The rows that an adapter adds are scaled by half."""
     _change_weights(
         runner, lambda weights: {name: (down, up / 2) for name, (down, up) in weights.items()}
     )
 
 
-def keeps_the_first_weights(runner: Any) -> None:
+def keeps_the_first_weights(runner: "Runner") -> None:
     """All adapters have the weights of the one that was used first: its slot is never filled
     again."""
-    kept: list[Mapping[str, Any]] = []
+    kept: list[Weights] = []
 
-    def first(weights: Mapping[str, Any]) -> Mapping[str, Any]:
+    def first(weights: Weights) -> Weights:
         kept.append(weights)
         return kept[0]
 
     _change_weights(runner, first)
 
 
-def loses_it_with_a_preemption(runner: Any) -> None:
+def loses_it_with_a_preemption(runner: "Runner") -> None:
     """A request that comes back after a preemption has no adapter."""
     apply = runner.batch.apply
 
-    def forgetful(step: Any) -> None:
+    def forgetful(step: "SchedulerOutput") -> None:
         apply(step)
         for name in step.scheduled_cached_reqs.resumed_req_ids:
             request = runner.batch.requests[name]
@@ -126,7 +133,7 @@ def loses_it_with_a_preemption(runner: Any) -> None:
     runner.batch.apply = forgetful
 
 
-ADAPTER_FAULTS: dict[str, Callable[[Any], None]] = by_name(
+ADAPTER_FAULTS: dict[str, RunnerFault] = by_name(
     decodes_under_none,
     encodes_under_none,
     runs_all_under_the_first,
@@ -143,7 +150,7 @@ ADAPTER_FAULTS: dict[str, Callable[[Any], None]] = by_name(
 def shares_kv_across_adapters(make: Make) -> Make:
     """Keys of blocks do not name the adapter."""
 
-    def made(event: Event, at: float) -> Any:
+    def made(event: Event, at: float) -> "ScheduledRequest":
         request = make({**event, "lora": None}, at)
         request.lora_request = make(event, at).lora_request
         return request

@@ -2,29 +2,37 @@
 two steps in flight. They are planted in a sound runner, and each must be seen.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from ...by_name import by_name
+from .fault import RunnerFault
+
+if TYPE_CHECKING:
+    from cacheproof.gpu_runner.requests import RequestState
+    from cacheproof.gpu_runner.runner import Runner, Sampled
+    from cacheproof.reference.scheduler.output import SchedulerOutput
+
+Tokens = list["Sampled"]
 
 
 def _change_acceptance(
-    runner: Any, change: Callable[[list[Any], Sequence[Any], Sequence[int]], list[Any]]
+    runner: "Runner", change: Callable[[Tokens, Sequence["Sampled"], Sequence[int]], Tokens]
 ) -> None:
     """Accept what `change` makes of what was accepted, all that was sampled, and the drafts."""
     accepted = runner._accepted
     runner._accepted = lambda sampled, drafts: change(accepted(sampled, drafts), sampled, drafts)
 
 
-def accepts_one_too_many(runner: Any) -> None:
+def accepts_one_too_many(runner: "Runner") -> None:
     """The token after a wrong draft is taken too."""
     _change_acceptance(runner, lambda right, sampled, drafts: list(sampled[: len(right) + 1]))
 
 
-def takes_the_wrong_draft(runner: Any) -> None:
+def takes_the_wrong_draft(runner: "Runner") -> None:
     """A wrong draft is answered instead of the token sampled in its place."""
 
-    def take(right: list[Any], sampled: Sequence[Any], drafts: Sequence[int]) -> list[Any]:
+    def take(right: Tokens, sampled: Sequence["Sampled"], drafts: Sequence[int]) -> Tokens:
         if len(right) > len(drafts) or drafts[len(right) - 1] < 0:
             return right
         return [*right[:-1], right[-1]._replace(token_id=drafts[len(right) - 1])]
@@ -32,15 +40,15 @@ def takes_the_wrong_draft(runner: Any) -> None:
     _change_acceptance(runner, take)
 
 
-def skips_an_accepted_token(runner: Any) -> None:
+def skips_an_accepted_token(runner: "Runner") -> None:
     """The first of several accepted tokens is lost."""
     _change_acceptance(runner, lambda right, sampled, drafts: right[1:] or right)
 
 
-def compares_with_the_next_row(runner: Any) -> None:
+def compares_with_the_next_row(runner: "Runner") -> None:
     """A draft counts as right if it is the token sampled after it."""
 
-    def compare(right: list[Any], sampled: Sequence[Any], drafts: Sequence[int]) -> list[Any]:
+    def compare(right: Tokens, sampled: Sequence["Sampled"], drafts: Sequence[int]) -> Tokens:
         count = 0
         while count < len(drafts) and sampled[count + 1].token_id != drafts[count]:
             count += 1
@@ -49,17 +57,17 @@ def compares_with_the_next_row(runner: Any) -> None:
     _change_acceptance(runner, compare)
 
 
-def reads_an_item_ahead(runner: Any) -> None:
+def reads_an_item_ahead(runner: "Runner") -> None:
     """The drafting model reads items far after a step."""
     read = runner._read_ahead
     runner._read_ahead = lambda request_id, request, end: read(request_id, request, end + 8)
 
 
-def does_not_roll_back(runner: Any) -> None:
+def does_not_roll_back(runner: "Runner") -> None:
     """A step begins where it would if all drafts before it had been right."""
     take = runner._take_drafts
 
-    def stay(request: Any, told: Sequence[int]) -> None:
+    def stay(request: "RequestState", told: Sequence[int]) -> None:
         claimed = request.num_computed_tokens
         take(request, told)
         request.num_computed_tokens = claimed
@@ -67,11 +75,11 @@ def does_not_roll_back(runner: Any) -> None:
     runner._take_drafts = stay
 
 
-def feeds_the_token_before(runner: Any) -> None:
+def feeds_the_token_before(runner: "Runner") -> None:
     """The last decoded token is read as the one before it."""
     take = runner._take_drafts
 
-    def stale(request: Any, told: Sequence[int]) -> None:
+    def stale(request: "RequestState", told: Sequence[int]) -> None:
         take(request, told)
         if len(request.token_ids) > 1 + len(request.prompt.token_ids):
             request.token_ids[-1] = request.token_ids[-2]
@@ -79,11 +87,11 @@ def feeds_the_token_before(runner: Any) -> None:
     runner._take_drafts = stale
 
 
-def forgets_the_last_token(runner: Any) -> None:
+def forgets_the_last_token(runner: "Runner") -> None:
     """The last of several tokens that a request was answered is missing in its text."""
     execute = runner.execute
 
-    def forget(step: Any) -> Any:
+    def forget(step: "SchedulerOutput") -> dict[str, Tokens]:
         answers = execute(step)
         for name, tokens in answers.items():
             if len(tokens) > 1:
@@ -93,31 +101,31 @@ def forgets_the_last_token(runner: Any) -> None:
     runner.execute = forget
 
 
-def crosses_answers(runner: Any) -> None:
+def crosses_answers(runner: "Runner") -> None:
     """Two requests of a step get each other's tokens."""
     execute = runner.execute
 
-    def crossed(step: Any) -> Any:
+    def crossed(step: "SchedulerOutput") -> dict[str, Tokens]:
         answers = execute(step)
         return dict(zip(answers, reversed(list(answers.values())), strict=True))
 
     runner.execute = crossed
 
 
-def frees_a_step_late(runner: Any) -> None:
+def frees_a_step_late(runner: "Runner") -> None:
     """A step's notices are heard with the next one."""
     free = runner.encoder_store.free
     waiting: list[str] = []
     runner.encoder_store.capacity *= 2
 
-    def late(identifiers: Any) -> None:
+    def late(identifiers: Iterable[str]) -> None:
         free(list(waiting))
         waiting[:] = identifiers
 
     runner.encoder_store.free = late
 
 
-AHEAD_FAULTS: dict[str, Callable[[Any], None]] = by_name(
+AHEAD_FAULTS: dict[str, RunnerFault] = by_name(
     accepts_one_too_many,
     takes_the_wrong_draft,
     skips_an_accepted_token,

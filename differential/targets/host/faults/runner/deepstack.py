@@ -4,28 +4,38 @@ A fault takes a runner and changes one thing that it does. The stream of embeddi
 of a row side by side, the embedding first (`gpu_runner/models/qwen3_vl.py`).
 """
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from ...by_name import by_name
+from .fault import RunnerFault, replace_in_model
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from cacheproof.gpu_runner.encoder_store import StoreRead
+    from cacheproof.gpu_runner.models.base import Encoded
+    from cacheproof.gpu_runner.paged_attention import PagedStep
+    from cacheproof.gpu_runner.requests import MediaItem
+    from cacheproof.gpu_runner.runner import Runner
 
 
-def swaps_levels(runner: Any) -> None:
+def swaps_levels(runner: "Runner") -> None:
     """The layers get each other's rows; the embedding stays."""
-    size = runner.model.level_size
+    size = runner.model.embedding_size
     _change_levels(runner, lambda levels: levels.roll(size, dims=1))
 
 
-def adds_levels_a_token_late(runner: Any) -> None:
+def adds_levels_a_token_late(runner: "Runner") -> None:
     """The rows that a layer adds stand a token late, the last one at the first token."""
     _change_levels(runner, lambda levels: levels.roll(1, dims=0))
 
 
-def forgets_the_last_level(runner: Any) -> None:
+def forgets_the_last_level(runner: "Runner") -> None:
     """The deepest of the layers that get rows adds none."""
-    size = runner.model.level_size
+    size = runner.model.embedding_size
 
-    def cut(levels: Any) -> Any:
+    def cut(levels: "Tensor") -> "Tensor":
         levels = levels.clone()
         levels[:, -size:] = 0
         return levels
@@ -33,11 +43,11 @@ def forgets_the_last_level(runner: Any) -> None:
     _change_levels(runner, cut)
 
 
-def keeps_levels_of_the_step_before(runner: Any) -> None:
+def keeps_levels_of_the_step_before(runner: "Runner") -> None:
     """Rows added in one step are added in the next as well, to whichever tokens stand there."""
-    kept: list[Any] = []
+    kept: list[Tensor] = []
 
-    def stale(levels: Any) -> Any:
+    def stale(levels: "Tensor") -> "Tensor":
         added = levels.clone()
         for before in kept:
             count = min(len(before), len(added))
@@ -48,20 +58,20 @@ def keeps_levels_of_the_step_before(runner: Any) -> None:
     _change_levels(runner, stale)
 
 
-def adds_levels_a_layer_late(runner: Any) -> None:
+def adds_levels_a_layer_late(runner: "Runner") -> None:
     """The first layer adds nothing, and each layer after it the level of the one before."""
-    size = runner.model.level_size
+    size = runner.model.embedding_size
     _change_embeds(
         runner,
         lambda embeds: _cat(embeds[:, :size], embeds[:, :size] * 0, embeds[:, size:]),
     )
 
 
-def adds_levels_before_the_first_layer(runner: Any) -> None:
+def adds_levels_before_the_first_layer(runner: "Runner") -> None:
     """All levels are added to the row itself, before the first layer."""
-    size = runner.model.level_size
+    size = runner.model.embedding_size
 
-    def early(embeds: Any) -> Any:
+    def early(embeds: "Tensor") -> "Tensor":
         embeds = embeds.clone()
         for level in embeds.split(size, dim=1)[1:]:
             embeds[:, :size] += level
@@ -71,23 +81,23 @@ def adds_levels_before_the_first_layer(runner: Any) -> None:
     _change_embeds(runner, early)
 
 
-def takes_the_row_for_its_first_level(runner: Any) -> None:
+def takes_the_row_for_its_first_level(runner: "Runner") -> None:
     """The first layer adds the row itself, and each layer after it the level before its own."""
-    size = runner.model.level_size
+    size = runner.model.embedding_size
 
-    def shifted(embeds: Any) -> Any:
+    def shifted(embeds: "Tensor") -> "Tensor":
         has_levels = (embeds[:, size:] != 0).any(dim=1, keepdim=True)
         return _cat(embeds[:, :size], embeds[:, :-size] * has_levels)
 
     _change_embeds(runner, shifted)
 
 
-def keeps_levels_in_reverse(runner: Any) -> None:
+def keeps_levels_in_reverse(runner: "Runner") -> None:
     """The levels of an item are kept in reverse order of its rows."""
     _change_encoded(runner, lambda items, levels: [one.flip(0) for one in levels])
 
 
-def forgets_levels_of_films(runner: Any) -> None:
+def forgets_levels_of_films(runner: "Runner") -> None:
     """Only pictures have levels."""
     _change_encoded(
         runner,
@@ -97,77 +107,72 @@ def forgets_levels_of_films(runner: Any) -> None:
     )
 
 
-def forgets_levels_inside_items(runner: Any) -> None:
+def forgets_levels_inside_items(runner: "Runner") -> None:
     """A step that begins inside an item adds no levels of it."""
     _change_gathered(runner, lambda identifier, read: read.start == 0)
 
 
-def forgets_levels_of_what_was_kept(runner: Any) -> None:
+def forgets_levels_of_what_was_kept(runner: "Runner") -> None:
     """Levels are added in the step that encodes an item, and in none after it."""
     store = runner.encoder_store
     put, encoded = store.put, dict[str, int]()
 
-    def noted(identifier: str, *rows: Any, **beside: Any) -> None:
+    def noted(identifier: str, rows: "Tensor", **beside: "Tensor") -> None:
         encoded[identifier] = runner.num_steps
-        put(identifier, *rows, **beside)
+        put(identifier, rows, **beside)
 
     store.put = noted
     _change_gathered(runner, lambda identifier, read: encoded[identifier] == runner.num_steps)
 
 
-def _cat(*parts: Any) -> Any:
+def _cat(*parts: "Tensor") -> "Tensor":
     from torch import cat
 
     return cat(parts, dim=1)
 
 
-def _change_levels(runner: Any, change: Callable[[Any], Any]) -> None:
+def _change_levels(runner: "Runner", change: Callable[["Tensor"], "Tensor"]) -> None:
     """Let layers add what `change` makes of a step's levels."""
-    size = runner.model.level_size
+    size = runner.model.embedding_size
     _change_embeds(runner, lambda embeds: _cat(embeds[:, :size], change(embeds[:, size:])))
 
 
-def _change_embeds(runner: Any, change: Callable[[Any], Any]) -> None:
+def _change_embeds(runner: "Runner", change: Callable[["Tensor"], "Tensor"]) -> None:
     """Let the decoder get what `change` makes of a step's stream of embeddings."""
     model = runner.model
 
-    class Changed:
-        def __getattr__(self, name: str) -> Any:
-            return getattr(model, name)
+    def decode(embeds: "Tensor", positions: "Tensor", paged: "PagedStep") -> "Tensor":
+        return model.decode(change(embeds), positions, paged)
 
-        def decode(self, embeds: Any, positions: Any, paged: Any) -> Any:
-            return model.decode(change(embeds), positions, paged)
-
-    runner.model = Changed()
+    replace_in_model(runner, decode=decode)
 
 
-def _change_encoded(runner: Any, change: Callable[[Any, list[Any]], list[Any]]) -> None:
+def _change_encoded(
+    runner: "Runner",
+    change: Callable[[Sequence["MediaItem"], list["Tensor"]], list["Tensor"]],
+) -> None:
     """Let items be kept with what `change` makes of their levels."""
     model = runner.model
-    size = model.level_size
+    size = runner.model.embedding_size
 
-    class Changed:
-        def __getattr__(self, name: str) -> Any:
-            return getattr(model, name)
+    def encode(items: Sequence["MediaItem"]) -> list["Encoded"]:
+        encoded = model.encode(items)
+        changed = change(items, [one.rows[:, size:] for one in encoded])
+        return [
+            one._replace(rows=_cat(one.rows[:, :size], levels))
+            for one, levels in zip(encoded, changed, strict=True)
+        ]
 
-        def encode(self, items: Any) -> Any:
-            encoded = model.encode(items)
-            changed = change(items, [one.rows[:, size:] for one in encoded])
-            return [
-                one._replace(rows=_cat(one.rows[:, :size], levels))
-                for one, levels in zip(encoded, changed, strict=True)
-            ]
-
-    runner.model = Changed()
+    replace_in_model(runner, encode=encode)
 
 
-def _change_gathered(runner: Any, has_levels: Callable[[str, Any], bool]) -> None:
+def _change_gathered(runner: "Runner", has_levels: Callable[[str, "StoreRead"], bool]) -> None:
     """Let the rows that a read gets of an item have no levels, unless `has_levels` is true of the
     read."""
-    size, store = runner.model.level_size, runner.encoder_store
+    size, store = runner.model.embedding_size, runner.encoder_store
     gather = store.gather
 
-    def gathered(identifier: str, read: Any) -> Any:
+    def gathered(identifier: str, read: "StoreRead") -> "Tensor":
         rows = gather(identifier, read)
         if has_levels(identifier, read):
             return rows
@@ -176,7 +181,7 @@ def _change_gathered(runner: Any, has_levels: Callable[[str, Any], bool]) -> Non
     store.gather = gathered
 
 
-DEEPSTACK_FAULTS: dict[str, Callable[[Any], None]] = by_name(
+DEEPSTACK_FAULTS: dict[str, RunnerFault] = by_name(
     swaps_levels,
     adds_levels_a_token_late,
     forgets_the_last_level,

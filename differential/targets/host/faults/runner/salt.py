@@ -4,12 +4,15 @@ are, so that its tags say whose KV is read.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ...by_name import by_name
 from ...protocol import Event
 
-Make = Callable[[Event, float], Any]
+if TYPE_CHECKING:
+    from cacheproof.reference.scheduled_request import ScheduledRequest
+
+Make = Callable[[Event, float], "ScheduledRequest"]
 """A function that makes a request of an event and its time of arrival."""
 
 
@@ -82,7 +85,7 @@ def salts_items(make: Make) -> Make:
 def leaves_the_first_block_unsalted(make: Make) -> Make:
     """The first block has the key that it has without a salt, those after it their own."""
 
-    def made(event: Event, at: float) -> Any:
+    def made(event: Event, at: float) -> "ScheduledRequest":
         request = make(event, at)
         request.block_hashes[:1] = make({**event, "salt": None}, at).block_hashes[:1]
         return request
