@@ -32,9 +32,9 @@ from cacheproof.differential.recording import settings
 from cacheproof.differential.recording.engine import OPERATIONS, SchedulerRecording
 from cacheproof.differential.recording.hashing import Hasher
 from cacheproof.differential.recording.messages import AnyMessage, Message, Opened
-from cacheproof.differential.recording.vllm_objects import EngineScheduler
 from cacheproof.differential.targets.attached import BEGIN, Method, WatchedClasses
 from cacheproof.differential.targets.host.scheduler.session import WAITING_QUEUES
+from cacheproof.differential.targets.host.vllm_objects.scheduler import ConfiguredScheduler
 
 SCHEDULERS = WatchedClasses(
     "vllm.v1.core.sched.scheduler", ("Scheduler",), {name: name for name in OPERATIONS}
@@ -112,7 +112,7 @@ class _Live:
     """What follows one scheduler, which it does not keep alive."""
 
     def __init__(
-        self, scheduler: EngineScheduler, release: str | None, facts: settings.Facts
+        self, scheduler: ConfiguredScheduler, release: str | None, facts: settings.Facts
     ) -> None:
         self.memory = _Memory(release)
         self._facts = facts
@@ -175,7 +175,7 @@ class SchedulerWatch(Watching[_Live]):
 
     def call(
         self,
-        scheduler: EngineScheduler,
+        scheduler: ConfiguredScheduler,
         operation: str,
         method: Method,
         args: Sequence[object],
@@ -198,7 +198,7 @@ class SchedulerWatch(Watching[_Live]):
         self._after(scheduler, live, operation)
         return answer
 
-    def _begin(self, scheduler: EngineScheduler) -> None:
+    def _begin(self, scheduler: ConfiguredScheduler) -> None:
         try:
             live = _Live(scheduler, self.release, self._facts())
         except UNREADABLE_ERRORS as error:
@@ -207,7 +207,7 @@ class SchedulerWatch(Watching[_Live]):
         self.managers[SCHEDULER] += 1
         self._keep(scheduler, live)
 
-    def _is_left_alone(self, scheduler: EngineScheduler, live: _Live) -> bool:
+    def _is_left_alone(self, scheduler: ConfiguredScheduler, live: _Live) -> bool:
         """Whether nobody has touched the scheduler since its last call; else nothing more is said
         of it."""
         try:
@@ -228,14 +228,14 @@ class SchedulerWatch(Watching[_Live]):
             self._leave(scheduler, BESIDE, type(scheduler).__name__)
         return self._followed[id(scheduler)] is live
 
-    def _has_left_caches(self, scheduler: EngineScheduler) -> bool:
+    def _has_left_caches(self, scheduler: ConfiguredScheduler) -> bool:
         return self._managers.has_left(scheduler.encoder_cache_manager) or self._caches.has_left(
             scheduler.kv_cache_manager
         )
 
     def _after(
         self,
-        scheduler: EngineScheduler,
+        scheduler: ConfiguredScheduler,
         live: _Live,
         operation: str,
         error: Exception | None = None,

@@ -7,7 +7,7 @@ of it: a contract is broken, a promise is, or its state is not what its last cal
 
 from collections.abc import Sequence
 from numbers import Integral, Real
-from typing import Any, Protocol
+from typing import Any
 
 from cacheproof.differential.judges.live import Given, LiveManager
 from cacheproof.differential.judges.live_contracts import ENCODER_CACHE, ENCODER_DECODER
@@ -22,12 +22,7 @@ from cacheproof.differential.judges.watching import (
 )
 from cacheproof.differential.targets.attached import BEGIN, Method
 from cacheproof.differential.targets.host.scheduler.recorder import Snapshot, in_order, ledger_of
-
-
-class EncoderManager(Protocol):
-    """A manager of encoder outputs as anybody has made it, of any release."""
-
-    cache_size: int
+from cacheproof.differential.targets.host.vllm_objects.encoder_cache import EncoderCacheManager
 
 
 class ManagerWatch(Watching[LiveManager]):
@@ -38,7 +33,7 @@ class ManagerWatch(Watching[LiveManager]):
 
     def call(
         self,
-        manager: EncoderManager,
+        manager: EncoderCacheManager,
         operation: str,
         method: Method,
         args: Sequence[object],
@@ -65,7 +60,11 @@ class ManagerWatch(Watching[LiveManager]):
         return answer
 
     def _before(
-        self, manager: EncoderManager, live: LiveManager, operation: str, args: Sequence[object]
+        self,
+        manager: EncoderCacheManager,
+        live: LiveManager,
+        operation: str,
+        args: Sequence[object],
     ) -> Given | None:
         """The call, if something can be said of it."""
         try:
@@ -83,7 +82,7 @@ class ManagerWatch(Watching[LiveManager]):
         return given
 
     def _after(
-        self, manager: EncoderManager, live: LiveManager, given: Given, answer: object
+        self, manager: EncoderCacheManager, live: LiveManager, given: Given, answer: object
     ) -> None:
         try:
             violations = live.answered(given, answer, _read(manager))
@@ -94,7 +93,7 @@ class ManagerWatch(Watching[LiveManager]):
 
     # managers
 
-    def _as_left(self, manager: EncoderManager) -> LiveManager | None:
+    def _as_left(self, manager: EncoderCacheManager) -> LiveManager | None:
         """What follows a manager, if its state is what its last call left. One that was emptied, or
         given another size while it was empty, is followed anew."""
         if id(manager) not in self._followed:
@@ -109,7 +108,7 @@ class ManagerWatch(Watching[LiveManager]):
             self._follow(manager, WRITTEN)
         return self._followed[id(manager)]
 
-    def _follow(self, manager: EncoderManager, otherwise: str) -> None:
+    def _follow(self, manager: EncoderCacheManager, otherwise: str) -> None:
         """Follow a manager from now on, if nothing is in it; `otherwise` says why not."""
         name = type(manager).__name__
         try:
@@ -128,7 +127,7 @@ class ManagerWatch(Watching[LiveManager]):
             self._keep(manager, live)
 
 
-def _read(manager: EncoderManager) -> Snapshot:
+def _read(manager: EncoderCacheManager) -> Snapshot:
     snapshot: Snapshot = ledger_of(manager, True).read()
     return snapshot
 
@@ -138,7 +137,7 @@ def _is_empty(snapshot: Snapshot, capacity: int) -> bool:
     return not any(parts) and free == freeable == capacity
 
 
-def _kind_of(manager: EncoderManager) -> str | None:
+def _kind_of(manager: EncoderCacheManager) -> str | None:
     """The kind of a manager; None before entries were shared by identifier."""
     if hasattr(manager, "has_cache"):
         return None

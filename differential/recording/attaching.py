@@ -14,10 +14,10 @@ from typing import Any
 from cacheproof.differential.recording import plugin, settings, vllm_text
 from cacheproof.differential.recording.engine import SchedulerRecording
 from cacheproof.differential.recording.hashing import Hasher
-from cacheproof.differential.recording.vllm_objects import EngineScheduler
 from cacheproof.differential.recording.worker import WorkerRecording
 from cacheproof.differential.recording.writer import Limits, Writer
 from cacheproof.differential.targets.after_import import after_import
+from cacheproof.differential.targets.host.vllm_objects.scheduler import ConfiguredScheduler
 
 _logger = logging.getLogger("vllm.cacheproof")
 _lock = threading.Lock()
@@ -45,7 +45,7 @@ def attach() -> None:
 
 
 def _attach_schedulers(folder: Path, hasher: Hasher, limits: Limits) -> None:
-    def begin(scheduler: EngineScheduler) -> None:
+    def begin(scheduler: ConfiguredScheduler) -> None:
         writer = _writer(folder, "scheduler", limits)
         facts = settings.of_vllm(
             with_kv=os.environ.get(plugin.KV) == "1", text=vllm_text.begin_reading()

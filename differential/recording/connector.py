@@ -4,7 +4,7 @@ caches."""
 from collections.abc import Callable, Sequence
 from typing import ParamSpec, TypeVar
 
-from cacheproof.differential.recording.vllm_objects import EngineScheduler
+from cacheproof.differential.targets.host.vllm_objects.scheduler import ConfiguredScheduler
 
 METHODS = {
     "ec_connector": (
@@ -34,7 +34,7 @@ truths and numbers, alone or several; None in the place of what only the connect
 
 
 def connectors_of(
-    scheduler: EngineScheduler, number_of: Callable[[str], int], hashed: Callable[[str], str]
+    scheduler: ConfiguredScheduler, number_of: Callable[[str], int], hashed: Callable[[str], str]
 ) -> "dict[str, ConnectorRecorder]":
     """Recorders of the connectors that a scheduler has."""
     return {

@@ -36,12 +36,6 @@ from cacheproof.differential.recording.messages import (
 )
 from cacheproof.differential.recording.raising import place_of, words_of
 from cacheproof.differential.recording.requests import Numbers, Queues, RecordedStep, order_of
-from cacheproof.differential.recording.vllm_objects import (
-    ClientAnswered,
-    EngineRequest,
-    EngineScheduler,
-    EngineStep,
-)
 from cacheproof.differential.recording.writer import Records
 from cacheproof.differential.targets.host.scheduler.told import (
     blocks_of,
@@ -49,6 +43,12 @@ from cacheproof.differential.targets.host.scheduler.told import (
     notices_of,
     unasked,
     withheld_of,
+)
+from cacheproof.differential.targets.host.vllm_objects.requests import Request
+from cacheproof.differential.targets.host.vllm_objects.scheduler import (
+    ConfiguredScheduler,
+    EngineCoreOutputs,
+    SchedulerOutput,
 )
 
 # An audit that met a gap goes on at the next keyframe.
@@ -87,7 +87,7 @@ class SchedulerRecording:
 
     def __init__(
         self,
-        scheduler: EngineScheduler,
+        scheduler: ConfiguredScheduler,
         writer: Records,
         hasher: Hasher,
         facts: settings.Facts,
@@ -225,7 +225,7 @@ class SchedulerRecording:
             {numbers(name): end or 0 for name, end in self._step.ends_by_name().items()},
         )
 
-    def _added(self, answer: object, request: EngineRequest) -> None:
+    def _added(self, answer: object, request: Request) -> None:
         name = request.request_id
         if name in self._numbers.known:
             # A known name is the next chunk of a session, which no audit follows.
@@ -237,7 +237,7 @@ class SchedulerRecording:
             self._flagged.add(name)
         self._put(Added(self._tick(), **arrived, **self._standing(anew=True)))
 
-    def _scheduled(self, output: EngineStep, *_: object, **__: object) -> None:
+    def _scheduled(self, output: SchedulerOutput, *_: object, **__: object) -> None:
         if not self._goes_on(output):
             self._decided(output)
         self._steps_until_keyframe -= 1
@@ -245,7 +245,7 @@ class SchedulerRecording:
             self._writer.put(self._keyframe())
             self._write_kv(is_whole=True)
 
-    def _goes_on(self, output: EngineStep) -> bool:
+    def _goes_on(self, output: SchedulerOutput) -> bool:
         """Note a step of the commonest kind, if that is what it is: the requests of the step before
         get one token more each, and perhaps a KV block."""
         cached, before = output.scheduled_cached_reqs, self._step
@@ -293,7 +293,7 @@ class SchedulerRecording:
         )
         return True
 
-    def _decided(self, output: EngineStep) -> None:
+    def _decided(self, output: SchedulerOutput) -> None:
         """Note a step of any kind."""
         cached = output.scheduled_cached_reqs
         computed = {new.req_id: new.num_computed_tokens for new in output.scheduled_new_reqs}
@@ -342,7 +342,7 @@ class SchedulerRecording:
                 self._retire(name)
 
     def _rest(
-        self, output: EngineStep, computed: Mapping[str, int], ran: Sequence[str]
+        self, output: SchedulerOutput, computed: Mapping[str, int], ran: Sequence[str]
     ) -> dict[str, Any]:
         """What a step says beside its tokens, by name; what says nothing is left out."""
         scheduler = self._scheduler
@@ -415,7 +415,11 @@ class SchedulerRecording:
         ]
 
     def _updated(
-        self, answer: Mapping[int, ClientAnswered] | None, output: object, *_: object, **__: object
+        self,
+        answer: Mapping[int, EngineCoreOutputs] | None,
+        output: object,
+        *_: object,
+        **__: object,
     ) -> None:
         expected = self._in_flight.popleft() if self._in_flight else {}
         outputs = [one for client in (answer or {}).values() for one in client.outputs]
@@ -491,7 +495,7 @@ class SchedulerRecording:
 
     # its parts
 
-    def _blocks(self, output: EngineStep) -> dict[int, list[list[int]]]:
+    def _blocks(self, output: SchedulerOutput) -> dict[int, list[list[int]]]:
         return {self._number(name): ids for name, ids in blocks_of(output).items()}
 
     def _put(self, message: Message) -> None:

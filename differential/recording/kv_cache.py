@@ -15,13 +15,14 @@ from cacheproof.differential.recording.messages import (
     KVState,
 )
 from cacheproof.differential.recording.settings import KV_NOT_FOLLOWED, kv_config, kv_unjudged
-from cacheproof.differential.recording.vllm_objects import EngineBlocks, EngineScheduler
 from cacheproof.differential.recording.writer import Records
 from cacheproof.differential.targets.host.managers.kv_cache_recorder import (
     POOL_CHANGES,
     STATS,
     State,
 )
+from cacheproof.differential.targets.host.vllm_objects.kv_cache import KVCacheBlocks
+from cacheproof.differential.targets.host.vllm_objects.scheduler import ConfiguredScheduler
 
 NUMBERS_MAX = 100_000
 """Values in a record, so that none is too long for a file."""
@@ -293,7 +294,7 @@ KVRecording = KVCacheRecording | UnrecordedKVCache
 
 
 def kv_recording(
-    scheduler: EngineScheduler, hasher: Hasher, number_of: Callable[[str], int]
+    scheduler: ConfiguredScheduler, hasher: Hasher, number_of: Callable[[str], int]
 ) -> KVRecording:
     """The recording of a scheduler's KV cache manager."""
     unjudged = kv_unjudged(scheduler)
@@ -332,7 +333,7 @@ def _counts(stats: object) -> list[int]:
     return [int(getattr(stats, count, 0)) for count in STATS]
 
 
-def _ids(blocks: EngineBlocks) -> list[list[int]]:
+def _ids(blocks: KVCacheBlocks) -> list[list[int]]:
     return [list(group) for group in blocks.get_block_ids()]
 
 

@@ -10,12 +10,12 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 from cacheproof.differential.recording.hashing import Hasher
-from cacheproof.differential.recording.vllm_objects import EngineBlock
 from cacheproof.differential.targets.host.managers.kv_cache_recorder import (
     KVCacheRecorder,
     State,
     ids_under,
 )
+from cacheproof.differential.targets.host.vllm_objects.kv_cache import BlockKey, KVCacheBlock
 
 QueueChange = tuple[Sequence[int] | None, Sequence[int], Sequence[int]]
 """Blocks that left a free queue (None: all), those before the rest, and those after it."""
@@ -37,7 +37,7 @@ class ManagerReader(KVCacheRecorder):
         self._hasher = hasher
         self._number_of = number_of
         self._names: dict[Hashable, int] = {}
-        self._touched: dict[int, EngineBlock] = {}
+        self._touched: dict[int, KVCacheBlock] = {}
         self._reads_all = False
         super().__init__(manager, takes)
         self._blocks = {block.block_id for block in self._pool.blocks}
@@ -50,10 +50,10 @@ class ManagerReader(KVCacheRecorder):
         return self._last
 
     def touched(
-        self, name: str, given: Mapping[str, Any], answer: Iterable[EngineBlock] | None
+        self, name: str, given: Mapping[str, Any], answer: Iterable[KVCacheBlock] | None
     ) -> None:
         """A method of the pool was called."""
-        blocks: Iterable[EngineBlock] = ()
+        blocks: Iterable[KVCacheBlock] = ()
         if name == "get_new_blocks":
             blocks = answer or ()
         elif name in ("touch", "free_blocks"):
@@ -119,7 +119,7 @@ class ManagerReader(KVCacheRecorder):
         """Whether the pool has that many free blocks and keys."""
         return bool(self._pool.get_num_free_blocks() == free and len(self._entries) == keys)
 
-    def _change_of(self, touched: Mapping[int, EngineBlock], request: str | None) -> State | None:
+    def _change_of(self, touched: Mapping[int, KVCacheBlock], request: str | None) -> State | None:
         """What changed of these blocks and of that request; None: more than that changed."""
         last = self._last
         queue = self._queue_change(touched)
@@ -159,7 +159,7 @@ class ManagerReader(KVCacheRecorder):
             _put(last[name], values)
         return changed
 
-    def _queue_change(self, touched: Mapping[int, EngineBlock]) -> list[list[int]] | None:
+    def _queue_change(self, touched: Mapping[int, KVCacheBlock]) -> list[list[int]] | None:
         """Which blocks left the queue, and what its ends are now, if all others stayed as they
         were."""
         queued = {number for number, one in touched.items() if one.next_free_block is not None}
@@ -187,12 +187,12 @@ class ManagerReader(KVCacheRecorder):
         self._queue.update(dict.fromkeys(last))
 
     def _changed_keys(
-        self, touched: Mapping[int, EngineBlock]
-    ) -> tuple[State, State, dict[int, list[Hashable]]]:
+        self, touched: Mapping[int, KVCacheBlock]
+    ) -> tuple[State, State, dict[int, list[BlockKey]]]:
         """The keys of blocks, and what is under these keys in the hash map, where they changed; and
         these keys as the pool has them."""
         hashes: State = {}
-        keys_of: dict[int, list[Hashable]] = {}
+        keys_of: dict[int, list[BlockKey]] = {}
         entries: State = {}
         for number, block in touched.items():
             before, after = self._keys_of.get(number, []), self._keys(block)

@@ -10,10 +10,10 @@ from cacheproof.differential.recording.messages import (
     Queue,
 )
 from cacheproof.differential.targets.host.scheduler.recorder import OPERATIONS as NAMES
-from cacheproof.differential.targets.host.scheduler.recorder import Recorder
+from cacheproof.differential.targets.host.scheduler.recorder import LoggedCall, Recorder
 
 _NUMBER_OF = {operation: number for number, operation in enumerate(OPERATIONS)}
-_DREW_NOTHING: tuple[object, ...] = ("notices", None, None, None, None, [], None)
+_DREW_NOTHING: LoggedCall = ("notices", None, None, None, None, [], None)
 _NOTHING_DRAWN: ManagerCall = (_NUMBER_OF["notices"], None, None, None, None, [], None)
 _READS = tuple(name for name, kind in NAMES.items() if kind in ("inputs", "embeds"))
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 
 from cacheproof.differential.recording.messages import Arrived
-from cacheproof.differential.recording.vllm_objects import EngineScheduler
 from cacheproof.differential.targets.host.scheduler.session import WAITING_QUEUES
+from cacheproof.differential.targets.host.vllm_objects.scheduler import ConfiguredScheduler
 
 RETIRED_MAX = 4096
 
@@ -81,7 +81,7 @@ def order_of(
 class Queues:
     """Who runs and who waits, in order, as of the last `read`."""
 
-    def __init__(self, scheduler: EngineScheduler) -> None:
+    def __init__(self, scheduler: ConfiguredScheduler) -> None:
         self.running: list[str] = []
         self.waiting: list[str] = []
         self._scheduler = scheduler

@@ -8,12 +8,13 @@ from inspect import signature
 from typing import Any, NamedTuple, Protocol
 
 from cacheproof.differential.recording.messages import SCHEMA, Arrived, Item, Opened, Text
-from cacheproof.differential.recording.vllm_objects import EngineRequest, EngineScheduler
 from cacheproof.differential.targets.host import protocol
 from cacheproof.differential.targets.host.engine.kv_cache_groups import groups_of
+from cacheproof.differential.targets.host.vllm_objects.requests import Request
+from cacheproof.differential.targets.host.vllm_objects.scheduler import ConfiguredScheduler
 
 
-def _unread(scheduler: EngineScheduler) -> Text | None:
+def _unread(scheduler: ConfiguredScheduler) -> Text | None:
     """Nothing: the text of vLLM is not read."""
     return None
 
@@ -46,22 +47,22 @@ class Facts(NamedTuple):
 
     version: str
     preempted: object
-    protocol: Callable[[EngineScheduler], Sequence[bool]]
-    settings: Callable[[EngineScheduler], dict[str, Any]]
-    unjudged: Callable[[EngineScheduler], list[str]]
+    protocol: Callable[[ConfiguredScheduler], Sequence[bool]]
+    settings: Callable[[ConfiguredScheduler], dict[str, Any]]
+    unjudged: Callable[[ConfiguredScheduler], list[str]]
     with_kv: bool = False
-    text: Callable[[EngineScheduler], Text | None] = _unread
+    text: Callable[[ConfiguredScheduler], Text | None] = _unread
 
 
 def of_vllm(
-    *, with_kv: bool = False, text: Callable[[EngineScheduler], Text | None] = _unread
+    *, with_kv: bool = False, text: Callable[[ConfiguredScheduler], Text | None] = _unread
 ) -> Facts:
     """How the schedulers of this interpreter's vLLM are asked."""
     import vllm
     from vllm.v1.core.sched.scheduler import Scheduler
     from vllm.v1.request import Request, RequestStatus
 
-    def protocol_of(scheduler: EngineScheduler) -> Sequence[bool]:
+    def protocol_of(scheduler: ConfiguredScheduler) -> Sequence[bool]:
         # Of vLLM's own class: what extends it says only what it does beside that.
         return protocol.Protocol.detect(scheduler.encoder_cache_manager, Request, Scheduler)
 
@@ -70,7 +71,7 @@ def of_vllm(
     )
 
 
-def opened(scheduler: EngineScheduler, facts: Facts, *, plain: bool) -> Opened:
+def opened(scheduler: ConfiguredScheduler, facts: Facts, *, plain: bool) -> Opened:
     """The first record of a scheduler's file."""
     manager = scheduler.encoder_cache_manager
     own = type(manager)
@@ -107,7 +108,7 @@ def opened_by_worker(version: str, rank: int, *, plain: bool) -> Opened:
     )
 
 
-def _settings(scheduler: EngineScheduler) -> dict[str, Any]:
+def _settings(scheduler: ConfiguredScheduler) -> dict[str, Any]:
     """The configuration of a trace for a scheduler, under a trace's names."""
     config = scheduler.scheduler_config
     policy = getattr(scheduler, "policy", "fcfs")
@@ -145,7 +146,7 @@ def _settings(scheduler: EngineScheduler) -> dict[str, Any]:
     }
 
 
-def _groups(scheduler: EngineScheduler) -> list[dict[str, Any]] | None:
+def _groups(scheduler: ConfiguredScheduler) -> list[dict[str, Any]] | None:
     """The KV cache groups as a trace has them, empty for one of full attention; None where there is
     a kind that no trace knows."""
     groups = groups_of(scheduler.kv_cache_config)
@@ -166,7 +167,7 @@ KV_NOT_FOLLOWED = frozenset(
 """Features with which no call of a KV cache manager is judged, and none is recorded."""
 
 
-def kv_config(scheduler: EngineScheduler) -> dict[str, Any]:
+def kv_config(scheduler: ConfiguredScheduler) -> dict[str, Any]:
     """The configuration of a trace for the scheduler's KV cache manager."""
     manager, config = scheduler.kv_cache_manager, scheduler.vllm_config
     parts = scheduler.kv_cache_config.kv_cache_groups
@@ -189,7 +190,7 @@ def kv_config(scheduler: EngineScheduler) -> dict[str, Any]:
     }
 
 
-def kv_unjudged(scheduler: EngineScheduler) -> list[str]:
+def kv_unjudged(scheduler: ConfiguredScheduler) -> list[str]:
     """What of the KV cache manager no contract follows."""
     manager = scheduler.kv_cache_manager
     retention = getattr(scheduler.kv_cache_config, "prefix_cache_retention_interval", None)
@@ -216,7 +217,7 @@ def _chunked(config: Any) -> bool:
     return bool(config.chunked_prefill_enabled)
 
 
-def _unjudged(scheduler: EngineScheduler) -> list[str]:
+def _unjudged(scheduler: ConfiguredScheduler) -> list[str]:
     """What the engine uses that no contract follows."""
     config = scheduler.vllm_config
     parallel = config.parallel_config
@@ -241,7 +242,7 @@ def _unjudged(scheduler: EngineScheduler) -> list[str]:
     return [name for name, is_used in uses.items() if is_used]
 
 
-def arrived(request: EngineRequest, number: int, hasher: Hashes) -> Arrived:
+def arrived(request: Request, number: int, hasher: Hashes) -> Arrived:
     """What a record says of a request that arrives, by field."""
     lora = getattr(request, "lora_request", None)
     first_blocks = getattr(request, "block_hashes", ())[:1]
@@ -271,7 +272,7 @@ def bytes_of(key: object) -> bytes:
     return key if isinstance(key, bytes) else repr(key).encode()
 
 
-def items_of(request: EngineRequest, hasher: Hashes) -> list[Item]:
+def items_of(request: Request, hasher: Hashes) -> list[Item]:
     """The media items of a request."""
     return [
         (

@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import NamedTuple
 
 from cacheproof.differential.recording.messages import Text
-from cacheproof.differential.recording.vllm_objects import EngineScheduler
+from cacheproof.differential.targets.host.vllm_objects.scheduler import ConfiguredScheduler
 from cacheproof.differential.texts import known_texts, texts
 from cacheproof.differential.texts.known_texts import Reading
 from cacheproof.differential.texts.modelled import COMPONENTS
@@ -52,13 +52,13 @@ _logger = logging.getLogger("vllm.cacheproof")
 WAIT_SECONDS = 5.0
 
 
-def begin_reading() -> Callable[[EngineScheduler], Text | None]:
+def begin_reading() -> Callable[[ConfiguredScheduler], Text | None]:
     """Have the files read by a thread, since that takes up to half a second of processor time, and
     nobody waits for it before the first request. Returns `text_of`, which waits for the thread."""
     reading = threading.Thread(target=_read_ahead, name="cacheproof-text", daemon=True)
     reading.start()
 
-    def waiting(scheduler: EngineScheduler) -> Text | None:
+    def waiting(scheduler: ConfiguredScheduler) -> Text | None:
         reading.join(WAIT_SECONDS)
         if reading.is_alive():
             _logger.warning("%s: reading it takes too long", _UNSAID)
@@ -73,7 +73,7 @@ def _read_ahead() -> None:
         of_files()
 
 
-def text_of(scheduler: EngineScheduler) -> Text | None:
+def text_of(scheduler: ConfiguredScheduler) -> Text | None:
     """How the vLLM of a scheduler reads; None where that cannot be read, which is logged."""
     try:
         read, names = of_files()
@@ -113,7 +113,7 @@ def _folder() -> Path:
     return Path(file).parents[_SCHEDULER.count(".") - 1]
 
 
-def _own(scheduler: EngineScheduler) -> Iterator[str]:
+def _own(scheduler: ConfiguredScheduler) -> Iterator[str]:
     """The classes of a scheduler, and of what it decides with, that no modelled file defines."""
     parts: list[object] = [scheduler]
     for path in _PARTS:

@@ -11,8 +11,12 @@ from cacheproof.differential.recording.ending import say_why_it_ended
 from cacheproof.differential.recording.hashing import Hasher
 from cacheproof.differential.recording.messages import Opened, Raised, Stored
 from cacheproof.differential.recording.raising import place_of, words_of
-from cacheproof.differential.recording.vllm_objects import EngineRunner, EngineStep
 from cacheproof.differential.recording.writer import Writer
+from cacheproof.differential.targets.host.vllm_objects.scheduler import SchedulerOutput
+from cacheproof.differential.targets.host.vllm_objects.worker import (
+    GPUModelRunner,
+    SecondModelRunner,
+)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -22,7 +26,11 @@ class WorkerRecording:
     """The record of one model runner, which it wraps."""
 
     def __init__(
-        self, runner: EngineRunner, writer: Writer, hasher: Hasher, opened: Opened
+        self,
+        runner: GPUModelRunner | SecondModelRunner,
+        writer: Writer,
+        hasher: Hasher,
+        opened: Opened,
     ) -> None:
         self._runner = runner
         self._writer = writer
@@ -37,7 +45,7 @@ class WorkerRecording:
         if hasattr(runner, "sample_tokens"):  # the second half of a step
             runner.sample_tokens = functools.partial(self._sample, runner.sample_tokens)
 
-    def _call(self, output: EngineStep, *args: Any, **kwargs: Any) -> Any:
+    def _call(self, output: SchedulerOutput, *args: Any, **kwargs: Any) -> Any:
         try:
             answer = self._execute(output, *args, **kwargs)
         except BaseException as error:
@@ -62,10 +70,10 @@ class WorkerRecording:
             self._ended = True
             say_why_it_ended(error, self._writer)
 
-    def _executed(self, output: EngineStep) -> None:
+    def _executed(self, output: SchedulerOutput) -> None:
         self._steps += 1
-        store = self._runner.encoder_cache
-        store = getattr(store, "encoder_outputs", store)  # of the second model runner
+        cache = self._runner.encoder_cache
+        store = cache if isinstance(cache, dict) else cache.encoder_outputs
         if self._writer.wants_file:
             self._begin()
         if not output.scheduled_encoder_inputs and store.keys() == self._held.keys():

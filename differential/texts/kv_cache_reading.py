@@ -15,6 +15,7 @@ from cacheproof.differential.targets.host.managers.kv_cache_recorder import (
     FURTHER_STORED_FIELDS,
     KVCacheRecorder,
 )
+from cacheproof.differential.targets.host.vllm_objects.kv_cache import BlockKey
 from cacheproof.differential.traces.outcomes import KVChange, KVConfig
 
 _BLOCK_IDS = attrgetter("block_id")
@@ -34,9 +35,9 @@ class KVCacheSnapshot(NamedTuple):
     events: int
     queue: list[int]
     refs: list[int]
-    hashes: list[Hashable]
-    further: dict[int, frozenset[Hashable]]
-    found: dict[Hashable, tuple[int, ...]]
+    hashes: list[BlockKey | None]
+    further: dict[int, frozenset[BlockKey]]
+    found: dict[BlockKey, tuple[int, ...]]
     tables: dict[str, tuple[tuple[tuple[int, ...], int | None], ...]]
 
 

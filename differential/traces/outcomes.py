@@ -121,7 +121,7 @@ class KVChange(TypedDict, total=False):
     free: int
     queue: Sequence[int]
     refs: Mapping[str, int]
-    hashes: Mapping[str, Sequence[Sequence[int]] | None]
+    hashes: Mapping[str, Sequence[Sequence[int | None]] | None]
     map: Mapping[str, Sequence[int] | None]
     tables: Mapping[str, Sequence[tuple[Sequence[int], int | None]] | None]
 

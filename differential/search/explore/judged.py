@@ -7,8 +7,8 @@ from typing import TypeVar
 from cacheproof.differential.judges.manager import ManagerJudge
 from cacheproof.differential.judges.scheduler import SchedulerJudge
 from cacheproof.differential.judges.scheduler_position import SchedulerPosition
-from cacheproof.differential.search.explore.symmetry import Tree
 from cacheproof.differential.targets.host.explorer import SET, tree_of
+from cacheproof.differential.targets.host.protocol import Tree
 from cacheproof.spec.ghost import Ghost
 from cacheproof.spec.records import EncoderCacheState, LedgerState
 

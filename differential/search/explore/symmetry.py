@@ -10,13 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 from cacheproof.differential.targets.host.explorer import SET
+from cacheproof.differential.targets.host.protocol import Tree
 
 DIGEST_BYTES = 16
 FEW = 2
 Renaming = Mapping[str, str]
-Tree = str | int | Sequence["Tree"] | None
-"""What is known of a state, as lists, strings and numbers; a list that begins with SET is in no
-order."""
 
 
 class StatePart:

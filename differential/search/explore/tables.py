@@ -14,8 +14,9 @@ from itertools import permutations
 
 from cacheproof.differential.search.explore.explored import ExploredScope, expanded, path_to
 from cacheproof.differential.search.explore.search import Explorable
-from cacheproof.differential.search.explore.symmetry import StatePart, Symmetry, Tree
+from cacheproof.differential.search.explore.symmetry import StatePart, Symmetry
 from cacheproof.differential.targets.host.explorer import SET
+from cacheproof.differential.targets.host.protocol import Tree
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.entry_table import (
     Begin,

@@ -12,11 +12,11 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import is_dataclass
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from .protocol import Event, HostError, Illegal, Json, Record
+from .protocol import Event, HostError, Illegal, Json, Record, Tree
 from .session import CallLog, run_event
 
 SET = "{}"
-Step = tuple[Record, int, Json]
+Step = tuple[Record, int, Tree]
 Kept = TypeVar("Kept")
 Place = TypeVar("Place")
 
@@ -27,7 +27,7 @@ class ExplorerMoment(NamedTuple, Generic[Kept]):
 
     key: Hashable
     keep: Callable[[], Kept]
-    tree: Callable[[], Json]
+    tree: Callable[[], Tree]
 
 
 class States(Protocol[Kept]):
@@ -98,7 +98,7 @@ class Explorer(Generic[Kept]):
         text = "\0".join(map(inspect.getsource, self._states.classes))
         return hashlib.sha256(text.encode()).hexdigest()
 
-    def tree(self) -> Json:
+    def tree(self) -> Tree:
         """The tree of the session's state now."""
         return self._states.now().tree()
 
@@ -181,7 +181,7 @@ def is_fixed(value: object) -> bool:
     return inspect.isroutine(value) or isinstance(value, type)
 
 
-def tree_of(value: object) -> Json:
+def tree_of(value: object) -> Tree:
     """Plain data as lists, strings, numbers and None."""
     match value:
         case None | bool() | int() | str():

@@ -6,6 +6,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 """What is written into a pipe, and what that encodes alike."""
+Tree: TypeAlias = "bool | int | float | str | Sequence[Tree] | None"
+"""What is known of a state, as lists, strings and numbers; a list that begins with
+`explorer.SET` is in no order."""
 Call = Sequence[Json]
 """A call of what is driven: its name, arguments and answer, and what it changed."""
 Record = tuple[Json, Sequence[Call], tuple[str, str] | None, object]
@@ -45,8 +48,8 @@ class Protocol(NamedTuple):
     clamps: bool = True
 
     @classmethod
-    def detect(cls, manager: type, request: type, scheduler: type) -> "Protocol":
-        """Read the flags off a release's own classes."""
+    def detect(cls, manager: object, request: type, scheduler: type) -> "Protocol":
+        """Read the flags off a release's own classes; `manager` may be one, or the class."""
         counts_embeds = hasattr(request, "get_num_encoder_embeds")
         shifts = _shifts(_text_of(scheduler, "_try_schedule_encoder_inputs"))
         return cls(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..explorer import SET, ExplorerMoment, tree_of
-from ..protocol import Call, Event, HostError, Illegal, Json
+from ..protocol import Call, Event, HostError, Illegal, Json, Tree
 from ..vllm_objects.kv_cache import EmbeddingCache
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ class TableStates:
         session = self._session
         held = {name: value for name, value in vars(self._table).items() if not _stays(value)}
         callers = sorted(session.writing), sorted(session.pins.items())
-        tree = [*([SET, *map(tree_of, one)] for one in callers), _tree(held)]
+        tree: Tree = [*([SET, *map(tree_of, one)] for one in callers), _tree(held)]
         return ExplorerMoment(repr(tree), lambda: pickle.dumps((held, callers)), lambda: tree)
 
     def put_back(self, kept: bytes) -> None:
@@ -210,7 +210,7 @@ def _stays(value: object) -> bool:
     return callable(value)
 
 
-def _tree(value: object) -> Json:
+def _tree(value: object) -> Tree:
     """Plain data as `tree_of` has it, and entries by their slots."""
     if isinstance(value, dict):
         return [[key, _tree(held)] for key, held in value.items()]

@@ -23,7 +23,7 @@ from types import FunctionType
 from typing import Any
 
 from ..explorer import SET, ExplorerMoment, is_fixed
-from ..protocol import HostError, Json
+from ..protocol import HostError, Tree
 from ..vllm_objects.kv_cache import BlockPool, FreeKVCacheBlockQueue, KVCacheBlock, KVCacheManager
 from ..vllm_objects.scheduler import Scheduler
 from .session import SchedulerSession
@@ -184,7 +184,7 @@ class _Teller:
         moments = sorted(request.arrival_time for request in self._requests.values())
         self._ranks = {moment: rank for rank, moment in enumerate(moments)}
 
-    def tree(self, data: list[dict[str, object]], kinds: Iterable[str]) -> list[Json]:
+    def tree(self, data: list[dict[str, object]], kinds: Iterable[str]) -> list[Tree]:
         """What is kept of the session and of each part, which are of these kinds."""
         requests = [self._object(request) for request in self._requests.values()]
         blocks = [self._object(block) for block in self._blocks]
@@ -196,7 +196,7 @@ class _Teller:
         ]
         return [requests, blocks, session, *parts]
 
-    def _tell(self, value: Any) -> Json:
+    def _tell(self, value: Any) -> Tree:
         kind = type(value)
         if kind in _PLAIN:
             return value
@@ -219,7 +219,7 @@ class _Teller:
             return name
         return self._object(value)
 
-    def _object(self, value: object) -> Json:
+    def _object(self, value: object) -> Tree:
         """An object that several hold is told once."""
         if not isinstance(value, tuple):
             known = len(self._numbers)
@@ -230,7 +230,7 @@ class _Teller:
 
     def _told(
         self, attributes: Iterable[tuple[str, Any]], apart: "Mapping[str, _Tell | None]"
-    ) -> list[Json]:
+    ) -> list[Tree]:
         told = []
         for name, held in attributes:
             if name in apart:
@@ -240,10 +240,10 @@ class _Teller:
                 told.append(held if type(held) in _PLAIN else self._tell(held))
         return told
 
-    def _looked_up(self, pairs: Mapping[object, object]) -> list[Json]:
+    def _looked_up(self, pairs: Mapping[object, object]) -> list[Tree]:
         return _set([self._tell(key), self._tell(held)] for key, held in pairs.items())
 
-    def _by_content(self, pairs: Mapping[object, Mapping[int, object]]) -> list[Json]:
+    def _by_content(self, pairs: Mapping[object, Mapping[int, object]]) -> list[Tree]:
         """Blocks with the same content, in order, without their numbers."""
         return _set([self._tell(key), self._tell([*held.values()])] for key, held in pairs.items())
 
@@ -255,7 +255,7 @@ class _Teller:
         return len(blocks.get_all_free_blocks())
 
 
-_Tell = Callable[[_Teller, Any], Json]
+_Tell = Callable[[_Teller, Any], Tree]
 _NOTHING: Mapping[str, _Tell | None] = {}
 _OTHERWISE: Mapping[str, Mapping[str, _Tell]] = {
     "SchedulerSession": {"_stops_after": _Teller._looked_up},
@@ -303,5 +303,5 @@ def _attributes(value: object) -> Iterable[tuple[str, object]]:
     return [(name, getattr(value, name)) for name in slots]
 
 
-def _set(told: Iterable[Json]) -> list[Json]:
+def _set(told: Iterable[Tree]) -> list[Tree]:
     return [SET, *sorted(told, key=repr)]

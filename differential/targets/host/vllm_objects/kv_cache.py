@@ -63,6 +63,8 @@ class BlockPool(Protocol):
     metrics_collector: in 0.13.0, not yet in 0.11.0.
     """
 
+    num_gpu_blocks: int
+    enable_kv_cache_events: bool
     blocks: list[KVCacheBlock]
     null_block: KVCacheBlock
     free_block_queue: FreeKVCacheBlockQueue
@@ -142,6 +144,9 @@ class KVCacheManager(Protocol):
     create_empty_block_list: up to 0.11.0; in 0.13.0 and since `empty_kv_cache_blocks`.
     """
 
+    max_model_len: int
+    enable_caching: bool
+    use_eagle: bool
     block_pool: BlockPool
     coordinator: KVCacheCoordinator
     empty_kv_cache_blocks: KVCacheBlocks

@@ -169,6 +169,22 @@ class Scheduler(Protocol):
     def reset_encoder_cache(self) -> None: ...
 
 
+class ConfiguredScheduler(Scheduler, Protocol):
+    """A `Scheduler` in an engine, with what it was made with; the fields of its configurations
+    differ with the release."""
+
+    kv_cache_config: Any
+    scheduler_config: Any
+    cache_config: Any
+    lora_config: Any
+    vllm_config: Any
+    max_num_encoder_input_tokens: int
+    max_num_scheduled_tokens: int
+    max_num_running_reqs: int
+    max_model_len: int
+    block_size: int
+
+
 class KVConnectorOutput(VllmDataclass, Protocol):
     """`vllm.v1.outputs.KVConnectorOutput`, and the reference's: what workers report of KV.
 

@@ -144,6 +144,7 @@ class GPUModelRunner(Protocol):
     _set_active_loras: Callable[..., None]
     _prepare_input_ids: Callable[..., None]
     propose_draft_token_ids: Callable[..., "Tensor"]
+    execute_model: Callable[..., object]
     reload_weights: Callable[..., None]
 
     def get_model(self) -> LoadedModel: ...
@@ -231,6 +232,7 @@ class SecondModelRunner(Protocol):
     model_state: ModelState
     block_tables: SecondBlockTables
     speculator: Speculator
+    execute_model: Callable[..., object]
     sample: Callable[..., tuple[SamplerOutput, "Tensor", "Tensor"]]
     postprocess_sampled: Callable[..., None]
 
