@@ -20,6 +20,7 @@ from cacheproof.differential.search.fault_folders import load
 from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.search.verdict import HOLDS
 from cacheproof.listed.facts import fault_rows
+from cacheproof.output.conclusion import Conclusion
 from cacheproof.output.console import CommandOutput
 from cacheproof.output.verdict_line import VerdictLine, counted
 from cacheproof.reference.releases import MODELLED, NEWEST
@@ -77,14 +78,12 @@ def assess(output: CommandOutput, word: str, purpose: str | None) -> int:
     answers = [
         AuditAnswer(one, release, tuple(faults)) for one in QUESTIONS if one.purpose in purposes
     ]
-    output.verdict(verdict(answers))
     for line in _report(answers, faults):
         if line.lstrip().startswith(("cacheproof ", ".venv/")):
             output.command(line)
         else:
             output.report.print(line, soft_wrap=True)
-    output.write_json("assess", as_json(answers, faults))
-    return HOLDS
+    return output.tell(Conclusion(HOLDS, verdict(answers), as_json(answers, faults)))
 
 
 def verdict(answers: Sequence[AuditAnswer]) -> VerdictLine:

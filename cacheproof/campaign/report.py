@@ -20,8 +20,9 @@ from cacheproof.differential.search.campaigns.merging import merge_stores
 from cacheproof.differential.search.campaigns.reporting import ReportedTarget
 from cacheproof.differential.search.campaigns.store import Beating, CampaignStore, CampaignTarget
 from cacheproof.differential.search.known import KnownFault
-from cacheproof.differential.search.verdict import exit_code_of, is_unlisted
+from cacheproof.differential.search.verdict import HOLDS, exit_code_of, is_unlisted
 from cacheproof.differential.targets.resolve import tree_here
+from cacheproof.output.conclusion import Conclusion
 from cacheproof.output.console import CommandOutput, require_writable, write_file
 from cacheproof.output.folders import folder_for
 from cacheproof.search import result as searched
@@ -35,6 +36,8 @@ from cacheproof.tables import places
 from cacheproof.work.code_digest import code_digest
 
 RATE_SECONDS = 60.0
+REPORT = "campaign report"
+"""The command that the JSON of a report names, also where `campaign start` or `resume` ends so."""
 
 
 def report(
@@ -78,17 +81,17 @@ def print_report(
     _print_faults(output, faults, [one.about.name for one in targets])
     for one in targets:
         _print_target(output, one, folder)
-    for one in targets:
-        output.found(searched.result_of(one.verdict, _subject(one.about), known, folder))
+    results = [
+        searched.result_of(one.verdict, _subject(one.about), known, folder) for one in targets
+    ]
     register.add(output, [record for one in targets for record in one.records])
     output.line(f"digest {content['digest']}")
     verdicts = [one.verdict for one in targets]
     resume = f"cacheproof campaign resume --store {shlex.quote(store.where)}"
     line = searches.line_of(verdicts, shown_faults(verdicts, known), folder, resume)
-    output.verdict(line)
     code = exit_code_of(verdicts)
-    output.write_json("campaign report", {**content, "exit_code": code, "folder": str(folder)})
-    return code
+    facts = {"command": REPORT, **content, "exit_code": code, "folder": str(folder)}
+    return output.tell(Conclusion(code, line, facts, results))
 
 
 def _subject(about: CampaignTarget) -> SearchSubject:
@@ -185,11 +188,9 @@ def status(output: CommandOutput, where: str) -> None:
         output.line(_told(runner, now))
     if not runners:
         output.line("nobody runs it")
-    output.verdict(places.of_status(shlex.quote(where), rows, len(runners)))
-    output.write_json(
-        "campaign status",
-        {"targets": rows, "runners": [_runner_json(one, now) for one in runners]},
-    )
+    line = places.of_status(shlex.quote(where), rows, len(runners))
+    facts = {"targets": rows, "runners": [_runner_json(one, now) for one in runners]}
+    output.tell(Conclusion(HOLDS, line, facts))
 
 
 def _row(
@@ -230,4 +231,5 @@ def merge(output: CommandOutput, first: str, second: str, into: str | None) -> N
     """Merge two stores, and say what the one holds."""
     merged = merge_stores(first, second, into, time.time())
     report = f"cacheproof campaign report --store {shlex.quote(into or first)}"
-    output.verdict(places.of_merged(merged.where, merged.shards, merged.both, report))
+    line = places.of_merged(merged.where, merged.shards, merged.both, report)
+    output.tell(Conclusion(HOLDS, line))

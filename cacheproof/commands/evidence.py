@@ -142,8 +142,7 @@ def contracts(
             output.line(contract_table.markdown())
         else:
             output.report.print(contract_table.table())
-        output.verdict(contract_table.verdict())
-        output.write_json("contracts", {"contracts": contract_table.as_json()})
+        output.tell(contract_table.conclusion())
 
 
 @example("cacheproof explain uncomputed-hit", "cacheproof explain")

@@ -31,6 +31,7 @@ from cacheproof.differential.traces.manager import Add
 from cacheproof.differential.traces.scheduler import SchedulerConfig, SchedulerEvent
 from cacheproof.explore.verdict import Explored
 from cacheproof.output.announcing import announce
+from cacheproof.output.conclusion import Conclusion
 from cacheproof.output.console import CommandOutput
 from cacheproof.output.progress import telling
 from cacheproof.output.verdict_line import rule_told
@@ -83,9 +84,9 @@ def explore(
         output.line(_closing_line(reports))
     code = INTERRUPTED if is_interrupted else _exit_code(reports)
     wanted = tuple(dict.fromkeys(targets))
-    output.verdict(_explored(wanted, code, reports, len(tasks) - len(reports)).line)
-    output.write_json("explore", {"models": models, **_json(reports), "exit_code": code})
-    return code
+    explored = _explored(wanted, code, reports, len(tasks) - len(reports))
+    facts = {"models": models, **_json(reports), "exit_code": code}
+    return output.tell(Conclusion(code, explored.line, facts))
 
 
 def scopes_markdown() -> str:

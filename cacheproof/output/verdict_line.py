@@ -31,10 +31,10 @@ class VerdictLine:
     step: str = ""
     command: str = ""
 
-    def to_json(self) -> dict[str, str]:
-        """The verdict line in the JSON of every command."""
-        step = ": ".join(filter(None, (self.step, self.command)))
-        return {"verdict": self.sentence, "next": step}
+    @property
+    def next(self) -> str:
+        """What to do next, with the command that does it."""
+        return ": ".join(filter(None, (self.step, self.command)))
 
 
 def of_trouble(command: str, code: int, trouble: str) -> str:

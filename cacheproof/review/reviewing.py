@@ -15,6 +15,7 @@ from cacheproof.differential.targets.resolve import resolve, share_libraries
 from cacheproof.differential.traces.trace import ModelRunner, Trace
 from cacheproof.listed.pages import kept_traces
 from cacheproof.output.announcing import has_text_of_its_own, start
+from cacheproof.output.conclusion import Conclusion
 from cacheproof.output.console import CommandOutput
 from cacheproof.review.page import SHOWN_MAX, code, markdown
 from cacheproof.review.proofs import ProofReview, review_proofs
@@ -62,11 +63,9 @@ def review(
         known=known,
         place=place,
     )
-    output.found(result_of(done, head))
     output.line(markdown(done))
-    output.verdict(line_of(done))
-    output.write_json("review", done.to_json())
-    return done.exit_code
+    results = [result_of(done, head)]
+    return output.tell(Conclusion(done.exit_code, line_of(done), done.to_json(), results))
 
 
 def reviewed(

@@ -22,6 +22,8 @@ from cacheproof.differential.search.verdict import (
 )
 from cacheproof.differential.targets.reference_media_hash import missing_media_libraries
 from cacheproof.differential.targets.resolve import resolve
+from cacheproof.formats.result import Result
+from cacheproof.output.conclusion import Conclusion
 from cacheproof.output.console import CommandOutput
 from cacheproof.output.progress import telling
 from cacheproof.reference.releases import SEARCHED
@@ -81,6 +83,7 @@ def run(
     )
     install_all(wanted, report=output.say)
     verdicts: list[Verdict] = []
+    results: list[Result] = []
     with ExitStack() as stack:
         targets = [
             stack.enter_context(closing(resolve(f"vllm@{release}", report=output.say)))
@@ -92,7 +95,8 @@ def run(
             target.close()
             if is_whole and not verdict.interrupted:
                 verdict.not_found_again = listed_but_missing(verdict.campaign, known)
-            output.found(searched.result_of(verdict, SearchSubject.of(target), known, folder))
+            results.append(searched.result_of(verdict, SearchSubject.of(target), known, folder))
+            output.found(results[-1])
             if verdict.interrupted:
                 break
     if output.verbose:
@@ -104,23 +108,20 @@ def run(
     for verdict in verdicts:
         print_campaign(output, verdict)
     code = exit_code_of(verdicts)
-    for line in _closing_lines(verdicts):
-        output.line(line)
+    for words in _closing_lines(verdicts):
+        output.line(words)
     for verdict in verdicts:
         if verdict.interrupted:
             print_interrupted(output, verdict, folder)
-    output.verdict(searches.line_of(verdicts, shown, folder))
-    output.write_json(
-        "check",
-        {
-            "targets": [verdict_json(verdict) for verdict in verdicts],
-            "evidence": [line.to_json() for verdict in verdicts for line in verdict.evidence()],
-            "faults": [one.to_json() for one in shown],
-            "findings": [one for verdict in verdicts for one in verdict.findings],
-            "exit_code": code,
-        },
-    )
-    return code
+    facts = {
+        "targets": [verdict_json(verdict) for verdict in verdicts],
+        "evidence": [line.to_json() for verdict in verdicts for line in verdict.evidence()],
+        "faults": [one.to_json() for one in shown],
+        "findings": [one for verdict in verdicts for one in verdict.findings],
+        "exit_code": code,
+    }
+    line = searches.line_of(verdicts, shown, folder)
+    return output.tell(Conclusion(code, line, facts, results))
 
 
 def _part_of(seeds: range, part: str) -> range:
@@ -152,9 +153,9 @@ def gallery(output: CommandOutput, place: Workplace) -> int:
         output.line(f"not run: variants of the media hash, without {', '.join(missing)}")
     alarms = sorted(matrix.false_alarms)
     survivors = [one.name for one in matrix.survivors]
-    output.verdict(gallery_verdict.of_gallery(len(matrix.kills), survivors, alarms, missing))
-    output.write_json("gallery", matrix.to_json())
-    return VOID if survivors or alarms else HOLDS
+    line = gallery_verdict.of_gallery(len(matrix.kills), survivors, alarms, missing)
+    code = VOID if survivors or alarms else HOLDS
+    return output.tell(Conclusion(code, line, matrix.to_json()))
 
 
 def _print_evidence(output: CommandOutput, verdicts: Sequence[Verdict]) -> None:

@@ -24,6 +24,7 @@ from cacheproof.differential.targets.changes import changed_once_in
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import resolve, share_libraries
 from cacheproof.output.announcing import announce, has_text_of_its_own, start
+from cacheproof.output.conclusion import Conclusion
 from cacheproof.output.console import CommandOutput
 from cacheproof.reference.semantics import CHANGES
 from cacheproof.search import result as searched
@@ -75,16 +76,20 @@ def fuzz(
     require_lanes(plan.lanes, target_text)
     with closing(resolve(target_text, report=output.say)) as target:
         verdict = judge_target(output, target, plan, known, folder, register)
-    output.found(searched.result_of(verdict, SearchSubject.of(target), known, folder))
     if output.verbose:
         print_details(output, verdict, folder)
     shown = shown_faults([verdict], known)
     print_faults(output, shown, [verdict.campaign.target])
     print_campaign(output, verdict)
     print_verdict(output, verdict, folder)
-    output.verdict(searches.line_of([verdict], shown, folder))
-    output.write_json("fuzz", {**verdict_json(verdict), "faults": [one.to_json() for one in shown]})
-    return verdict.exit_code
+    return output.tell(
+        Conclusion(
+            verdict.exit_code,
+            searches.line_of([verdict], shown, folder),
+            {**verdict_json(verdict), "faults": [one.to_json() for one in shown]},
+            [searched.result_of(verdict, SearchSubject.of(target), known, folder)],
+        )
+    )
 
 
 def verdict_json(verdict: Verdict) -> dict[str, object]:
@@ -242,29 +247,25 @@ def diff(
         explained,
         len(found.unseen),
     )
-    output.verdict(compared.line)
-    output.write_json(
-        "diff",
-        {
-            "targets": [left.name, right.name],
-            "models": told,
-            "traces": found.traces,
-            "apart": found.apart,
-            "partings": [
-                {
-                    "lane": parting.lane,
-                    "flags": sorted(parting.flags),
-                    "sentence": parting.difference.sentence,
-                    "configuration": parting.trace.header,
-                    "events": parting.trace.events,
-                }
-                for parting in found.partings
-            ],
-            "unseen": found.unseen,
-            "interrupted": found.is_interrupted,
-        },
-    )
-    return code
+    facts = {
+        "targets": [left.name, right.name],
+        "models": told,
+        "traces": found.traces,
+        "apart": found.apart,
+        "partings": [
+            {
+                "lane": parting.lane,
+                "flags": sorted(parting.flags),
+                "sentence": parting.difference.sentence,
+                "configuration": parting.trace.header,
+                "events": parting.trace.events,
+            }
+            for parting in found.partings
+        ],
+        "unseen": found.unseen,
+        "interrupted": found.is_interrupted,
+    }
+    return output.tell(Conclusion(code, compared.line, facts))
 
 
 def _explanation(parting: ExplainedParting, found: Partings) -> list[str]:

@@ -32,6 +32,7 @@ from cacheproof.differential.serving.traffic import (
 )
 from cacheproof.differential.targets.named import TargetKind, named
 from cacheproof.gpu_runner.jobs import GenerateJob
+from cacheproof.output.conclusion import Conclusion
 from cacheproof.output.console import CommandOutput
 from cacheproof.output.folders import folder_of
 from cacheproof.output.progress import Live
@@ -137,16 +138,12 @@ def http(
         is_interrupted = True
     code = INTERRUPTED if is_interrupted else _exit_code(told)
     left = len(servers) - len(told)
-    output.verdict(_served(target, code, told, left).line)
-    output.write_json(
-        "http",
-        {
-            "target": target,
-            "servers": [_json(one) for one in told],
-            "interrupted": is_interrupted,
-        },
-    )
-    return code
+    facts = {
+        "target": target,
+        "servers": [_json(one) for one in told],
+        "interrupted": is_interrupted,
+    }
+    return output.tell(Conclusion(code, _served(target, code, told, left).line, facts))
 
 
 def _telling(

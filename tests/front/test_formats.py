@@ -24,6 +24,7 @@ from cacheproof.differential.texts.places import SourceFunction, SourcePlace
 from cacheproof.formats import github, junit, sarif, writing
 from cacheproof.formats.result import Case, Excuse, Problem, Report, Result, Suite, rule_of
 from cacheproof.formats.writing import Formats
+from cacheproof.output.conclusion import Conclusion
 from cacheproof.output.console import CommandOutput
 from cacheproof.output.verdict_line import VerdictLine
 from cacheproof.proving import proving
@@ -443,8 +444,7 @@ def test_a_host_that_does_not_start_is_an_error_in_every_format(files: Formats) 
 def test_every_format_has_the_verdict(files: Formats, tmp_path: Path) -> None:
     said = "path:fork shows nothing new: 4 traces; no rule broke."
     with CommandOutput(None, command="fuzz", formats=files) as output:
-        output.found(result_with())
-        output.verdict(VerdictLine(said))
+        output.tell(Conclusion(0, VerdictLine(said), results=[result_with()]))
     _, invocation = read_back(files)
     assert invocation["toolExecutionNotifications"] == [
         {"level": "note", "message": {"text": said}}

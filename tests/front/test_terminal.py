@@ -23,7 +23,9 @@ from cacheproof.differential.findings.finding import Finding, found_in
 from cacheproof.differential.generators.manager import manager_trace
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.wording import visible, visible_line
+from cacheproof.output.conclusion import Conclusion
 from cacheproof.output.console import CommandOutput, VisibleConsole
+from cacheproof.output.verdict_line import VerdictLine
 from cacheproof.reference.semantics import Semantics
 
 ODD = "\x1b[2J\x1b]0;title\x07\x9b\u202e\ud800\x00"
@@ -110,7 +112,7 @@ def test_json_on_a_terminal_does_nothing_either(
 ) -> None:
     words = ODD.replace("\ud800", "\U000e0001é")
     for to in ("-", str(tmp_path / "out.json")):
-        CommandOutput(to).write_json("command", {"words": words})
+        CommandOutput(to).tell(Conclusion(0, VerdictLine("said"), {"words": words}))
     out = capsys.readouterr().out
     assert out == (tmp_path / "out.json").read_text()
     assert out.replace("\n", "").isprintable()

@@ -90,4 +90,4 @@ def test_a_report_begins_and_ends_with_the_same_sentence(
 @pytest.mark.parametrize("command", SLOW)
 def test_what_takes_longer_says_its_verdict(command: str) -> None:
     module = importlib.import_module(f"cacheproof.{SLOW[command]}")
-    assert "output.verdict(" in inspect.getsource(module)
+    assert "output.tell(" in inspect.getsource(module)
