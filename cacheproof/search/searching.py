@@ -22,7 +22,7 @@ from cacheproof.differential.search.verdict import (
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.changes import changed_once_in
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.targets.resolve import resolve, share_libraries
+from cacheproof.differential.targets.resolve import resolve
 from cacheproof.output.announcing import announce, has_text_of_its_own, start
 from cacheproof.output.conclusion import Conclusion
 from cacheproof.output.console import CommandOutput
@@ -32,12 +32,13 @@ from cacheproof.search import verdict as searches
 from cacheproof.search.campaigning import run_campaign
 from cacheproof.search.compared import Compared
 from cacheproof.search.fault_table import print_faults, shown_faults
-from cacheproof.search.lane_choice import lanes_for, lanes_for_both, left_out, require_lanes
+from cacheproof.search.lane_choice import lanes_for, left_out, require_lanes
 from cacheproof.search.lane_order import in_order
 from cacheproof.search.registering import Register
 from cacheproof.search.result import SearchSubject
 from cacheproof.search.told_findings import causes_json, print_causes, told_count
-from cacheproof.work.plan import SearchPlan, lanes_at
+from cacheproof.search.two_targets import two_targets
+from cacheproof.work.plan import SearchPlan
 
 
 def judge_target(
@@ -198,16 +199,7 @@ def diff(
 ) -> int:
     """Run the same traces on two targets and show where they part. 0: they agree; 1: they part; 4:
     a target whose text is no release's parts from the reference."""
-    asked = lanes_at(depth)
-    require_lanes(asked, left_text, right_text)
-    with (
-        closing(resolve(left_text, report=output.say)) as left,
-        closing(resolve(right_text, report=output.say)) as right,
-    ):
-        for target in (left, right):
-            start(output, target)
-        share_libraries(left, right)
-        lanes, _ = lanes_for_both(asked, left, right, output)
+    with two_targets(output, left_text, right_text, depth) as (left, right, lanes, _):
         with_reference = any(isinstance(target, ReferenceTarget) for target in (left, right))
         told = {
             target.name: announce(output, target, compared=with_reference)

@@ -25,6 +25,7 @@ from cacheproof.review.page import LINE_MAX, block, code, markdown
 from cacheproof.review.proofs import UNREAD, ProofReview, weighed
 from cacheproof.review.run import RanTraces
 from cacheproof.review.verdict import DIFFERS, Review, Side
+from cacheproof.search import two_targets
 from cacheproof.spec.evidence import Evidence, Outcome, RedTwin
 from cacheproof.spec.registry import by_id
 from cacheproof.work.workplace import Workplace
@@ -182,8 +183,8 @@ def test_a_head_of_which_nothing_can_be_said_makes_it_void(
         found: ReferenceTarget = made(Semantics.of_vllm("0.33.0"), name=text, release="0.33.0")
         return found
 
-    monkeypatch.setattr(reviewing, "resolve", resolve)
-    monkeypatch.setattr(reviewing, "require_lanes", lambda lanes, *texts: None)
+    monkeypatch.setattr(two_targets, "resolve", resolve)
+    monkeypatch.setattr(two_targets, "require_lanes", lambda lanes, *texts: None)
     ended = run("review", "--base", NEW, "--head", "odd", *FEW)
     assert words in ended.out
     assert ended.code == VOID
