@@ -63,6 +63,7 @@ wrong before it says that there is none."""
 NO_FILE = "/no/such/folder/file"
 BAD: Mapping[str, tuple[str, str]] = {
     **dict.fromkeys(("--target", "--base", "--head", "left", "right"), ("nope", "nope")),
+    "--component": ("nope", "--component nope"),
     **dict.fromkeys(("file", "what", "where", "plan", "first", "second"), (NO_FILE, NO_FILE)),
     **{
         name: (NO_FILE, name)

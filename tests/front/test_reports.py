@@ -240,6 +240,27 @@ def test_the_gallery_as_json(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(one["name"] and one["killed_by"] for one in variants)
 
 
+@pytest.mark.full
+def test_the_gallery_of_one_component_runs_its_variants_alone(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kinds = [one.manager for one in kill_matrix.VARIANTS]
+    few = kill_matrix.VARIANTS[: kinds.index("encoder_decoder") + 2]
+    monkeypatch.setattr(kill_matrix, "VARIANTS", few)
+    ran = run("gallery", "--component", "encoder_decoder_cache", "--json", "-")
+    assert ran.code == 0
+    told = document(ran.out, "gallery")
+    assert {one["manager"] for one in told["variants"]} == {"encoder_decoder"}
+    assert told["component"] == "encoder_decoder_cache"
+    assert "faulty variants of encoder_decoder_cache are caught" in told["verdict"]
+
+
+def test_a_component_without_a_variant_is_refused_with_those_that_have_some(run: Any) -> None:
+    refusal = run("gallery", "--component", "engine").refusal
+    assert refusal.startswith("--component engine: no faulty variant to run; expected one of block")
+    assert refusal.endswith("scheduler, worker_mirror")
+
+
 def test_releases_that_are_there_as_json(run: Any, two_releases: tuple[str, str]) -> None:
     ran = run("vllm", "list", "--json", "-")
     assert ran.code == 0
