@@ -20,6 +20,7 @@ from cacheproof.proving import targets as proof_targets
 from cacheproof.reference.releases import MODELLED, NEWEST
 from cacheproof.search import searching
 from cacheproof.tables import text_table
+from tests.front.conftest import Run
 
 SCHEDULER = "v1/core/sched/scheduler.py"
 STEP = "v1/core/sched/output.py"
@@ -62,7 +63,7 @@ def change(fork: Path) -> Change:
 
 
 @pytest.fixture
-def fuzz(run: Any, fork: Path, tmp_path: Path) -> Callable[[], tuple[Any, Any]]:
+def fuzz(run: Run, fork: Path, tmp_path: Path) -> Callable[[], tuple[Any, Any]]:
     """Searches the fork: what the command printed, and its JSON."""
 
     def call() -> tuple[Any, Any]:
@@ -148,7 +149,7 @@ def test_where_a_contract_breaks_behind_a_difference_nothing_listed_is_its_cause
 
 @pytest.mark.full
 def test_replays_and_diffs_tell_a_difference_from_the_model_by_their_exit_code(
-    fuzz: Any, run: Any, fork: Path, change: Change, tmp_path: Path
+    fuzz: Any, run: Run, fork: Path, change: Change, tmp_path: Path
 ) -> None:
     change(HASHER, *OTHER_SEQUENCES)
     fuzz()
@@ -161,7 +162,7 @@ def test_replays_and_diffs_tell_a_difference_from_the_model_by_their_exit_code(
 
 @pytest.mark.full
 def test_the_same_differences_of_a_release_that_reads_as_modelled_are_findings(
-    run: Any,
+    run: Run,
     fork: Path,
     change: Change,
     newest: InstalledRelease,
@@ -177,7 +178,7 @@ def test_the_same_differences_of_a_release_that_reads_as_modelled_are_findings(
 
 @pytest.mark.full
 def test_the_main_job_tells_an_installed_release_whose_text_was_changed(
-    run: Any, fork: Path, change: Change, newest: InstalledRelease, monkeypatch: pytest.MonkeyPatch
+    run: Run, fork: Path, change: Change, newest: InstalledRelease, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     change(HASHER, *OTHER_SEQUENCES)
     changed = replace(newest, tree=fork)
@@ -219,7 +220,7 @@ def test_a_release_before_all_that_are_modelled_is_not_read(newest: InstalledRel
     assert reading_of(replace(newest, version="0.10.1.1")) is None
 
 
-def test_a_fork_that_is_no_python_is_the_users_error(run: Any, fork: Path, change: Change) -> None:
+def test_a_fork_that_is_no_python_is_the_users_error(run: Run, fork: Path, change: Change) -> None:
     change(SCHEDULER, "class Scheduler(", "class class Scheduler(")
     refusal = run("fuzz", "--target", f"path:{fork}", *SEARCH).refusal
     assert "sched/scheduler.py, line " in refusal
@@ -228,7 +229,7 @@ def test_a_fork_that_is_no_python_is_the_users_error(run: Any, fork: Path, chang
 
 @pytest.mark.full
 def test_the_reference_of_a_release_that_is_not_modelled_says_whose_semantics_it_has(
-    run_process: Any, tmp_path: Path
+    run_process: Run, tmp_path: Path
 ) -> None:
     file = tmp_path / "out.json"
     arguments = "--depth", "manager", "--seeds", "0:1", "--json", file, "--findings", tmp_path
@@ -244,7 +245,7 @@ def test_the_reference_of_a_release_that_is_not_modelled_says_whose_semantics_it
 
 @pytest.mark.full
 def test_families_and_what_reads_otherwise_are_printed(
-    run: Any, newest: InstalledRelease, fork: Path, change: Change, monkeypatch: pytest.MonkeyPatch
+    run: Run, newest: InstalledRelease, fork: Path, change: Change, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ran = run("vllm", "texts")
     assert ran.code == 0
@@ -260,7 +261,7 @@ def test_families_and_what_reads_otherwise_are_printed(
 
 
 def test_a_table_that_would_lack_releases_is_not_written(
-    run: Any, newest: InstalledRelease, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    run: Run, newest: InstalledRelease, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(text_table.releases, "list_installed", lambda: [newest])
     refusal = run("vllm", "texts", "--toml", tmp_path / "texts.toml").refusal
@@ -271,7 +272,7 @@ def test_a_table_that_would_lack_releases_is_not_written(
 
 @pytest.mark.full
 def test_the_table_is_written_anew_from_the_releases_that_are_installed(
-    run: Any, newest: InstalledRelease, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    run: Run, newest: InstalledRelease, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     file = tmp_path / "texts.toml"
     installed = {one.version for one in releases.list_installed()}
@@ -283,5 +284,5 @@ def test_the_table_is_written_anew_from_the_releases_that_are_installed(
     assert file.read_text() == shipped.read_text()
 
 
-def test_a_table_is_not_written_where_no_file_can_be(run: Any) -> None:
+def test_a_table_is_not_written_where_no_file_can_be(run: Run) -> None:
     assert "expected a file in a folder that exists" in run("vllm", "texts", "--toml", "/").refusal

@@ -97,7 +97,11 @@ def test_a_gap_is_named_and_voids(run: Run, driven: tuple[Driven, Driven], tmp_p
 
 @pytest.mark.parametrize("which", [0, 1])
 def test_an_audit_that_is_interrupted_says_so_and_draws_no_more_than_it_judged(
-    run: Run, driven: tuple[Driven, Driven], tmp_path: Path, monkeypatch: Any, which: int
+    run: Run,
+    driven: tuple[Driven, Driven],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    which: int,
 ) -> None:
     fed, feed, last = count(), Auditor.feed, len(records_of(driven[which].folder)) - 5
 
@@ -125,7 +129,7 @@ def test_an_audit_that_is_interrupted_says_so_and_draws_no_more_than_it_judged(
 
 @pytest.mark.parametrize("window", [1, 20, 500])
 def test_what_is_drawn_does_not_hang_on_steps_that_were_passed_over(
-    driven: tuple[Driven, Driven], monkeypatch: Any, window: int
+    driven: tuple[Driven, Driven], monkeypatch: pytest.MonkeyPatch, window: int
 ) -> None:
     audit_of = Audit(str(driven[0].folder))
     audit_of.look(last=True)
@@ -485,7 +489,7 @@ def test_whether_it_is_known_is_said_alike_everywhere(
     recorded_as: Callable[..., Path],
     nothing_known: Path,
     tmp_path: Path,
-    monkeypatch: Any,
+    monkeypatch: pytest.MonkeyPatch,
     case: str,
 ) -> None:
     summary = tmp_path / "summary.md"

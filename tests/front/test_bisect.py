@@ -1,7 +1,6 @@
 """`bisect` names releases; `--register` remembers, and runs first what it remembers."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,9 @@ from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.listed.pages import kept_traces
 from cacheproof.reference.semantics import Semantics
 from cacheproof.replay import bisecting
+from tests.front.conftest import Run
 
 LOST_SLOTS = kept_traces()["reused-media-id"]
-Run = Callable[..., Any]
 
 
 @pytest.fixture

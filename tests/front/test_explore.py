@@ -1,7 +1,7 @@
 """`cacheproof explore`: what it prints, and what it exits with."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,8 @@ from cacheproof.differential.search.explore import tables
 from cacheproof.differential.search.explore.scopes import SMALL
 from cacheproof.explore import exploring
 from cacheproof.output.verdict_line import rule_told
+from tests.front.conftest import Run
 
-Run = Callable[..., Any]
 DECODERS = tuple(scope for scope in SMALL if scope.subject == "encoder_decoder")
 ORDER = next(scope for scope in SMALL if scope.name == "order of eviction")
 

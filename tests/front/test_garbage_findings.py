@@ -17,6 +17,7 @@ from cacheproof.differential.findings.finding import Finding, found_in
 from cacheproof.differential.generators.manager import manager_trace
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.reference.semantics import Semantics
+from tests.front.conftest import Run
 
 JUNK = (None, 3, -1, 1.5, "x", "", [], {}, True, 10**30, 1e300, "a\nb\x1b[2J", "[/red]", [[[]]])
 TIMES = 10
@@ -99,12 +100,12 @@ def test_records_may_be_deep(finding: Path, tmp_path: Path, depth: int) -> None:
     assert isinstance(load(path), str)
 
 
-def test_a_finding_replays_in_ten_of_ten(run: Any, finding: Path) -> None:
+def test_a_finding_replays_in_ten_of_ten(run: Run, finding: Path) -> None:
     ran = run("replay", finding, "--times", TIMES, "--json", "-")
     replayed = json.loads(ran.out)
     assert ran.code == 1
     assert replayed["same"] == replayed["broke"] == replayed["times"] == TIMES
 
 
-def test_a_finding_holds_where_it_is_fixed(run: Any, finding: Path) -> None:
+def test_a_finding_holds_where_it_is_fixed(run: Run, finding: Path) -> None:
     assert run("replay", finding, "--target", "reference").code == 0

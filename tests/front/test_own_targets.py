@@ -21,6 +21,7 @@ from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.releases import NEWEST
+from tests.front.conftest import Run
 
 MANAGER = Path("vllm/v1/core/encoder_cache_manager.py")
 REFERENCE = "cacheproof.reference.encoder_cache:EncoderCacheManager"
@@ -89,7 +90,7 @@ def test_an_unchanged_copy_is_the_release_that_it_says_it_is(checkout: Path, tar
 
 
 @pytest.mark.full
-def test_a_guard_taken_out_of_a_copy_is_found(checkout: Path, run: Any, tmp_path: Path) -> None:
+def test_a_guard_taken_out_of_a_copy_is_found(checkout: Path, run: Run, tmp_path: Path) -> None:
     source = checkout / MANAGER
     broken, count = GUARD.subn("if True:", source.read_text(), count=1)
     assert count == 1
@@ -203,7 +204,7 @@ def test_a_kv_cache_manager_may_build_on_the_one_of_the_release(
 
 
 @pytest.mark.full
-def test_a_kv_cache_manager_is_searched_in_the_scheduler_lanes(run: Any, tmp_path: Path) -> None:
+def test_a_kv_cache_manager_is_searched_in_the_scheduler_lanes(run: Run, tmp_path: Path) -> None:
     arguments = "--seeds", "0:3", "--findings", tmp_path, "--json", "-"
     ran = run("fuzz", "--target", f"{KV_CACHE}@{NEWEST}", *arguments)
     report = json.loads(ran.out)
@@ -213,7 +214,7 @@ def test_a_kv_cache_manager_is_searched_in_the_scheduler_lanes(run: Any, tmp_pat
 
 
 @pytest.mark.full
-def test_no_kv_cache_manager_stands_in_where_more_is_asked_of_it(run: Any) -> None:
+def test_no_kv_cache_manager_stands_in_where_more_is_asked_of_it(run: Run) -> None:
     ran = run("fuzz", "--target", f"{KV_CACHE}@0.28.0", "--seeds", "0:1")
     assert ran.code == 2
     (line,) = ran.err.splitlines()
@@ -222,7 +223,7 @@ def test_no_kv_cache_manager_stands_in_where_more_is_asked_of_it(run: Any) -> No
 
 @pytest.mark.full
 def test_the_real_scheduler_breaks_nothing_with_the_reference_manager_but_what_is_its_own(
-    run: Any, tmp_path: Path
+    run: Run, tmp_path: Path
 ) -> None:
     seeds = f"0:{len(SCHEDULER_SEEDS)}"
     arguments = "--depth", "scheduler", "--seeds", seeds, "--findings", tmp_path, "--json", "-"
@@ -295,7 +296,7 @@ def test_the_real_scheduler_breaks_nothing_with_the_reference_manager_of_encoder
         ("os:path", "os:path is no class"),
     ],
 )
-def test_a_class_that_is_not_there_is_the_users_error(run: Any, name: str, words: str) -> None:
+def test_a_class_that_is_not_there_is_the_users_error(run: Run, name: str, words: str) -> None:
     ran = run("fuzz", "--target", f"{name}@{NEWEST}", "--seeds", "0:1")
     assert ran.code == 2
     assert ran.out == ""
@@ -315,7 +316,7 @@ def test_a_class_that_is_not_there_is_the_users_error(run: Any, name: str, words
     ],
 )
 def test_a_plug_in_that_raises_says_what_and_where(
-    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, words: str
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, words: str
 ) -> None:
     (file := tmp_path / "mine.py").write_text(text)
     monkeypatch.chdir(tmp_path)
@@ -324,6 +325,6 @@ def test_a_plug_in_that_raises_says_what_and_where(
 
 
 @pytest.mark.parametrize("name", ["..:x", "a/b:C", "a:b:c", ":C", "a.:C", "os:9"])
-def test_what_is_no_name_of_a_class_starts_nothing(run: Any, name: str) -> None:
+def test_what_is_no_name_of_a_class_starts_nothing(run: Run, name: str) -> None:
     for command in ("fuzz", "prove", "explore"):
         assert "MODULE:CLASS" in run(command, "--target", name).refusal

@@ -30,6 +30,7 @@ from cacheproof.proving.targets import (
 )
 from cacheproof.reference.releases import NEWEST
 from cacheproof.spec.evidence import Evidence, Outcome, RedTwin
+from tests.front.conftest import Run
 
 ROW = Evidence(
     "EC-1", "reference", "EncoderCacheManager", "proof", "unbounded", Outcome.HOLDS, "", "d", 0.0,
@@ -270,7 +271,7 @@ def interrupt(*_: object) -> None:
 
 @pytest.mark.parametrize("prove_now", [lambda *_: None, interrupt], ids=["proved", "interrupted"])
 def test_what_is_refused_beside_the_proofs_is_told_and_no_row_is(
-    run: Any, monkeypatch: pytest.MonkeyPatch, prove_now: Callable[..., None]
+    run: Run, monkeypatch: pytest.MonkeyPatch, prove_now: Callable[..., None]
 ) -> None:
     def prove_when_refused(*given: Any) -> None:
         with suppress(InputError):
@@ -285,7 +286,7 @@ def test_what_is_refused_beside_the_proofs_is_told_and_no_row_is(
 
 
 def test_an_interruption_says_that_nobody_has_looked_yet(
-    run: Any, monkeypatch: pytest.MonkeyPatch
+    run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     goes_on = threading.Event()
     monkeypatch.setattr(proving, "refuse_all_changed", lambda _: goes_on.wait())

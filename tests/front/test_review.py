@@ -2,9 +2,9 @@
 
 import json
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -30,6 +30,7 @@ from cacheproof.spec.evidence import Evidence, Outcome, RedTwin
 from cacheproof.spec.registry import by_id
 from cacheproof.work.workplace import Workplace
 from tests.differential.findings.test_faces import face
+from tests.front.conftest import Run
 from tests.front.formats_read import complaints_about_junit, complaints_about_sarif
 
 OLD, NEW = "reference@0.28.0", "reference@0.33.0"
@@ -50,7 +51,7 @@ def read(path: Path) -> dict[str, Any]:
 # the command
 
 
-def test_a_target_beside_itself_decides_alike(run: Callable[..., Any]) -> None:
+def test_a_target_beside_itself_decides_alike(run: Run) -> None:
     ended = run("review", "--base", NEW, "--head", NEW, *FEW)
     assert ended.code == HOLDS
     assert " decides as " in ended.out.splitlines()[2]
@@ -63,7 +64,7 @@ def test_a_target_beside_itself_decides_alike(run: Callable[..., Any]) -> None:
     ("base", "head", "brings"), [(NEW, OLD, {"EC-6", "EC-6a"}), (NEW, NEW, set())]
 )
 def test_what_head_brings_is_in_the_formats_that_pipelines_read(
-    run: Callable[..., Any], tmp_path: Path, base: str, head: str, brings: set[str]
+    run: Run, tmp_path: Path, base: str, head: str, brings: set[str]
 ) -> None:
     sarif, junit = tmp_path / "review.sarif", tmp_path / "review.xml"
     ended = run("review", "--base", base, "--head", head, *FEW, "--sarif", sarif, "--junit", junit)
@@ -76,7 +77,7 @@ def test_what_head_brings_is_in_the_formats_that_pipelines_read(
     assert ("<failure" in junit.read_text()) == bool(brings)
 
 
-def reviewed(run: Callable[..., Any], base: str, head: str, folder: Path) -> tuple[Any, Any]:
+def reviewed(run: Run, base: str, head: str, folder: Path) -> tuple[Any, Any]:
     """A review as it ended, and its JSON."""
     file = folder / "review.json"
     ended = run("review", "--base", base, "--head", head, *FEW, "--json", file)
@@ -85,7 +86,7 @@ def reviewed(run: Callable[..., Any], base: str, head: str, folder: Path) -> tup
 
 @pytest.mark.full
 def test_what_a_change_mends_is_named_with_the_decision_that_it_changes(
-    run: Callable[..., Any], tmp_path: Path
+    run: Run, tmp_path: Path
 ) -> None:
     ended, said = reviewed(run, OLD, NEW, tmp_path)
     assert ended.code == said["exit_code"] == DIFFERS
@@ -97,9 +98,7 @@ def test_what_a_change_mends_is_named_with_the_decision_that_it_changes(
     assert 0 < len(parting["trace"]["events"]) <= 10
 
 
-def test_what_a_change_brings_fails_with_its_smallest_trace(
-    run: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_what_a_change_brings_fails_with_its_smallest_trace(run: Run, tmp_path: Path) -> None:
     ended, said = reviewed(run, NEW, OLD, tmp_path)
     assert ended.code == UNLISTED
     assert " is worse than " in ended.out.splitlines()[2]
@@ -115,13 +114,13 @@ def test_what_a_change_brings_fails_with_its_smallest_trace(
 
 
 @pytest.mark.full
-def test_nothing_of_it_hangs_on_the_number_of_workers(run: Callable[..., Any]) -> None:
+def test_nothing_of_it_hangs_on_the_number_of_workers(run: Run) -> None:
     one = run("review", "--base", OLD, "--head", NEW, *FEW)
     two = run("review", "--base", OLD, "--head", NEW, *FEW[:-1], "2")
     assert one.out == two.out
 
 
-def test_the_page_says_what_was_not_looked_at(run: Callable[..., Any]) -> None:
+def test_the_page_says_what_was_not_looked_at(run: Run) -> None:
     page = run("review", "--base", NEW, "--head", NEW, *FEW).out
     told = page.partition("### Not looked at")[2]
     assert "seeds 0 to 1 of each lane, at these depths: manager" in told
@@ -129,9 +128,7 @@ def test_the_page_says_what_was_not_looked_at(run: Callable[..., Any]) -> None:
 
 
 @pytest.mark.full
-def test_a_review_that_ends_by_the_clock_says_so_and_still_plants(
-    run: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_a_review_that_ends_by_the_clock_says_so_and_still_plants(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "review.json"
     timed = *FEW[:2], "--seconds", "1", "--workers", "1", "--json", file
     ended = run("review", "--base", NEW, "--head", NEW, *timed)
@@ -155,9 +152,7 @@ def test_a_review_that_ends_by_the_clock_says_so_and_still_plants(
         (("--base", NEW, "--head", NEW, "--seconds", "0"), "'--seconds'"),
     ],
 )
-def test_bad_input_is_refused_in_a_line(
-    run: Callable[..., Any], arguments: tuple[str, ...], words: str
-) -> None:
+def test_bad_input_is_refused_in_a_line(run: Run, arguments: tuple[str, ...], words: str) -> None:
     assert words in run("review", *arguments).refusal
 
 
@@ -172,9 +167,9 @@ def test_bad_input_is_refused_in_a_line(
     ],
 )
 def test_a_head_of_which_nothing_can_be_said_makes_it_void(
-    run: Callable[..., Any],
+    run: Run,
     monkeypatch: pytest.MonkeyPatch,
-    odd_targets: Any,
+    odd_targets: ModuleType,
     name: str,
     words: str,
 ) -> None:
@@ -191,7 +186,7 @@ def test_a_head_of_which_nothing_can_be_said_makes_it_void(
 
 
 def test_faults_that_were_never_planted_count_as_missed(
-    run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(review_run, "_plants", lambda lanes, head: iter(()))
     ended = run("review", "--base", NEW, "--head", NEW, *FEW)
@@ -213,7 +208,7 @@ def planted_in(head: ReferenceTarget) -> dict[str, bool]:
 
 
 def test_a_head_in_which_no_fault_takes_misses_it_by_contract_and_by_comparison(
-    odd_targets: Any,
+    odd_targets: ModuleType,
 ) -> None:
     deaf = odd_targets.Deaf(Semantics.of_vllm("0.33.0"))
     places = {"EC-1 (encoder cache)", "a difference (encoder cache)"}

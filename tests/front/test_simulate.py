@@ -25,6 +25,7 @@ from cacheproof.simulation.run import BadSetting, SimulationSetting
 from cacheproof.simulation.run import run as simulated
 from cacheproof.simulation.traffic import TRAFFICS, Mention, SimulatedArrival
 from tests.differential.findings.timeline import browser as browsers
+from tests.front.conftest import Run
 
 ENDLESS = 1 << 40
 REQUESTS = 300
@@ -264,7 +265,7 @@ def test_claims_that_a_release_keeps_can_stop_all_requests(
 
 
 @pytest.mark.full
-def test_the_command_says_the_same_twice_and_raises_budgets(run: Any, tmp_path: Path) -> None:
+def test_the_command_says_the_same_twice_and_raises_budgets(run: Run, tmp_path: Path) -> None:
     told = []
     for name in "ab":
         ran = run(
@@ -302,7 +303,7 @@ def test_the_command_says_the_same_twice_and_raises_budgets(run: Any, tmp_path: 
     ],
 )
 def test_what_cannot_be_simulated_is_said_in_one_line(
-    run: Any, words: tuple[str, ...], said: str
+    run: Run, words: tuple[str, ...], said: str
 ) -> None:
     assert said in run("simulate", *words).refusal
 
@@ -328,7 +329,7 @@ def test_the_page_draws_and_asks_for_nothing(tmp_path: Path, kinds: tuple[str, .
 
 
 def test_an_interrupted_simulation_prints_the_sizes_that_were_run(
-    run: Any, monkeypatch: pytest.MonkeyPatch
+    run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served_before = simulating.run
 
@@ -348,7 +349,7 @@ def test_an_interrupted_simulation_prints_the_sizes_that_were_run(
 
 
 def test_a_simulation_that_is_interrupted_at_once_prints_no_empty_table(
-    run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def interrupted(*_: Any) -> Any:
         raise KeyboardInterrupt

@@ -27,6 +27,7 @@ from cacheproof.output.conclusion import Conclusion
 from cacheproof.output.console import CommandOutput, VisibleConsole
 from cacheproof.output.verdict_line import VerdictLine
 from cacheproof.reference.semantics import Semantics
+from tests.front.conftest import Run
 
 ODD = "\x1b[2J\x1b]0;title\x07\x9b\u202e\ud800\x00"
 SEEN = r"\x1b[2J\x1b]0;title\x07\x9b\u202e\ud800\x00"
@@ -38,7 +39,6 @@ TRACE = (
     '{"depth":"manager","schema":1,"manager":"encoder_cache","config":{"capacity":4,'
     '"compute_budget":4}}\n{"event":"notices"}\n'
 )
-Run = Callable[..., Any]
 
 
 def test_all_but_ends_of_lines_is_shown() -> None:
