@@ -16,11 +16,15 @@ from cacheproof.differential.provision.releases import InstalledRelease
 from cacheproof.differential.targets import resolve as resolving
 from cacheproof.differential.targets.resolve import reading_of, resolve
 from cacheproof.differential.texts import known_texts
+from cacheproof.output.console import CommandOutput
 from cacheproof.proving import targets as proof_targets
 from cacheproof.reference.releases import MODELLED, NEWEST
 from cacheproof.search import searching
 from cacheproof.tables import text_table
-from tests.front.conftest import Run
+from tests.front.conftest import Ran, Run
+
+Fuzz = Callable[[], tuple[Ran, dict[str, Any]]]
+"""Searches, and returns what the command printed and what its JSON says of the model."""
 
 SCHEDULER = "v1/core/sched/scheduler.py"
 STEP = "v1/core/sched/output.py"
@@ -63,10 +67,10 @@ def change(fork: Path) -> Change:
 
 
 @pytest.fixture
-def fuzz(run: Run, fork: Path, tmp_path: Path) -> Callable[[], tuple[Any, Any]]:
+def fuzz(run: Run, fork: Path, tmp_path: Path) -> Fuzz:
     """Searches the fork: what the command printed, and its JSON."""
 
-    def call() -> tuple[Any, Any]:
+    def call() -> tuple[Ran, dict[str, Any]]:
         file = tmp_path / "out.json"
         arguments = "--findings", tmp_path / "findings", "--json", file
         ran = run("fuzz", "--target", f"path:{fork}", *SEARCH, *arguments)
@@ -76,7 +80,7 @@ def fuzz(run: Run, fork: Path, tmp_path: Path) -> Callable[[], tuple[Any, Any]]:
 
 
 @pytest.mark.full
-def test_of_an_unchanged_checkout_there_is_nothing_to_say(fuzz: Any, fork: Path) -> None:
+def test_of_an_unchanged_checkout_there_is_nothing_to_say(fuzz: Fuzz, fork: Path) -> None:
     ran, model = fuzz()
     assert ran.code == 0
     sentence, space, listed, *_ = ran.out.splitlines()
@@ -88,7 +92,7 @@ def test_of_an_unchanged_checkout_there_is_nothing_to_say(fuzz: Any, fork: Path)
 
 @pytest.mark.full
 def test_a_changed_function_and_a_new_field_are_named_before_the_search(
-    fuzz: Any, fork: Path, change: Change, monkeypatch: pytest.MonkeyPatch
+    fuzz: Fuzz, fork: Path, change: Change, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     change(
         SCHEDULER,
@@ -106,9 +110,9 @@ def test_a_changed_function_and_a_new_field_are_named_before_the_search(
     said: list[str] = []
     line = searching.CommandOutput.line
 
-    def heard(output: Any, text: str, **style: Any) -> None:
+    def heard(output: CommandOutput, text: str, *, style: str | None = None) -> None:
         said.append(text)
-        line(output, text, **style)
+        line(output, text, style=style)
 
     monkeypatch.setattr(searching.CommandOutput, "line", heard)
     monkeypatch.setattr(searching, "run_campaign", watched)
@@ -126,7 +130,7 @@ def test_a_changed_function_and_a_new_field_are_named_before_the_search(
 
 @pytest.mark.full
 def test_where_a_fork_parts_from_the_reference_is_a_difference_from_the_model(
-    fuzz: Any, change: Change, tmp_path: Path
+    fuzz: Fuzz, change: Change, tmp_path: Path
 ) -> None:
     change(HASHER, *OTHER_NONE)
     ran, model = fuzz()
@@ -139,7 +143,7 @@ def test_where_a_fork_parts_from_the_reference_is_a_difference_from_the_model(
 
 @pytest.mark.full
 def test_where_a_contract_breaks_behind_a_difference_nothing_listed_is_its_cause(
-    fuzz: Any, change: Change
+    fuzz: Fuzz, change: Change
 ) -> None:
     change(HASHER, *OTHER_SEQUENCES)
     ran, _ = fuzz()
@@ -149,7 +153,7 @@ def test_where_a_contract_breaks_behind_a_difference_nothing_listed_is_its_cause
 
 @pytest.mark.full
 def test_replays_and_diffs_tell_a_difference_from_the_model_by_their_exit_code(
-    fuzz: Any, run: Run, fork: Path, change: Change, tmp_path: Path
+    fuzz: Fuzz, run: Run, fork: Path, change: Change, tmp_path: Path
 ) -> None:
     change(HASHER, *OTHER_SEQUENCES)
     fuzz()

@@ -105,7 +105,7 @@ def test_an_audit_that_is_interrupted_says_so_and_draws_no_more_than_it_judged(
 ) -> None:
     fed, feed, last = count(), Auditor.feed, len(records_of(driven[which].folder)) - 5
 
-    def interrupted(auditor: Auditor, part: Any) -> None:
+    def interrupted(auditor: Auditor, part: object) -> None:
         if next(fed) == last:
             raise KeyboardInterrupt
         feed(auditor, part)
@@ -229,11 +229,10 @@ def labelled(out: str) -> dict[str, str]:
 def drawn_on(page: Path) -> dict[str, Any]:
     """What a page draws."""
     data = page.read_text().partition('id="data">')[2].partition("</script>")[0]
-    drawn: dict[str, Any] = json.loads(data)
-    return drawn
+    return json.loads(data)
 
 
-def audited_in_every_format(run: Run, folder: Path, *more: Any) -> dict[str, Any]:
+def audited_in_every_format(run: Run, folder: Path, *more: str | Path) -> dict[str, Any]:
     """What an audit says: on screen, in JSON, as JUnit, as SARIF, and on its page."""
     files = {name: folder.parent / f"audit.{name}" for name in ("json", "junit", "sarif", "html")}
     ran = run("audit", folder, *(f"--{name}={file}" for name, file in files.items()), *more)

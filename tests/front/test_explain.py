@@ -1,11 +1,11 @@
 """One fault, or one contract, told to somebody who has read nothing else."""
 
 import json
-from typing import Any
 
 import pytest
 
 from cacheproof.differential.judges import rules  # noqa: F401  (registers all contracts)
+from cacheproof.differential.search.known import KnownFault
 from cacheproof.listed.facts import listed_by_name
 from cacheproof.spec.registry import contracts
 from tests.front.conftest import Run
@@ -88,7 +88,7 @@ def test_a_contract_that_no_known_fault_breaks_says_so(run: Run) -> None:
     assert "known faults that break it" not in text
 
 
-def _faults() -> list[Any]:
+def _faults() -> list[KnownFault]:
     return [*listed_by_name().values()]
 
 

@@ -65,12 +65,12 @@ def report_with(*problems: Problem, void: tuple[str, ...] = ()) -> Report:
     return Report("fuzz", (result_with(*problems, void=void),))
 
 
-def junit_of(report: Report) -> Any:
+def junit_of(report: Report) -> list[junitparser.TestSuite]:
     """Its suites, as a library has them that other tools use."""
     return list(junitparser.JUnitXml.fromstring(junit.written(report, NOW)))
 
 
-def sarif_of(report: Report) -> Any:
+def sarif_of(report: Report) -> dict[str, Any]:
     """Its first run."""
     document = json.loads(sarif.written(report))
     assert complaints_about_sarif(document) == []

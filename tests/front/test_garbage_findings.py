@@ -4,7 +4,7 @@ import copy
 import io
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,9 @@ from cacheproof.differential.generators.manager import manager_trace
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.reference.semantics import Semantics
 from tests.front.conftest import Run
+
+Place = tuple[str | int, ...]
+"""The keys that lead to a field or an element."""
 
 JUNK = (None, 3, -1, 1.5, "x", "", [], {}, True, 10**30, 1e300, "a\nb\x1b[2J", "[/red]", [[[]]])
 TIMES = 10
@@ -33,9 +36,9 @@ def finding(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return finding_file.save(found, tmp_path_factory.mktemp("findings"))[0]
 
 
-def places(content: Any, before: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+def places(content: object, before: Place = ()) -> Iterator[Place]:
     """Every field and every element, as the keys that lead there."""
-    inside: Any = ()
+    inside: Iterable[tuple[str | int, object]] = ()
     if isinstance(content, dict):
         inside = content.items()
     elif isinstance(content, list):
@@ -45,7 +48,7 @@ def places(content: Any, before: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ..
         yield from places(value, (*before, key))
 
 
-def spoiled(content: Any, place: tuple[Any, ...], value: Any) -> Any:
+def spoiled(content: Any, place: Place, value: object) -> Any:
     result = copy.deepcopy(content)
     inner = result
     for key in place[:-1]:

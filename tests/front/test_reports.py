@@ -22,7 +22,7 @@ REFERENCE = "fuzz", "--target", "reference", "--seeds", "0:50"
 FEW_CALLS = "fuzz", "--target", "reference", "--seeds", "0:5", "--depth", "manager"
 
 
-def document(text: str, command: str) -> Any:
+def document(text: str, command: str) -> dict[str, Any]:
     """JSON and nothing else."""
     content = json.loads(text)
     assert content["schema_version"] == 1

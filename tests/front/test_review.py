@@ -30,7 +30,7 @@ from cacheproof.spec.evidence import Evidence, Outcome, RedTwin
 from cacheproof.spec.registry import by_id
 from cacheproof.work.workplace import Workplace
 from tests.differential.findings.test_faces import face
-from tests.front.conftest import Run
+from tests.front.conftest import Ran, Run
 from tests.front.formats_read import complaints_about_junit, complaints_about_sarif
 
 OLD, NEW = "reference@0.28.0", "reference@0.33.0"
@@ -44,8 +44,7 @@ HOSTILE = "</code></details> | `x` *b* _i_ [l](http://e.x) ![i](u) @all #1 www.e
 
 
 def read(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(path.read_text())
-    return found
+    return json.loads(path.read_text())
 
 
 # the command
@@ -77,7 +76,7 @@ def test_what_head_brings_is_in_the_formats_that_pipelines_read(
     assert ("<failure" in junit.read_text()) == bool(brings)
 
 
-def reviewed(run: Run, base: str, head: str, folder: Path) -> tuple[Any, Any]:
+def reviewed(run: Run, base: str, head: str, folder: Path) -> tuple[Ran, dict[str, Any]]:
     """A review as it ended, and its JSON."""
     file = folder / "review.json"
     ended = run("review", "--base", base, "--head", head, *FEW, "--json", file)
@@ -233,7 +232,7 @@ def review(ran: RanTraces, proofs: ProofReview | None = None) -> Review:
     return Review(side, side, "seeds", ran, [], [], proofs or ProofReview())
 
 
-def of_head(**changed: Any) -> ProofReview:
+def of_head(**changed: object) -> ProofReview:
     """What is said where a row of base holds, and that of head is changed."""
     place = ROW.subject, ROW.contract
     return weighed({place: ROW}, {place: replace(ROW, **changed)})
@@ -254,7 +253,7 @@ def test_a_contract_that_the_changed_text_breaks_is_lost_and_fails() -> None:
 @pytest.mark.parametrize(
     "changed", [{"outcome": Outcome.UNKNOWN}, {"outcome": Outcome.ALONE}, {"twins": ()}]
 )
-def test_a_proof_that_is_lost_without_a_counterexample_is_void(changed: dict[str, Any]) -> None:
+def test_a_proof_that_is_lost_without_a_counterexample_is_void(changed: dict[str, object]) -> None:
     done = review(RanTraces(), of_head(**changed))
     assert done.exit_code == VOID
     assert any("EC-1 of EncoderCacheManager was proved" in one for one in done.void_because)

@@ -10,10 +10,10 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
+from rich.console import RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -56,7 +56,7 @@ def table_with(words: str) -> Table:
 @pytest.mark.parametrize("make", [str, Text, table_with])
 @pytest.mark.parametrize("is_terminal", [True, False])
 def test_the_console_shows_them_whatever_holds_them(
-    make: Callable[[str], Any], is_terminal: bool
+    make: Callable[[str], RenderableType], is_terminal: bool
 ) -> None:
     file = io.StringIO()
     console = VisibleConsole(file=file, force_terminal=is_terminal, width=200, color_system=None)

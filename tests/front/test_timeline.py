@@ -26,8 +26,7 @@ def written(trace: Trace, folder: Path) -> Path:
 def data_of(page: Path) -> dict[str, Any]:
     """What a page shows."""
     text = page.read_text().partition('id="data">')[2].partition("</script>")[0]
-    found: dict[str, Any] = json.loads(text)
-    return found
+    return json.loads(text)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ import io
 from contextlib import redirect_stdout
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any, cast
 
 import pytest
 
@@ -242,6 +241,6 @@ def test_an_audit_of_records_without_a_beginning_judged_nothing() -> None:
     records = SimpleNamespace(auditors={}, unbegun=["engine-1"], without_scheduler=[])
     said = io.StringIO()
     with redirect_stdout(said), CommandOutput(None) as output:
-        code = AuditReport(output, Listing(()), "records").end(cast("Any", records))
+        code = AuditReport(output, Listing(()), "records").end(records)
     assert code == VOID
     assert said.getvalue().startswith("Nothing was judged of records: ")
