@@ -4,7 +4,6 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from itertools import groupby
-from typing import Any
 
 from cacheproof.assessing.answer import (
     AuditAnswer,
@@ -174,7 +173,7 @@ def elsewhere(release: str, faults: Sequence[KnownFault]) -> list[KnownFault]:
     ]
 
 
-def as_json(answers: Sequence[AuditAnswer], faults: Sequence[KnownFault]) -> dict[str, Any]:
+def as_json(answers: Sequence[AuditAnswer], faults: Sequence[KnownFault]) -> dict[str, object]:
     """The answers with all that they rest on."""
     release = answers[0].release
     return {
@@ -196,7 +195,7 @@ def as_json(answers: Sequence[AuditAnswer], faults: Sequence[KnownFault]) -> dic
     }
 
 
-def _fault_json(fault: KnownFault, given: AuditAnswer) -> dict[str, Any]:
+def _fault_json(fault: KnownFault, given: AuditAnswer) -> dict[str, object]:
     known = status(fault, given.release, given.question.id)
     return {
         "name": fault.name,

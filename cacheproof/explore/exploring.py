@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from msgspec import NODEFAULT, to_builtins
 from msgspec.structs import fields
@@ -339,7 +338,7 @@ def _findings(one: AnyReport) -> Iterator[tuple[str, bool, bool]]:
         yield each.contract, each.known_note is not None, is_unlisted(each)
 
 
-def _json(reports: Sequence[AnyReport]) -> dict[str, Any]:
+def _json(reports: Sequence[AnyReport]) -> dict[str, object]:
     return {
         "evidence": [
             {**asdict(row), "counts": row.counts} for one in reports for row in one.evidence()

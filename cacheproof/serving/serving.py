@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from cacheproof.audit.listing import listed
 from cacheproof.differential.audit.audit import Audit
@@ -206,7 +205,7 @@ def _show(output: CommandOutput, release: str, told: ServerReport) -> None:
         output.line(f"  not all of its record was judged: {told.unjudged}")
 
 
-def _json(told: ServerReport) -> dict[str, Any]:
+def _json(told: ServerReport) -> dict[str, object]:
     return {
         "model": told.model,
         "seed": told.seed,

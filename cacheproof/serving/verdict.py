@@ -63,7 +63,7 @@ class ServersAsked:
 
 
 def of_generated(
-    model: str, device: str, steps: Sequence[Mapping[str, Any]], answers: Sequence[Any]
+    model: str, device: str, steps: Sequence[Mapping[str, Any]], answers: Sequence[object]
 ) -> VerdictLine:
     """Prompts that a model has answered."""
     if not answers:

@@ -1,7 +1,6 @@
 """The contract table, for the screen, for docs/reference/contracts.md and as JSON."""
 
 from collections import Counter
-from typing import Any
 
 from rich.table import Table
 
@@ -70,7 +69,7 @@ def markdown() -> str:
     return "\n".join(lines).rstrip()
 
 
-def as_json() -> list[dict[str, Any]]:
+def as_json() -> list[dict[str, object]]:
     """Every field of every contract."""
     return [
         {
