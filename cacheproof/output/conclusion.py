@@ -16,7 +16,8 @@ class Conclusion:
         code: the exit code.
         line: the verdict line.
         facts: what JSON has beside the line, by key, in that order.
-        results: what was found of each target, for the formats that pipelines read.
+        results: what was found of each target, for the formats that pipelines read, unless
+            `CommandOutput.found` has it already.
     """
 
     code: int

@@ -94,7 +94,7 @@ class CommandOutput:
 
     def found(self, result: Result) -> None:
         """Take the result for a target before the command concludes, lest an error that ends it
-        lose that."""
+        lose that: where targets are searched one after another."""
         self._found.append(result)
 
     def tell(self, conclusion: Conclusion) -> int:
@@ -105,7 +105,7 @@ class CommandOutput:
             InputError: the file of the JSON cannot be written.
         """
         self._concluded = conclusion
-        self._found = list(conclusion.results)
+        self._found += conclusion.results
         if self._json_to is not None:
             text = document.written(self._reported(conclusion.code))
             if self._json_to == TO_STDOUT:
@@ -142,7 +142,7 @@ class CommandOutput:
             self.line(sentence)
         line = VerdictLine(sentence, "run the command again")
         facts = {"interrupted": True, "exit_code": INTERRUPTED}
-        self.tell(Conclusion(INTERRUPTED, line, facts, self._found))
+        self.tell(Conclusion(INTERRUPTED, line, facts))
 
     def _write_formats(self, code: int, trouble: str = "") -> None:
         if self._formats is not None:

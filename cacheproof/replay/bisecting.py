@@ -83,16 +83,16 @@ def _over_releases(output: CommandOutput, file: Path, question: Question, *, eve
     answers = _answers(output, question, _releases(output, every=every))
     found = bisections(question, answers)
     for one in found:
-        for words in one.lines():
-            output.line(words)
-    for words in remarks(answers):
-        output.line(words)
+        for line in one.lines():
+            output.line(line)
+    for line in remarks(answers):
+        output.line(line)
     if all(one.broken is None for one in answers):
         raise InputError(f"{file}: no release takes the trace; {NEITHER_ENGINE}")
     refused = sum(one.broken is None for one in answers)
     replay = f"cacheproof replay {shlex.quote(str(file))}"
     ran = len(answers) - refused
-    line = compared.of_releases(found, ran, refused, question.contract, replay)
+    verdict = compared.of_releases(found, ran, refused, question.contract, replay)
     facts = {
         "releases": [
             {
@@ -105,7 +105,7 @@ def _over_releases(output: CommandOutput, file: Path, question: Question, *, eve
         ],
         "bisections": [one.to_json() for one in found],
     }
-    return output.tell(Conclusion(HOLDS, line, facts))
+    return output.tell(Conclusion(HOLDS, verdict, facts))
 
 
 def _over_commits(

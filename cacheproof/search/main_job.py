@@ -28,7 +28,6 @@ from cacheproof.differential.search.verdict import (
 )
 from cacheproof.differential.targets.reference_media_hash import missing_media_libraries
 from cacheproof.differential.targets.resolve import resolve
-from cacheproof.formats.result import Result
 from cacheproof.output.conclusion import Conclusion
 from cacheproof.output.console import CommandOutput
 from cacheproof.output.progress import telling
@@ -89,7 +88,6 @@ def run(
     )
     install_all(wanted, report=output.say)
     verdicts: list[Verdict] = []
-    results: list[Result] = []
     with ExitStack() as stack:
         targets = [
             stack.enter_context(closing(resolve(f"vllm@{release}", report=output.say)))
@@ -101,8 +99,7 @@ def run(
             target.close()
             if is_whole and not verdict.interrupted:
                 verdict.not_found_again = listed_but_missing(verdict.campaign, known)
-            results.append(searched.result_of(verdict, SearchSubject.of(target), known, folder))
-            output.found(results[-1])
+            output.found(searched.result_of(verdict, SearchSubject.of(target), known, folder))
             if verdict.interrupted:
                 break
     if output.verbose:
@@ -114,8 +111,8 @@ def run(
     for verdict in verdicts:
         print_campaign(output, verdict)
     code = exit_code_of(verdicts)
-    for words in _closing_lines(verdicts):
-        output.line(words)
+    for line in _closing_lines(verdicts):
+        output.line(line)
     for verdict in verdicts:
         if verdict.interrupted:
             print_interrupted(output, verdict, folder)
@@ -126,8 +123,7 @@ def run(
         "findings": [one for verdict in verdicts for one in verdict.findings],
         "exit_code": code,
     }
-    line = searches.line_of(verdicts, shown, folder)
-    return output.tell(Conclusion(code, line, facts, results))
+    return output.tell(Conclusion(code, searches.line_of(verdicts, shown, folder), facts))
 
 
 def _part_of(seeds: range, part: str) -> range:

@@ -52,11 +52,11 @@ def texts(output: CommandOutput, toml: Path | None) -> int:
         and (lines := reading.announcement(f"vllm@{version}"))
     }
     for lines in strange.values():
-        for words in lines:
-            output.line(words)
-    line = places.of_texts(len(known.of_release), len(families), len(installed), list(strange))
+        for line in lines:
+            output.line(line)
+    verdict = places.of_texts(len(known.of_release), len(families), len(installed), list(strange))
     facts = {"families": families, "read_otherwise": strange}
-    return output.tell(Conclusion(UNLISTED if strange else HOLDS, line, facts))
+    return output.tell(Conclusion(UNLISTED if strange else HOLDS, verdict, facts))
 
 
 @contextmanager
