@@ -5,7 +5,6 @@ import time
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 from rich.table import Table
 
@@ -33,6 +32,7 @@ from cacheproof.search.result import SearchSubject
 from cacheproof.search.searching import print_campaign, print_listed, print_verdict
 from cacheproof.search.told_findings import print_faces
 from cacheproof.tables import places
+from cacheproof.tables.places import TargetProgress
 from cacheproof.work.code_digest import code_digest
 
 RATE_SECONDS = 60.0
@@ -177,12 +177,9 @@ def status(output: CommandOutput, where: str) -> None:
     for title in ("shards", "events", "events/s", "findings", "unlisted"):
         table.add_column(title, justify="right")
     for row in rows:
-        of = f" of {row['of']:,}" if row["of"] is not None else ""
-        table.add_row(
-            row["target"],
-            f"{row['shards']:,}{of}",
-            *(f"{row[name]:,}" for name in ("events", "events_per_s", "findings", "unlisted")),
-        )
+        of = f" of {row.of:,}" if row.of is not None else ""
+        counts = (row.events, row.events_per_s, row.findings, row.unlisted)
+        table.add_row(row.target, f"{row.shards:,}{of}", *(f"{count:,}" for count in counts))
     output.report.print(table)
     for runner in runners:
         output.line(_told(runner, now))
@@ -195,20 +192,20 @@ def status(output: CommandOutput, where: str) -> None:
 
 def _row(
     store: CampaignStore, number: int, known: Sequence[KnownFault], now: float
-) -> dict[str, Any]:
+) -> TargetProgress:
     verdict = (one := ReportedTarget(store, number, known)).verdict
     events, _ = store.spent(number)
     lately, _ = store.spent(number, now - RATE_SECONDS)
-    return {
-        "target": one.about.name,
-        "shards": one.shards_done,
-        "of": one.shards_total,
-        "events": events,
-        "events_per_s": round(lately / RATE_SECONDS),
-        "findings": len(verdict.findings),
-        "unlisted": len(verdict.unlisted),
-        "left": verdict.unfinished,
-    }
+    return TargetProgress(
+        one.about.name,
+        one.shards_done,
+        one.shards_total,
+        events,
+        round(lately / RATE_SECONDS),
+        len(verdict.findings),
+        len(verdict.unlisted),
+        verdict.unfinished,
+    )
 
 
 def _told(runner: Beating, now: float) -> str:
@@ -217,7 +214,7 @@ def _told(runner: Beating, now: float) -> str:
     return f"{runner.who.host} process {runner.who.pid}: {runner.workers} workers, {state}, {heard}"
 
 
-def _runner_json(runner: Beating, now: float) -> dict[str, Any]:
+def _runner_json(runner: Beating, now: float) -> dict[str, object]:
     return {
         "host": runner.who.host,
         "pid": runner.who.pid,
