@@ -99,6 +99,8 @@ class _Between(NamedTuple):
     number: int
 
 
+_Command = _Arrival | _Repeated | _Step | _Within | _Between | None
+"""What is drawn; None says that nothing happens."""
 _NUMBERS = st.integers(0, 5)
 _STRIDES = st.integers(0, _NOT_WALKED)
 _SIZES = st.integers(1, 6)
@@ -184,7 +186,7 @@ class _Engine:
         self._in_flight: set[str] = set()
         self._arrived = 0
 
-    def do(self, command: Any) -> None:
+    def do(self, command: _Command) -> None:
         """Add the events of a command; of one that no engine can do now, none."""
         match command:
             case _Arrival(items, behind):

@@ -183,7 +183,7 @@ class Contracts:
         if (self._fails_outside or is_void) and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
-    def _counts(self) -> dict[str, Any]:
+    def _counts(self) -> dict[str, object]:
         return {
             "watches": [
                 {

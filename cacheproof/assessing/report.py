@@ -4,7 +4,6 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from itertools import groupby
-from typing import Any
 
 from cacheproof.assessing.answer import (
     AuditAnswer,
@@ -20,6 +19,7 @@ from cacheproof.differential.search.fault_folders import load
 from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.search.verdict import HOLDS
 from cacheproof.listed.facts import fault_rows
+from cacheproof.output.conclusion import Conclusion
 from cacheproof.output.console import CommandOutput
 from cacheproof.output.verdict_line import VerdictLine, counted
 from cacheproof.reference.releases import MODELLED, NEWEST
@@ -77,14 +77,12 @@ def assess(output: CommandOutput, word: str, purpose: str | None) -> int:
     answers = [
         AuditAnswer(one, release, tuple(faults)) for one in QUESTIONS if one.purpose in purposes
     ]
-    output.verdict(verdict(answers))
     for line in _report(answers, faults):
         if line.lstrip().startswith(("cacheproof ", ".venv/")):
             output.command(line)
         else:
             output.report.print(line, soft_wrap=True)
-    output.write_json("assess", as_json(answers, faults))
-    return HOLDS
+    return output.tell(Conclusion(HOLDS, verdict(answers), as_json(answers, faults)))
 
 
 def verdict(answers: Sequence[AuditAnswer]) -> VerdictLine:
@@ -175,7 +173,7 @@ def elsewhere(release: str, faults: Sequence[KnownFault]) -> list[KnownFault]:
     ]
 
 
-def as_json(answers: Sequence[AuditAnswer], faults: Sequence[KnownFault]) -> dict[str, Any]:
+def as_json(answers: Sequence[AuditAnswer], faults: Sequence[KnownFault]) -> dict[str, object]:
     """The answers with all that they rest on."""
     release = answers[0].release
     return {
@@ -197,7 +195,7 @@ def as_json(answers: Sequence[AuditAnswer], faults: Sequence[KnownFault]) -> dic
     }
 
 
-def _fault_json(fault: KnownFault, given: AuditAnswer) -> dict[str, Any]:
+def _fault_json(fault: KnownFault, given: AuditAnswer) -> dict[str, object]:
     known = status(fault, given.release, given.question.id)
     return {
         "name": fault.name,

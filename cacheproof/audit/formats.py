@@ -1,7 +1,5 @@
 """What an audit found of an engine, as JSON and as the record from which other formats are made."""
 
-from typing import Any
-
 from msgspec import structs
 
 from cacheproof.audit.answer import Answered, moment, names_of
@@ -105,7 +103,7 @@ def _listed_as(one: Answered, broken: RankedBreak) -> str:
     return f"listed as {names_of(faults)}{', by what it breaks alone' * one.by_symptom}"
 
 
-def json_of(one: Answered, where: str) -> dict[str, Any]:
+def json_of(one: Answered, where: str) -> dict[str, object]:
     """An audit in the JSON of `audit`."""
     auditor = one.auditor
     account, opened = auditor.account, auditor.opened
@@ -137,11 +135,11 @@ def json_of(one: Answered, where: str) -> dict[str, Any]:
     }
 
 
-def _text_json(text: Text | None) -> dict[str, Any] | None:
+def _text_json(text: Text | None) -> dict[str, object] | None:
     return None if text is None else structs.asdict(text)
 
 
-def _died_json(one: Answered) -> dict[str, Any] | None:
+def _died_json(one: Answered) -> dict[str, object] | None:
     if one.died is None:
         return None
     at = one.auditor.when(one.died.step)
@@ -157,7 +155,7 @@ def _died_json(one: Answered) -> dict[str, Any] | None:
     }
 
 
-def _finding_json(one: Answered, broken: RankedBreak, where: str) -> dict[str, Any]:
+def _finding_json(one: Answered, broken: RankedBreak, where: str) -> dict[str, object]:
     found, faults = broken.shown, one.faults(broken)
     violation = found.violation
     return {

@@ -12,6 +12,7 @@ from cacheproof.differential.audit.ranking import RankedBreak
 from cacheproof.differential.findings.leading import steps_before
 from cacheproof.differential.findings.short_names import ShortNames
 from cacheproof.differential.search.verdict import HOLDS, INTERRUPTED, UNLISTED, VOID
+from cacheproof.output.conclusion import Conclusion
 from cacheproof.output.console import CommandOutput
 from cacheproof.output.verdict_line import VerdictLine
 
@@ -54,14 +55,12 @@ class AuditReport:
             codes.append(VOID)
         for name in audit_of.without_scheduler:
             self._output.line(f"{name}: a worker's record without its scheduler's: not judged")
-        for one in answered:
-            self._output.found(result_of(one, is_interrupted=is_interrupted))
-        self._conclude(answered)
-        engines = [json_of(one, self._where) for one in answered]
         code = UNLISTED if UNLISTED in codes else max(codes, default=VOID)
         code = INTERRUPTED if is_interrupted else code
-        self._output.write_json("audit", {"engines": engines, "exit_code": code})
-        return code
+        engines = [json_of(one, self._where) for one in answered]
+        results = [result_of(one, is_interrupted=is_interrupted) for one in answered]
+        facts = {"engines": engines, "exit_code": code}
+        return self._output.tell(Conclusion(code, self._line(answered), facts, results))
 
     def answered(self, audit_of: Audit) -> list[Answered]:
         """What is to be said of each engine: those that died first, then those that did harm."""
@@ -70,17 +69,14 @@ class AuditReport:
         ]
         return sorted(answered, key=lambda one: (one.died is None, not one.does_harm))
 
-    def _conclude(self, answered: Sequence[Answered]) -> None:
+    def _line(self, answered: Sequence[Answered]) -> VerdictLine:
         """The sentence with which the report begins and ends, and what to do next."""
         if not answered:
-            self._output.verdict(
-                VerdictLine(
-                    f"Nothing was judged of {self._where}: none of its records is there from its "
-                    "beginning.",
-                    "record the engine anew, from its start; docs/how-to/recording.md says how",
-                )
+            return VerdictLine(
+                f"Nothing was judged of {self._where}: none of its records is there from its "
+                "beginning.",
+                "record the engine anew, from its start; docs/how-to/recording.md says how",
             )
-            return
         first = answered[0]
         more = f" ({len(answered) - 1} more below)" if len(answered) > 1 else ""
         step, command = first.next_step(self._where)
@@ -88,7 +84,7 @@ class AuditReport:
         if self._is_interrupted:
             said = f"The audit of {self._where} was interrupted, and until then {said}"
             step, command = (step, command) if first.does_harm else ("run the command again", "")
-        self._output.verdict(VerdictLine(said, step, command))
+        return VerdictLine(said, step, command)
 
     def _show_all(self, one: Answered) -> None:
         """Why it died, and all else that it broke and that was not shown yet."""

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -144,7 +143,7 @@ class BoardServer(ThreadingHTTPServer):
         host = f"[{address}]" if ":" in address else address
         return f"http://{host}:{self.server_port}/"
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
+    def handle_error(self, request: object, client_address: object) -> None:
         """A browser that left is nobody's business."""
 
 
@@ -174,7 +173,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         super().end_headers()
 
-    def log_message(self, format: str, *args: Any) -> None:
+    def log_message(self, format: str, *args: object) -> None:
         """Nobody reads it."""
 
     def _answer(self, kind: str, body: bytes) -> None:

@@ -5,7 +5,6 @@ import time
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 from rich.table import Table
 
@@ -20,8 +19,9 @@ from cacheproof.differential.search.campaigns.merging import merge_stores
 from cacheproof.differential.search.campaigns.reporting import ReportedTarget
 from cacheproof.differential.search.campaigns.store import Beating, CampaignStore, CampaignTarget
 from cacheproof.differential.search.known import KnownFault
-from cacheproof.differential.search.verdict import exit_code_of, is_unlisted
+from cacheproof.differential.search.verdict import HOLDS, exit_code_of, is_unlisted
 from cacheproof.differential.targets.resolve import tree_here
+from cacheproof.output.conclusion import Conclusion
 from cacheproof.output.console import CommandOutput, require_writable, write_file
 from cacheproof.output.folders import folder_for
 from cacheproof.search import result as searched
@@ -32,9 +32,12 @@ from cacheproof.search.result import SearchSubject
 from cacheproof.search.searching import print_campaign, print_listed, print_verdict
 from cacheproof.search.told_findings import print_faces
 from cacheproof.tables import places
+from cacheproof.tables.places import TargetProgress
 from cacheproof.work.code_digest import code_digest
 
 RATE_SECONDS = 60.0
+REPORT = "campaign report"
+"""The command that the JSON of a report names, also where `campaign start` or `resume` ends so."""
 
 
 def report(
@@ -78,17 +81,17 @@ def print_report(
     _print_faults(output, faults, [one.about.name for one in targets])
     for one in targets:
         _print_target(output, one, folder)
-    for one in targets:
-        output.found(searched.result_of(one.verdict, _subject(one.about), known, folder))
+    results = [
+        searched.result_of(one.verdict, _subject(one.about), known, folder) for one in targets
+    ]
     register.add(output, [record for one in targets for record in one.records])
     output.line(f"digest {content['digest']}")
     verdicts = [one.verdict for one in targets]
     resume = f"cacheproof campaign resume --store {shlex.quote(store.where)}"
     line = searches.line_of(verdicts, shown_faults(verdicts, known), folder, resume)
-    output.verdict(line)
     code = exit_code_of(verdicts)
-    output.write_json("campaign report", {**content, "exit_code": code, "folder": str(folder)})
-    return code
+    facts = {"command": REPORT, **content, "exit_code": code, "folder": str(folder)}
+    return output.tell(Conclusion(code, line, facts, results))
 
 
 def _subject(about: CampaignTarget) -> SearchSubject:
@@ -174,40 +177,35 @@ def status(output: CommandOutput, where: str) -> None:
     for title in ("shards", "events", "events/s", "findings", "unlisted"):
         table.add_column(title, justify="right")
     for row in rows:
-        of = f" of {row['of']:,}" if row["of"] is not None else ""
-        table.add_row(
-            row["target"],
-            f"{row['shards']:,}{of}",
-            *(f"{row[name]:,}" for name in ("events", "events_per_s", "findings", "unlisted")),
-        )
+        of = f" of {row.of:,}" if row.of is not None else ""
+        counts = (row.events, row.events_per_s, row.findings, row.unlisted)
+        table.add_row(row.target, f"{row.shards:,}{of}", *(f"{count:,}" for count in counts))
     output.report.print(table)
     for runner in runners:
         output.line(_told(runner, now))
     if not runners:
         output.line("nobody runs it")
-    output.verdict(places.of_status(shlex.quote(where), rows, len(runners)))
-    output.write_json(
-        "campaign status",
-        {"targets": rows, "runners": [_runner_json(one, now) for one in runners]},
-    )
+    line = places.of_status(shlex.quote(where), rows, len(runners))
+    facts = {"targets": rows, "runners": [_runner_json(one, now) for one in runners]}
+    output.tell(Conclusion(HOLDS, line, facts))
 
 
 def _row(
     store: CampaignStore, number: int, known: Sequence[KnownFault], now: float
-) -> dict[str, Any]:
+) -> TargetProgress:
     verdict = (one := ReportedTarget(store, number, known)).verdict
     events, _ = store.spent(number)
     lately, _ = store.spent(number, now - RATE_SECONDS)
-    return {
-        "target": one.about.name,
-        "shards": one.shards_done,
-        "of": one.shards_total,
-        "events": events,
-        "events_per_s": round(lately / RATE_SECONDS),
-        "findings": len(verdict.findings),
-        "unlisted": len(verdict.unlisted),
-        "left": verdict.unfinished,
-    }
+    return TargetProgress(
+        one.about.name,
+        one.shards_done,
+        one.shards_total,
+        events,
+        round(lately / RATE_SECONDS),
+        len(verdict.findings),
+        len(verdict.unlisted),
+        verdict.unfinished,
+    )
 
 
 def _told(runner: Beating, now: float) -> str:
@@ -216,7 +214,7 @@ def _told(runner: Beating, now: float) -> str:
     return f"{runner.who.host} process {runner.who.pid}: {runner.workers} workers, {state}, {heard}"
 
 
-def _runner_json(runner: Beating, now: float) -> dict[str, Any]:
+def _runner_json(runner: Beating, now: float) -> dict[str, object]:
     return {
         "host": runner.who.host,
         "pid": runner.who.pid,
@@ -230,4 +228,5 @@ def merge(output: CommandOutput, first: str, second: str, into: str | None) -> N
     """Merge two stores, and say what the one holds."""
     merged = merge_stores(first, second, into, time.time())
     report = f"cacheproof campaign report --store {shlex.quote(into or first)}"
-    output.verdict(places.of_merged(merged.where, merged.shards, merged.both, report))
+    line = places.of_merged(merged.where, merged.shards, merged.both, report)
+    output.tell(Conclusion(HOLDS, line))

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import wraps
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -55,7 +55,7 @@ def _with_database(command: Callable[..., None]) -> Callable[..., None]:
     needs none."""
 
     @wraps(command)
-    def call(**given: Any) -> None:
+    def call(**given: object) -> None:
         if missing := [name for name in ("sqlalchemy", "psycopg") if find_spec(name) is None]:
             raise InputError(
                 f"campaigns need {' and '.join(missing)}, which this Python has not; expected what "

@@ -66,6 +66,14 @@ def contract_ids(incomplete: str) -> list[str]:
     return one_of(*(rule.id for rule in contracts()))(incomplete)
 
 
+def components(incomplete: str) -> list[str]:
+    """Components that have contracts."""
+    from cacheproof.differential.judges import rules  # noqa: F401  (registers all contracts)
+    from cacheproof.spec.registry import contracts
+
+    return one_of(*sorted({rule.component for rule in contracts()}))(incomplete)
+
+
 def _installed(folder: Path) -> list[str]:
     """Versions that have a folder of their own there, the newest first."""
     from cacheproof.differential.provision.versions import order

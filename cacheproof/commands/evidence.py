@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from cacheproof.commands.completing import (
+    components,
     contract_ids,
     faults,
     one_of,
@@ -142,8 +143,7 @@ def contracts(
             output.line(contract_table.markdown())
         else:
             output.report.print(contract_table.table())
-        output.verdict(contract_table.verdict())
-        output.write_json("contracts", {"contracts": contract_table.as_json()})
+        output.tell(contract_table.conclusion())
 
 
 @example("cacheproof explain uncomputed-hit", "cacheproof explain")
@@ -224,12 +224,26 @@ def report(
         raise typer.Exit(code)
 
 
-@example("cacheproof gallery")
+@example("cacheproof gallery", "cacheproof gallery --component block_pool")
 @with_shared
-def gallery(json: JsonOption = None, *, work: WorkOptions) -> None:
+def gallery(
+    component: Annotated[
+        str | None,
+        typer.Option(
+            "--component",
+            metavar="NAME",
+            help="Run only the variants of what the contracts of this component judge; by default "
+            "all.",
+            autocompletion=components,
+        ),
+    ] = None,
+    json: JsonOption = None,
+    *,
+    work: WorkOptions,
+) -> None:
     """Run every faulty variant of the reference, and print which contract catches it."""
     from cacheproof.output.console import CommandOutput
     from cacheproof.search import main_job
 
     with CommandOutput(json, command="gallery", is_page=True) as output:
-        raise typer.Exit(main_job.gallery(output, work.place))
+        raise typer.Exit(main_job.gallery(output, work.place, component))

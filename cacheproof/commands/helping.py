@@ -2,12 +2,17 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from cacheproof.differential.errors import InputError
+
+if TYPE_CHECKING:
+    # what Typer's own classes are declared with; it has no public name for them
+    from typer._click.core import Context
+    from typer._click.formatting import HelpFormatter
 
 COLUMNS_MAX = 100
 NAMES_COLUMNS_MAX = 26
@@ -58,18 +63,18 @@ class Command(TyperCommand):
     """A command whose help has its required options in the first line, its options in groups, and
     its examples as they are to be typed."""
 
-    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+    def collect_usage_pieces(self, ctx: "Context") -> list[str]:
         """What is to be typed: required options, arguments, and that there are options."""
         params = [one for one in self.get_params(ctx) if isinstance(one, TyperOption)]
         required = [_names(one) for one in params if one.required]
         arguments = [_usage(one) for one in self.params if isinstance(one, TyperArgument)]
         return [*required, "[OPTIONS]", *arguments]
 
-    def format_options(self, ctx: Any, formatter: Any) -> None:
+    def format_options(self, ctx: "Context", formatter: "HelpFormatter") -> None:
         """The groups of arguments and options."""
         _format_params(self, ctx, formatter)
 
-    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+    def format_epilog(self, ctx: "Context", formatter: "HelpFormatter") -> None:
         """The examples."""
         _format_examples(self, formatter)
 
@@ -79,18 +84,18 @@ class CommandGroup(TyperGroup):
 
     exit_codes: ClassVar[Mapping[str, str]] = {}
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
         """Read what was typed; where that is nothing, the help is what is wanted."""
         if not args and not ctx.resilient_parsing:
             typer.echo(ctx.get_help(), color=ctx.color)
             raise typer.Exit(InputError.exit_code)
         return super().parse_args(ctx, args)
 
-    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+    def collect_usage_pieces(self, ctx: "Context") -> list[str]:
         """What is to be typed."""
         return ["COMMAND", "[OPTIONS]"]
 
-    def format_options(self, ctx: Any, formatter: Any) -> None:
+    def format_options(self, ctx: "Context", formatter: "HelpFormatter") -> None:
         """The groups of commands, then the options."""
         panels: dict[str, list[Row]] = {}
         for name in self.list_commands(ctx):
@@ -102,17 +107,20 @@ class CommandGroup(TyperGroup):
         _format_panels(panels, formatter)
         _format_params(self, ctx, formatter)
 
-    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+    def format_epilog(self, ctx: "Context", formatter: "HelpFormatter") -> None:
         """The examples, then what exit codes mean, if the group says that."""
         _format_examples(self, formatter)
         if self.exit_codes:
             _format_panels({"Exit codes": [*self.exit_codes.items()]}, formatter)
 
 
-def _format_params(command: Any, ctx: Any, formatter: Any) -> None:
+def _format_params(
+    command: TyperCommand | TyperGroup, ctx: "Context", formatter: "HelpFormatter"
+) -> None:
     """What a command takes, each group under its heading: arguments, options, other groups."""
     panels: dict[str, list[Row]] = {ARGUMENTS: [], OPTIONS: []}
     for param in command.get_params(ctx):
+        assert isinstance(param, TyperArgument | TyperOption)
         is_argument = isinstance(param, TyperArgument)
         panel = param.rich_help_panel or (ARGUMENTS if is_argument else OPTIONS)
         if not param.hidden:
@@ -120,7 +128,7 @@ def _format_params(command: Any, ctx: Any, formatter: Any) -> None:
     _format_panels({panel: rows for panel, rows in panels.items() if rows}, formatter)
 
 
-def _format_panels(panels: Mapping[str, Sequence[Row]], formatter: Any) -> None:
+def _format_panels(panels: Mapping[str, Sequence[Row]], formatter: "HelpFormatter") -> None:
     """Each group under its heading, the second columns of all below one another."""
     widest = max(len(names) for rows in panels.values() for names, _ in rows)
     width = min(widest, NAMES_COLUMNS_MAX)
@@ -132,19 +140,19 @@ def _format_panels(panels: Mapping[str, Sequence[Row]], formatter: Any) -> None:
         formatter.dedent()
 
 
-def _format_heading(heading: str, formatter: Any) -> None:
+def _format_heading(heading: str, formatter: "HelpFormatter") -> None:
     formatter.write_paragraph()
     formatter.write(typer.style(f"{heading}:", bold=True) + "\n")
 
 
-def _format_examples(command: Any, formatter: Any) -> None:
+def _format_examples(command: TyperCommand | TyperGroup, formatter: "HelpFormatter") -> None:
     """The examples, each line as it is to be typed."""
     if command.epilog:
         _format_heading("Examples", formatter)
         formatter.write("".join(f"  {line}\n" for line in command.epilog.splitlines()))
 
 
-def _names(param: Any) -> str:
+def _names(param: TyperArgument | TyperOption) -> str:
     """How a parameter is given: `--seeds A:B`, `--[no-]prefix-caching`, `FILE`."""
     if isinstance(param, TyperArgument):
         return _usage(param)
@@ -154,13 +162,13 @@ def _names(param: Any) -> str:
     return names if param.is_flag else f"{names} {param.metavar or param.name.upper()}"
 
 
-def _usage(argument: Any) -> str:
+def _usage(argument: TyperArgument) -> str:
     """An argument, in brackets where it may be left out."""
     name = argument.metavar or argument.name.upper()
     return name if argument.required else f"[{name}]"
 
 
-def _text(param: Any, ctx: Any) -> str:
+def _text(param: TyperArgument | TyperOption, ctx: "Context") -> str:
     """What a parameter does, and what it is where it is not given."""
     default = param.get_default(ctx, call=False)
     text = param.help or ""

@@ -28,6 +28,8 @@ def vllm_install(
 ) -> None:
     """Fetch releases from the package index into the cache folder."""
     from cacheproof.differential.provision import releases
+    from cacheproof.differential.search.verdict import HOLDS
+    from cacheproof.output.conclusion import Conclusion
     from cacheproof.output.console import CommandOutput
     from cacheproof.tables import places
 
@@ -35,13 +37,16 @@ def vllm_install(
         found = releases.install_all(versions, report=output.say)
         for release in found:
             output.line(f"vllm {release.version} ({release.source}): {release.tree}")
-        output.verdict(places.of_installed([f"vllm@{one.version}" for one in found]))
+        line = places.of_installed([f"vllm@{one.version}" for one in found])
+        output.tell(Conclusion(HOLDS, line))
 
 
 @example("cacheproof vllm list")
 def vllm_list(json: JsonOption = None) -> None:
     """List the releases that are installed."""
     from cacheproof.differential.provision import releases
+    from cacheproof.differential.search.verdict import HOLDS
+    from cacheproof.output.conclusion import Conclusion
     from cacheproof.output.console import CommandOutput
     from cacheproof.tables import places
 
@@ -50,22 +55,20 @@ def vllm_list(json: JsonOption = None) -> None:
         for one in installed:
             output.line(f"{one.version:10} {one.source:28} {one.tree}")
         names = [f"vllm@{one.version}" for one in installed]
-        output.verdict(places.of_list(names, "release of vLLM", f"vllm install {NEWEST}"))
-        output.write_json(
-            "vllm list",
-            {
-                "releases": [
-                    {
-                        "version": release.version,
-                        "source": release.source,
-                        "archive": release.archive,
-                        "sha256": release.sha256,
-                        "tree": str(release.tree),
-                    }
-                    for release in installed
-                ]
-            },
-        )
+        facts = {
+            "releases": [
+                {
+                    "version": release.version,
+                    "source": release.source,
+                    "archive": release.archive,
+                    "sha256": release.sha256,
+                    "tree": str(release.tree),
+                }
+                for release in installed
+            ]
+        }
+        line = places.of_list(names, "release of vLLM", f"vllm install {NEWEST}")
+        output.tell(Conclusion(HOLDS, line, facts))
 
 
 @example("cacheproof vllm texts")
@@ -113,6 +116,8 @@ def connector_install(
 ) -> None:
     """Fetch connectors into the cache folder, each beside the newest vLLM release."""
     from cacheproof.differential.provision import connectors
+    from cacheproof.differential.search.verdict import HOLDS
+    from cacheproof.output.conclusion import Conclusion
     from cacheproof.output.console import CommandOutput
     from cacheproof.tables import places
 
@@ -125,13 +130,15 @@ def connector_install(
         for version in (name.partition("@")[2] for name in names):
             found = connectors.install(version, report=output.say)
             output.line(f"lmcache {version} beside vllm {found.version}: {found.overlays[0]}")
-        output.verdict(places.of_installed(names))
+        output.tell(Conclusion(HOLDS, places.of_installed(names)))
 
 
 @example("cacheproof connector list")
 def connector_list(json: JsonOption = None) -> None:
     """List the connectors that are installed."""
     from cacheproof.differential.provision import connectors
+    from cacheproof.differential.search.verdict import HOLDS
+    from cacheproof.output.conclusion import Conclusion
     from cacheproof.output.console import CommandOutput
     from cacheproof.tables import places
 
@@ -140,8 +147,8 @@ def connector_list(json: JsonOption = None) -> None:
         for name in names:
             output.line(name)
         newest = f"connector install {connectors.LMCACHE}@{connectors.FIRST}"
-        output.verdict(places.of_list(names, "connector", newest))
-        output.write_json("connector list", {"connectors": names})
+        line = places.of_list(names, "connector", newest)
+        output.tell(Conclusion(HOLDS, line, {"connectors": names}))
 
 
 add(vllm_app, vllm_install, name="install")

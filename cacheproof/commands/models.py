@@ -1,9 +1,10 @@
 """The commands that run the reference itself: simulate, generate."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
+from typer.models import OptionInfo
 
 from cacheproof.commands.completing import one_of
 from cacheproof.commands.helping import example
@@ -28,7 +29,7 @@ PrefixCachingOption = Annotated[
 ]
 
 
-def _size(text: str, metavar: str = "N", *, least: int = 1, most: int) -> Any:
+def _size(text: str, metavar: str = "N", *, least: int = 1, most: int) -> OptionInfo:
     """The option of one size of the engine."""
     return typer.Option(min=least, max=most, metavar=metavar, help=text, rich_help_panel=ENGINE)
 

@@ -220,7 +220,7 @@ def with_shared(command: Callable[..., None]) -> Callable[..., None]:
     }
 
     @wraps(command)
-    def call(**given: Any) -> None:
+    def call(**given: object) -> None:
         for name, kind in shared.items():
             given[name] = kind(**{field: given.pop(field) for field in fields[name]})
         command(**given)

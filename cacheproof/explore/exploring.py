@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from msgspec import NODEFAULT, to_builtins
 from msgspec.structs import fields
@@ -31,6 +30,7 @@ from cacheproof.differential.traces.manager import Add
 from cacheproof.differential.traces.scheduler import SchedulerConfig, SchedulerEvent
 from cacheproof.explore.verdict import Explored
 from cacheproof.output.announcing import announce
+from cacheproof.output.conclusion import Conclusion
 from cacheproof.output.console import CommandOutput
 from cacheproof.output.progress import telling
 from cacheproof.output.verdict_line import rule_told
@@ -83,9 +83,9 @@ def explore(
         output.line(_closing_line(reports))
     code = INTERRUPTED if is_interrupted else _exit_code(reports)
     wanted = tuple(dict.fromkeys(targets))
-    output.verdict(_explored(wanted, code, reports, len(tasks) - len(reports)).line)
-    output.write_json("explore", {"models": models, **_json(reports), "exit_code": code})
-    return code
+    explored = _explored(wanted, code, reports, len(tasks) - len(reports))
+    facts = {"models": models, **_json(reports), "exit_code": code}
+    return output.tell(Conclusion(code, explored.line, facts))
 
 
 def scopes_markdown() -> str:
@@ -338,7 +338,7 @@ def _findings(one: AnyReport) -> Iterator[tuple[str, bool, bool]]:
         yield each.contract, each.known_note is not None, is_unlisted(each)
 
 
-def _json(reports: Sequence[AnyReport]) -> dict[str, Any]:
+def _json(reports: Sequence[AnyReport]) -> dict[str, object]:
     return {
         "evidence": [
             {**asdict(row), "counts": row.counts} for one in reports for row in one.evidence()

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from cacheproof.differential.search.verdict import HOLDS, INTERRUPTED, UNLISTED
-from cacheproof.output.verdict_line import VerdictLine, counted, names, rule_told
+from cacheproof.differential.search.verdict import HOLDS, INTERRUPTED
+from cacheproof.output.verdict_line import VerdictLine, by_code, counted, names, rules_told
 
 
 @dataclass(frozen=True)
@@ -39,23 +39,18 @@ class Explored:
 
     def _head(self) -> str:
         who, show = names(self.targets), "show" if len(self.targets) > 1 else "shows"
-        match self.code:
-            case code if code == HOLDS:
-                return f"{who} {show} nothing new in small scopes"
-            case code if code == UNLISTED:
-                return f"{who} {show} {self._new()}"
-            case code if code == INTERRUPTED:
-                found = self._new() if self.new else "nothing new so far"
-                return f"The exploration of {who} was interrupted and shows {found}"
-            case _:
-                return f"This exploration of {who} proves nothing{self._why()}"
+        so_far = self._new() if self.new else "nothing new so far"
+        return by_code(
+            self.code,
+            holds=f"{who} {show} nothing new in small scopes",
+            unlisted=f"{who} {show} {self._new()}",
+            interrupted=f"The exploration of {who} was interrupted and shows {so_far}",
+            void=f"This exploration of {who} proves nothing{self._why()}",
+        )
 
     def _new(self) -> str:
-        rules = list(dict.fromkeys(self.new))
-        more = [counted(len(rules) - 2, "more rule")] if rules[2:] else []
         verb = "breaks" if len(self.new) == 1 else "break"
-        told = names([*map(rule_told, rules[:2]), *more])
-        return f"{counted(len(self.new), 'new fault')}, which {verb} {told}"
+        return f"{counted(len(self.new), 'new fault')}, which {verb} {rules_told(self.new)}"
 
     def _why(self) -> str:
         if not self.scopes:

@@ -1,13 +1,13 @@
 """What a command found of a target: the record from which every format is written.
 
-A command builds a `Result` for each target and hands it to `CommandOutput.found`; it knows of no
-format.
+A command builds a `Result` for each target and hands it to `CommandOutput` with what it concludes;
+it knows of no format.
 """
 
 import hashlib
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from cacheproof.differential.findings.finding import (
@@ -160,13 +160,16 @@ class Result:
 @dataclass(frozen=True)
 class Report:
     """All that a command found. `trouble` is the error that ended it, `code` its exit code,
-    `verdict` the sentence that says what it concludes."""
+    `verdict` the sentence that says what it concludes, `step` what to do next, `facts` what its
+    JSON says beside that, by key."""
 
     command: str
     results: tuple[Result, ...] = ()
     trouble: str = ""
     code: int = 0
     verdict: str = ""
+    step: str = ""
+    facts: Mapping[str, object] = field(default_factory=dict)
 
 
 def rule_of(id: str) -> Rule:

@@ -6,7 +6,6 @@ the reader says.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 from urllib.parse import quote
 
 import msgspec
@@ -36,7 +35,7 @@ def written(report: Report) -> bytes:
     return msgspec.json.format(msgspec.json.encode(_shown(document)), indent=1) + b"\n"
 
 
-def _shown(value: Any) -> Any:
+def _shown(value: object) -> object:
     """A document of which every text is one that all readers take."""
     match value:
         case str():
@@ -48,7 +47,7 @@ def _shown(value: Any) -> Any:
     return value
 
 
-def _run(report: Report, result: Result | None) -> dict[str, Any]:
+def _run(report: Report, result: Result | None) -> dict[str, object]:
     """One target's; of a command that ended before there was one, why it did."""
     found = sorted(
         () if result is None else result.problems(),
@@ -77,7 +76,7 @@ def _run(report: Report, result: Result | None) -> dict[str, Any]:
     }
 
 
-def _invocation(report: Report, doubts: Sequence[str], left_out: int) -> dict[str, Any]:
+def _invocation(report: Report, doubts: Sequence[str], left_out: int) -> dict[str, object]:
     notes = [("note", report.verdict)] if report.verdict else []
     notes += [("error", one) for one in doubts]
     if report.trouble:
@@ -95,7 +94,7 @@ def _invocation(report: Report, doubts: Sequence[str], left_out: int) -> dict[st
     }
 
 
-def _rule(rule: Rule) -> dict[str, Any]:
+def _rule(rule: Rule) -> dict[str, object]:
     help = f"{rule.id} on {rule.page} of cacheproof. From: {rule.source}."
     return {
         "id": rule.id,
@@ -108,9 +107,9 @@ def _rule(rule: Rule) -> dict[str, Any]:
     }
 
 
-def _result(rule: Rule, one: Problem, numbers: Mapping[str, int]) -> dict[str, Any]:
+def _result(rule: Rule, one: Problem, numbers: Mapping[str, int]) -> dict[str, object]:
     identity = one.identity(rule.id)
-    result: dict[str, Any] = {
+    result: dict[str, object] = {
         "ruleId": rule.id,
         "ruleIndex": numbers[rule.id],
         "level": one.level,
@@ -132,8 +131,8 @@ def _result(rule: Rule, one: Problem, numbers: Mapping[str, int]) -> dict[str, A
     return result
 
 
-def _location(one: Problem) -> dict[str, Any]:
-    location: dict[str, Any] = {}
+def _location(one: Problem) -> dict[str, object]:
+    location: dict[str, object] = {}
     if one.place is not None:
         location["physicalLocation"] = {
             "artifactLocation": {"uri": quote(one.place.path), "uriBaseId": ROOT},

@@ -9,9 +9,11 @@ from rich.table import Table
 from rich.text import Text
 
 from cacheproof.differential.search.known import KnownFault
+from cacheproof.differential.search.verdict import HOLDS
 from cacheproof.differential.traces.wording import visible, visible_line
 from cacheproof.listed.facts import fault_called, fault_rows, listed_by_name, showing
 from cacheproof.listed.pages import paragraphs_of
+from cacheproof.output.conclusion import Conclusion
 from cacheproof.output.console import CommandOutput
 from cacheproof.output.verdict_line import VerdictLine
 from cacheproof.spec.registry import by_id
@@ -36,32 +38,27 @@ def explain_fault(output: CommandOutput, name: str) -> None:
         rows_part("contracts that it breaks", broken),
         ScreenPart("see it", commands),
     )
-    output.verdict(_verdict_of(fault, commands))
-    output.write_json(
-        "explain",
-        {
-            "fault": fault.name,
-            "title": fault.title,
-            "facts": dict(facts),
-            "why": told,
-            "contracts": dict(broken),
-            "commands": commands,
-        },
-    )
+    about = {
+        "fault": fault.name,
+        "title": fault.title,
+        "facts": dict(facts),
+        "why": told,
+        "contracts": dict(broken),
+        "commands": commands,
+    }
+    output.tell(Conclusion(HOLDS, _verdict_of(fault, commands), about))
 
 
 def list_faults(output: CommandOutput) -> None:
     """Every listed fault by its name and title."""
     faults = listed_by_name().values()
     print_parts(output, rows_part("known faults", [(one.name, _title(one)) for one in faults]))
-    output.verdict(
-        VerdictLine(
-            f"{len(faults)} faults of real releases are known by name.",
-            "read about one",
-            "cacheproof explain repeated-item",
-        )
+    line = VerdictLine(
+        f"{len(faults)} faults of real releases are known by name.",
+        "read about one",
+        "cacheproof explain repeated-item",
     )
-    output.write_json("explain", {"faults": {one.name: _title(one) for one in faults}})
+    output.tell(Conclusion(HOLDS, line, {"faults": {one.name: _title(one) for one in faults}}))
 
 
 def _title(fault: KnownFault) -> str:

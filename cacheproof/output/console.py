@@ -1,6 +1,5 @@
 """Where output goes: reports to standard output, progress and errors to standard error."""
 
-import json
 import re
 import sys
 from collections.abc import Iterable, Iterator
@@ -8,23 +7,22 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-import msgspec
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 from typer import Exit
 
-from cacheproof import __version__
 from cacheproof.differential import files
 from cacheproof.differential.errors import CacheproofError, InputError
 from cacheproof.differential.search.verdict import INTERRUPTED, VOID
 from cacheproof.differential.traces.wording import visible, visible_line
+from cacheproof.formats import document
 from cacheproof.formats.result import Report, Result
 from cacheproof.formats.writing import Formats
+from cacheproof.output.conclusion import Conclusion
 from cacheproof.output.progress import Live
 from cacheproof.output.verdict_line import VerdictLine, of_trouble
 
-JSON_SCHEMA = 1
 TO_STDOUT = "-"
 OR_STDOUT = ", or - for standard output"
 NOTHING_YET = "interrupted before it concluded anything"
@@ -59,11 +57,11 @@ class CommandOutput:
     """One command's output. With `--json -` the report is silent and JSON alone is printed.
 
     In a `with` block the report is held back until the command ends, whichever way, so that it can
-    begin with the `verdict` that it ends with; then the other `formats` are written from what was
-    `found`, unless the command is refused before anything was. One that is interrupted before it
-    has concluded anything says that, as text or page and as JSON. `streams` says that nothing is
-    held back: the verdict stands at the end alone. `is_page` says that the report is a page to be
-    kept, in which nothing else belongs: the verdict goes to standard error.
+    begin with the verdict line that it ends with; then the other `formats` are written from what it
+    was told, unless the command is refused before anything was found. One that is interrupted
+    before it has concluded anything says that, as text or page and as JSON. `streams` says that
+    nothing is held back: the verdict line stands at the end alone. `is_page` says that the report
+    is a page to be kept, in which nothing else belongs: the verdict goes to standard error.
 
     Raises:
         InputError: the JSON cannot go there. Said now, not after a long search.
@@ -84,7 +82,7 @@ class CommandOutput:
         self._formats = formats
         self._is_page = is_page
         self._holds = not is_page and not streams
-        self._verdict: VerdictLine | None = None
+        self._concluded: Conclusion | None = None
         self._annotates = not is_page and json_to != TO_STDOUT
         self._found: list[Result] = []
         self._live: Live | None = None
@@ -95,12 +93,26 @@ class CommandOutput:
             require_writable("--json", json_to, OR_STDOUT)
 
     def found(self, result: Result) -> None:
-        """Take the result for a target, to be written in every format when the command ends."""
+        """Take the result for a target before the command concludes, lest an error that ends it
+        lose that: where targets are searched one after another."""
         self._found.append(result)
 
-    def verdict(self, line: VerdictLine) -> None:
-        """Take what the command concludes, before `write_json`, which writes it too."""
-        self._verdict = line
+    def tell(self, conclusion: Conclusion) -> int:
+        """Take what the command concludes, and write its JSON where the user asked for it; all else
+        is written when the command ends. Returns the exit code.
+
+        Raises:
+            InputError: the file of the JSON cannot be written.
+        """
+        self._concluded = conclusion
+        self._found += conclusion.results
+        if self._json_to is not None:
+            text = document.written(self._reported(conclusion.code))
+            if self._json_to == TO_STDOUT:
+                sys.stdout.write(text)
+            else:
+                write_file("--json", self._json_to, text.encode(), OR_STDOUT)
+        return conclusion.code
 
     def __enter__(self) -> Self:
         if self._holds:
@@ -108,7 +120,7 @@ class CommandOutput:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, KeyboardInterrupt) and self._command and self._verdict is None:
+        if isinstance(error, KeyboardInterrupt) and self._command and self._concluded is None:
             self._conclude_nothing()
         self._print_report(self.report.end_capture() if self._holds else "")
         match error:
@@ -126,26 +138,32 @@ class CommandOutput:
     def _conclude_nothing(self) -> None:
         """What an interruption leaves of a command that had not come to a verdict."""
         sentence = of_trouble(self._command, INTERRUPTED, NOTHING_YET)
-        self.verdict(VerdictLine(sentence, "run the command again"))
         if self._is_page:
             self.line(sentence)
-        self.write_json(self._command, {"interrupted": True, "exit_code": INTERRUPTED})
+        line = VerdictLine(sentence, "run the command again")
+        facts = {"interrupted": True, "exit_code": INTERRUPTED}
+        self.tell(Conclusion(INTERRUPTED, line, facts))
 
     def _write_formats(self, code: int, trouble: str = "") -> None:
         if self._formats is not None:
-            verdict = self._verdict
-            sentence = (
-                of_trouble(self._command, code, trouble) if verdict is None else verdict.sentence
-            )
-            report = Report(self._command, tuple(self._found), trouble, code, sentence)
+            report = self._reported(code, trouble)
             self._formats.write(report, annotates=self._annotates, say=self.say)
+
+    def _reported(self, code: int, trouble: str = "") -> Report:
+        """All that the command was told to say, as every format has it."""
+        found, concluded = tuple(self._found), self._concluded
+        if concluded is None:
+            said = of_trouble(self._command, code, trouble)
+            return Report(self._command, found, trouble, code, said)
+        line, facts = concluded.line, concluded.facts
+        return Report(self._command, found, trouble, code, line.sentence, line.next, facts)
 
     def _print_report(self, held: str) -> None:
         """The verdict, what was held back, and the verdict again with what to do next."""
-        verdict = self._verdict
-        if verdict is None:
+        if self._concluded is None:
             self._print_held(held)
             return
+        verdict = self._concluded.line
         if self._is_page:
             self.say(verdict.sentence)
             return
@@ -178,27 +196,6 @@ class CommandOutput:
         """One line of progress."""
         self.progress.print(visible_line(line), style="dim", soft_wrap=True)
 
-    def write_json(self, command: str, content: dict[str, Any]) -> None:
-        """Write the command's JSON where the user asked for it, if anywhere.
-
-        Raises:
-            InputError: the file cannot be written.
-        """
-        if self._json_to is None:
-            return
-        document = {
-            "schema_version": JSON_SCHEMA,
-            "command": command,
-            "versions": {"cacheproof": __version__, "python": sys.version.split()[0]},
-            **({} if self._verdict is None else self._verdict.to_json()),
-            **content,
-        }
-        text = _escaped(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
-        if self._json_to == TO_STDOUT:
-            sys.stdout.write(f"{text}\n")
-            return
-        write_file("--json", self._json_to, f"{text}\n".encode(), OR_STDOUT)
-
     @contextmanager
     def live(self, what: str) -> Iterator[Live]:
         """Show the progress of a long work, which reports it to what this yields. Within another it
@@ -215,13 +212,6 @@ class CommandOutput:
         finally:
             self._live.close()
             self._live = None
-
-
-def _escaped(text: str) -> str:
-    """JSON with all escaped that is not printable, which JSON asks for below U+0020 alone."""
-    return "".join(
-        one if one.isprintable() or one == "\n" else json.dumps(one)[1:-1] for one in text
-    )
 
 
 def require_writable(option: str, file: str, otherwise: str = "") -> None:

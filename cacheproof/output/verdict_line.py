@@ -7,14 +7,19 @@ has read nothing else. It never claims more than was run.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from textwrap import shorten
+from typing import TypeVar
 
+from cacheproof.differential.errors import InputError
+from cacheproof.differential.search.verdict import FROM_MODEL, HOLDS, INTERRUPTED, UNLISTED, VOID
 from cacheproof.differential.traces.wording import visible_line
 from cacheproof.formats.result import rule_of
 
 NAMES_MAX = 4
 """So many names stand in a sentence; of more it says how many."""
+RULES_MAX = 2
+"""Most broken rules that are told by their titles."""
 WORDS_MAX = 200
-_REFUSED, _VOID, _INTERRUPTED = 2, 3, 130
+_Said = TypeVar("_Said")
 
 
 @dataclass(frozen=True)
@@ -31,27 +36,41 @@ class VerdictLine:
     step: str = ""
     command: str = ""
 
-    def to_json(self) -> dict[str, str]:
-        """The verdict line in the JSON of every command."""
-        step = ": ".join(filter(None, (self.step, self.command)))
-        return {"verdict": self.sentence, "next": step}
+    @property
+    def next(self) -> str:
+        """What to do next, with the command that does it."""
+        return ": ".join(filter(None, (self.step, self.command)))
+
+
+def by_code(
+    code: int,
+    *,
+    holds: _Said,
+    unlisted: _Said,
+    interrupted: _Said,
+    void: _Said,
+    from_model: _Said | None = None,
+) -> _Said:
+    """What a command says with an exit code that it concludes with; `from_model` is for those that
+    compare decisions."""
+    said = {HOLDS: holds, UNLISTED: unlisted, INTERRUPTED: interrupted, VOID: void}
+    if from_model is not None:
+        said[FROM_MODEL] = from_model
+    return said[code]
 
 
 def of_trouble(command: str, code: int, trouble: str) -> str:
     """The sentence of a command that an error ended, for the formats that pipelines read; of one
     that reached its end without a line of its own nothing."""
+    if not trouble:
+        return ""
     why = briefly(trouble)
-    match code:
-        case code if not trouble:
-            return ""
-        case code if code == _REFUSED:
-            return f"cacheproof {command} could not go on, and judged nothing more: {why}."
-        case code if code == _VOID:
-            return f"cacheproof {command} shows nothing, since it broke: {why}."
-        case code if code == _INTERRUPTED:
-            return f"cacheproof {command} was {why}."
-        case _:
-            return f"cacheproof {command} ended early: {why}."
+    ends = {
+        InputError.exit_code: f"could not go on, and judged nothing more: {why}",
+        VOID: f"shows nothing, since it broke: {why}",
+        INTERRUPTED: f"was {why}",
+    }
+    return f"cacheproof {command} {ends.get(code, f'ended early: {why}')}."
 
 
 def counted(number: int, what: str, several: str = "") -> str:
@@ -87,3 +106,11 @@ def rule_told(id: str) -> str:
     it)`."""
     rule = rule_of(id)
     return id if rule.title == id else f"{id} ({rule.title})"
+
+
+def rules_told(contracts: Sequence[str]) -> str:
+    """Rules, each once, the first of them by their titles."""
+    rules = list(dict.fromkeys(contracts))
+    more = len(rules) - RULES_MAX
+    told = [rule_told(one) for one in rules[:RULES_MAX]]
+    return names([*told, counted(more, "more rule")] if more > 0 else told)

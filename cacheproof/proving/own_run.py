@@ -37,7 +37,7 @@ FLOATS = 2
 DECODED = (1, 0, 1)
 """Tokens that each request decodes, one by one."""
 
-Keys = Mapping[tuple[int, int], Sequence[Sequence[Any]]]
+Keys = Mapping[tuple[int, int], Sequence[Sequence[object]]]
 """(Block size, look-ahead) in tokens -> for each request, the keys after its arrival and after its
 last token."""
 
@@ -63,7 +63,7 @@ class OwnRun:
         """Compare the release's keys of requests that arrive and decode with those of a text."""
         return explored(partial(self._other_keys, self._keys), "requests")
 
-    def _other_digests(self, digests: Sequence[Any], read: str) -> Iterator[str | None]:
+    def _other_digests(self, digests: Sequence[object], read: str) -> Iterator[str | None]:
         stream = StreamOfRelease(read, self.semantics.media)
         for made, theirs in zip(scopes.framed(), digests, strict=True):
             ours = {"digest": blake3(stream.of_call({"x": made.value})).hexdigest()}
@@ -82,7 +82,7 @@ class OwnRun:
                     yield None if alike else f"other keys of {requested} in blocks of {size}"
 
     @cached_property
-    def _digests(self) -> Sequence[Any]:
+    def _digests(self) -> Sequence[object]:
         events = tuple(Hash(call(x=_described(made.value))) for made in scopes.framed())
         (outcomes,) = self._outcomes([Trace(MediaHashHeader(SCHEMA, MediaHashConfig()), events)])
         return outcomes
@@ -113,7 +113,7 @@ class OwnRun:
             found.append(Requested(**{**vars(requested), "rows": rows, "tokens": tokens}))
         return found
 
-    def _outcomes(self, traces: Sequence[Trace]) -> Iterator[list[Any]]:
+    def _outcomes(self, traces: Sequence[Trace]) -> Iterator[list[object]]:
         for result in self.target.run(traces):
             yield [record.outcome for record in result.records]
 

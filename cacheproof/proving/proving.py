@@ -10,6 +10,7 @@ from rich.table import Table
 
 from cacheproof.differential.search.known import KnownFault, may_be
 from cacheproof.differential.search.verdict import HOLDS, INTERRUPTED, UNLISTED, VOID
+from cacheproof.output.conclusion import Conclusion
 from cacheproof.output.console import CommandOutput
 from cacheproof.output.progress import telling
 from cacheproof.proving import page as evidence_page
@@ -79,8 +80,6 @@ def prove(
     release_of = cache(lambda target, subject: listing_release(trees.get(target), subject))
     listings = ((row, listing(row, known, release_of(row.target, row.subject))) for row in rows)
     listed = {row: fault for row, fault in listings if fault is not None}
-    for one in wanted:
-        output.found(proved.result_of(one, rows, listed, is_interrupted=is_interrupted))
     code = INTERRUPTED if is_interrupted else exit_code(rows, listed.keys())
     if markdown:
         output.line(evidence_page.markdown(rows, _tools()))
@@ -94,18 +93,16 @@ def prove(
             say(NOT_SEEN)
     unproved = sum(piece not in found for job in jobs for piece in job.pieces)
     targets_told = [REFERENCE if one is None else one.name for one in wanted]
-    output.verdict(proofs.line_of(targets_told, code, rows, listed, unproved))
-    output.write_json(
-        "prove",
-        {
-            "tools": _tools(),
-            "models": told,
-            "evidence": [asdict(row) for row in rows],
-            "proved_before": before,
-            "exit_code": code,
-        },
-    )
-    return code
+    line = proofs.line_of(targets_told, code, rows, listed, unproved)
+    facts = {
+        "tools": _tools(),
+        "models": told,
+        "evidence": [asdict(row) for row in rows],
+        "proved_before": before,
+        "exit_code": code,
+    }
+    results = [proved.result_of(one, rows, listed, is_interrupted=is_interrupted) for one in wanted]
+    return output.tell(Conclusion(code, line, facts, results))
 
 
 def proved_before(jobs: Iterable[ProofJob], kept: KeptProofs) -> dict[Piece, list[Evidence]]:

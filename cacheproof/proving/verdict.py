@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.search.verdict import HOLDS, INTERRUPTED, UNLISTED
 from cacheproof.formats.result import rule_of
-from cacheproof.output.verdict_line import VerdictLine, briefly, counted, names, rule_told
+from cacheproof.output.verdict_line import VerdictLine, briefly, by_code, counted, names, rules_told
 from cacheproof.spec.evidence import Evidence, Outcome
 
 EVIDENCE_PAGE = "docs/evidence/evidence.md"
@@ -47,17 +47,15 @@ def _head(
 ) -> str:
     who, many = names(targets), len(targets) > 1
     text = f"The texts of {who}" if many else f"The text of {who}"
-    match code:
-        case code if code == HOLDS and not listed:
-            return f"{text} {'keep' if many else 'keeps'} every rule that was proved"
-        case code if code == HOLDS:
-            return f"{text} {'show' if many else 'shows'} nothing new"
-        case code if code == UNLISTED:
-            return f"{text} {'show' if many else 'shows'} a new fault, which breaks {_rules(new)}"
-        case code if code == INTERRUPTED:
-            return f"The proofs of {who} were interrupted"
-        case _:
-            return f"These proofs of {who} do not suffice"
+    show, keep = ("show", "keep") if many else ("shows", "keeps")
+    nothing_new = f"{show} nothing new" if listed else f"{keep} every rule that was proved"
+    return by_code(
+        code,
+        holds=f"{text} {nothing_new}",
+        unlisted=f"{text} {show} a new fault, which breaks {_rules(new)}",
+        interrupted=f"The proofs of {who} were interrupted",
+        void=f"These proofs of {who} do not suffice",
+    )
 
 
 def _parts(rows: Sequence[Evidence], listed: Mapping[Evidence, KnownFault]) -> Iterator[str]:
@@ -109,9 +107,7 @@ def told(row: Evidence, fault: KnownFault | None) -> Iterator[str]:
 
 
 def _rules(rows: Sequence[Evidence]) -> str:
-    rules = list(dict.fromkeys(row.contract for row in rows))
-    more = [counted(len(rules) - 2, "more rule")] if rules[2:] else []
-    return names([*map(rule_told, rules[:2]), *more])
+    return rules_told([row.contract for row in rows])
 
 
 def _was(number: int) -> str:

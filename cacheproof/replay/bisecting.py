@@ -17,6 +17,7 @@ from cacheproof.differential.search.verdict import HOLDS, VOID
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
 from cacheproof.differential.traces.trace import Trace
+from cacheproof.output.conclusion import Conclusion
 from cacheproof.output.console import CommandOutput
 from cacheproof.reference.releases import MODELLED, NEWEST
 from cacheproof.replay import bisect_step
@@ -91,23 +92,20 @@ def _over_releases(output: CommandOutput, file: Path, question: Question, *, eve
     refused = sum(one.broken is None for one in answers)
     replay = f"cacheproof replay {shlex.quote(str(file))}"
     ran = len(answers) - refused
-    output.verdict(compared.of_releases(found, ran, refused, question.contract, replay))
-    output.write_json(
-        "bisect",
-        {
-            "releases": [
-                {
-                    "release": one.release,
-                    "broken": None if one.broken is None else sorted(one.broken),
-                    "without": list(one.without),
-                    "refusal": one.refusal or None,
-                }
-                for one in answers
-            ],
-            "bisections": [one.to_json() for one in found],
-        },
-    )
-    return HOLDS
+    verdict = compared.of_releases(found, ran, refused, question.contract, replay)
+    facts = {
+        "releases": [
+            {
+                "release": one.release,
+                "broken": None if one.broken is None else sorted(one.broken),
+                "without": list(one.without),
+                "refusal": one.refusal or None,
+            }
+            for one in answers
+        ],
+        "bisections": [one.to_json() for one in found],
+    }
+    return output.tell(Conclusion(HOLDS, verdict, facts))
 
 
 def _over_commits(
@@ -121,18 +119,15 @@ def _over_commits(
     for one in found if found[1:] else ():
         output.line(f"{one.hash[:12]} of {one.day}: {one.subject}")
     commits = [(one.hash, one.day, one.subject) for one in found]
-    output.verdict(compared.of_commits(verb, commits))
-    output.write_json(
-        "bisect",
-        {
-            "checkout": str(past.checkout),
-            "good": past.good,
-            "bad": past.bad,
-            "verb": verb,
-            "commits": [asdict(one) for one in found],
-        },
-    )
-    return VOID if found[1:] else HOLDS
+    facts = {
+        "checkout": str(past.checkout),
+        "good": past.good,
+        "bad": past.bad,
+        "verb": verb,
+        "commits": [asdict(one) for one in found],
+    }
+    code = VOID if found[1:] else HOLDS
+    return output.tell(Conclusion(code, compared.of_commits(verb, commits), facts))
 
 
 def _releases(output: CommandOutput, *, every: bool) -> list[str]:

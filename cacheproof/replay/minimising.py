@@ -19,6 +19,7 @@ from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.search.verdict import UNLISTED, VOID
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.resolve import reference_for, resolve
+from cacheproof.output.conclusion import Conclusion
 from cacheproof.output.console import CommandOutput
 from cacheproof.output.folders import folder_of
 from cacheproof.replay.bisecting import require_contract
@@ -75,13 +76,11 @@ def minimise(
                 report.print_finding(small, output.report, str(file))
                 events, replay = len(small.events), replay_of(small, folder)
                 line = compared.of_minimised(rule, ran.name, events, small.fault, replay)
-                output.verdict(line)
-                output.write_json("minimise", {"finding": small, "file": str(file)})
-                return UNLISTED
+                facts = {"finding": small, "file": str(file)}
+                return output.tell(Conclusion(UNLISTED, line, facts))
     otherwise = "" if target is not None else reads_otherwise(auditor)
-    output.verdict(compared.of_lost(rule, ran.name, otherwise))
-    output.write_json("minimise", {"finding": None, "file": None})
-    return VOID
+    line = compared.of_lost(rule, ran.name, otherwise)
+    return output.tell(Conclusion(VOID, line, {"finding": None, "file": None}))
 
 
 def _annotated(found: Finding, target: Target, faults: list[KnownFault]) -> Finding:

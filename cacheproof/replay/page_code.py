@@ -20,6 +20,7 @@ from cacheproof.differential.search.verdict import HOLDS, UNLISTED
 from cacheproof.differential.targets.named import TargetKind, named
 from cacheproof.listed.explaining import print_parts, text_part
 from cacheproof.listed.pages import called
+from cacheproof.output.conclusion import Conclusion
 from cacheproof.output.console import CommandOutput
 from cacheproof.output.verdict_line import VerdictLine, counted, names
 from cacheproof.reference.releases import NEWEST
@@ -115,23 +116,20 @@ def replay_page(output: CommandOutput, page: Path, target: str | None) -> int:
         )
     ran = list(_run_all(blocks, output))
     print_parts(output, *(text_part(_title(one), _told(one)) for one in ran))
-    output.verdict(_verdict(name, ran))
-    output.write_json(
-        "replay",
-        {
-            "page": name,
-            "blocks": [
-                {
-                    "line": one.block.line,
-                    "release": one.block.release,
-                    "printed": one.said,
-                    "raised": one.error or None,
-                }
-                for one in ran
-            ],
-        },
-    )
-    return UNLISTED if any(one.error for one in ran) else HOLDS
+    facts = {
+        "page": name,
+        "blocks": [
+            {
+                "line": one.block.line,
+                "release": one.block.release,
+                "printed": one.said,
+                "raised": one.error or None,
+            }
+            for one in ran
+        ],
+    }
+    code = UNLISTED if any(one.error for one in ran) else HOLDS
+    return output.tell(Conclusion(code, _verdict(name, ran), facts))
 
 
 def _text_of(page: Path) -> str:

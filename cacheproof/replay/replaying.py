@@ -22,6 +22,7 @@ from cacheproof.listed.facts import listed_by_name, newest_having
 from cacheproof.listed.findings import finding_of
 from cacheproof.listed.pages import file_of, name_of
 from cacheproof.output.announcing import announce, has_text_of_its_own
+from cacheproof.output.conclusion import Conclusion
 from cacheproof.output.console import CommandOutput
 from cacheproof.output.drawing import Drawings
 from cacheproof.replay import page_code
@@ -83,20 +84,20 @@ def replay(
         story = story_of(file, what, target, runs, known, reference)
     drawings.write_replay(trace, runs, target, story.answer)
     print_story(output, story)
-    output.verdict(story.verdict)
-    output.write_json(
-        "replay",
-        {
-            "target": target_text,
-            "model": told,
-            "sentence": runs.sentence,
-            "same": runs.same,
-            "broke": runs.broke,
-            "times": runs.times,
-            "digests": runs.digests,
-            **story.to_json(),
-        },
-    )
+    facts = {
+        "target": target_text,
+        "model": told,
+        "sentence": runs.sentence,
+        "same": runs.same,
+        "broke": runs.broke,
+        "times": runs.times,
+        "digests": runs.digests,
+        **story.to_json(),
+    }
+    return output.tell(Conclusion(_exit_code(runs, target), story.verdict, facts))
+
+
+def _exit_code(runs: Replay, target: Target) -> int:
     if runs.same < runs.times:
         return VOID
     if not runs.broke:

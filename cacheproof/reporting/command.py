@@ -6,6 +6,7 @@ from pathlib import Path
 from cacheproof.differential.search.fault_folders import load
 from cacheproof.differential.search.verdict import HOLDS, INTERRUPTED, UNLISTED, VOID
 from cacheproof.listed.explaining import what_happens
+from cacheproof.output.conclusion import Conclusion
 from cacheproof.output.console import CommandOutput
 from cacheproof.reporting.page import Reported, markdown
 from cacheproof.reporting.showing import shown
@@ -49,9 +50,7 @@ def report(
             )
     reported = Reported(subject, showing, patch, review)
     output.line(markdown(reported))
-    output.verdict(line_of(reported))
-    output.write_json("report", _json(reported))
-    return exit_code_of(review)
+    return output.tell(Conclusion(exit_code_of(review), line_of(reported), _json(reported)))
 
 
 def exit_code_of(review: Review | None) -> int:

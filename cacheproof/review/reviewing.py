@@ -1,7 +1,6 @@
 """The command review: what a change of vLLM decides otherwise, mends, brings and proves."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
 
 from cacheproof.differential.findings.finding_file import load as load_finding
 from cacheproof.differential.lanes.lane import Lane
@@ -11,10 +10,10 @@ from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.changes import changed_once_in
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.targets.resolve import resolve, share_libraries
 from cacheproof.differential.traces.trace import ModelRunner, Trace
 from cacheproof.listed.pages import kept_traces
-from cacheproof.output.announcing import has_text_of_its_own, start
+from cacheproof.output.announcing import has_text_of_its_own
+from cacheproof.output.conclusion import Conclusion
 from cacheproof.output.console import CommandOutput
 from cacheproof.review.page import SHOWN_MAX, code, markdown
 from cacheproof.review.proofs import ProofReview, review_proofs
@@ -22,9 +21,9 @@ from cacheproof.review.result import result_of
 from cacheproof.review.run import RanTraces, ReviewRun, working
 from cacheproof.review.sentence import line_of
 from cacheproof.review.verdict import Review, Side
-from cacheproof.search.lane_choice import lanes_for_both, require_lanes
 from cacheproof.search.lane_order import in_order
-from cacheproof.work.plan import lanes_at, seed_range
+from cacheproof.search.two_targets import two_targets
+from cacheproof.work.plan import seed_range
 from cacheproof.work.workplace import Workplace
 
 SEEDS = range(20)
@@ -62,11 +61,9 @@ def review(
         known=known,
         place=place,
     )
-    output.found(result_of(done, head))
     output.line(markdown(done))
-    output.verdict(line_of(done))
-    output.write_json("review", done.to_json())
-    return done.exit_code
+    results = [result_of(done, head)]
+    return output.tell(Conclusion(done.exit_code, line_of(done), done.to_json(), results))
 
 
 def reviewed(
@@ -88,17 +85,8 @@ def reviewed(
     wanted = seed_range(seeds)
     if wanted is None:
         wanted = SEEDS if seconds is None else SEEDS_BY_TIME
-    asked = lanes_at(depth)
-    require_lanes(asked, base_text, head_text)
-    with (
-        closing(resolve(base_text, report=output.say)) as base,
-        closing(resolve(head_text, report=output.say)) as head,
-    ):
-        for target in (base, head):
-            start(output, target)
-        share_libraries(base, head)
-        lanes, left_out = lanes_for_both(asked, base, head, output)
-        lanes = in_order(output, head, lanes)
+    with two_targets(output, base_text, head_text, depth) as (base, head, common, left_out):
+        lanes = in_order(output, head, common)
         for line in (*base.announcement, *head.announcement):
             output.say(line)
         kept = _kept_traces(base, head, {lane.depth for lane in lanes})

@@ -2,9 +2,15 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from cacheproof.differential.search.verdict import HOLDS, INTERRUPTED, UNLISTED, VOID
 from cacheproof.differential.search.weighing import ToldFault
-from cacheproof.output.verdict_line import VerdictLine, amount, briefly, counted, names, rule_told
+from cacheproof.output.verdict_line import (
+    VerdictLine,
+    amount,
+    briefly,
+    by_code,
+    counted,
+    rules_told,
+)
 from cacheproof.review.verdict import Review
 
 
@@ -21,25 +27,20 @@ def sentence_of(review: Review, quote: Callable[[str], str] = str) -> str:
 
 def _head(review: Review, quote: Callable[[str], str]) -> str:
     base, head = quote(review.base.name), quote(review.head.name)
-    match review.exit_code:
-        case code if code == INTERRUPTED:
-            return f"The review of {head} against {base} was interrupted"
-        case code if code == UNLISTED:
-            return f"{head} is worse than {base}, since it breaks {_worse(review)}"
-        case code if code == VOID:
-            why = quote(briefly(review.void_because[0]))
-            return f"This review of {head} against {base} proves nothing, since {why}"
-        case code if code == HOLDS:
-            return f"{head} decides as {base} does, as far as was looked"
-        case _:
-            return f"{head} decides otherwise than {base}, and breaks nothing that it keeps"
+    why = quote(briefly("".join(review.void_because[:1])))
+    return by_code(
+        review.exit_code,
+        holds=f"{head} decides as {base} does, as far as was looked",
+        unlisted=f"{head} is worse than {base}, since it breaks {_worse(review)}",
+        interrupted=f"The review of {head} against {base} was interrupted",
+        void=f"This review of {head} against {base} proves nothing, since {why}",
+        from_model=f"{head} decides otherwise than {base}, and breaks nothing that it keeps",
+    )
 
 
 def _worse(review: Review) -> str:
     broken = [one.head.contract for one in review.told_brought if one.head in review.worse]
-    rules = list(dict.fromkeys([*broken, *(one.contract for one in review.proofs.refuted)]))
-    more = [counted(len(rules) - 2, "more rule")] if rules[2:] else []
-    return names([*map(rule_told, rules[:2]), *more])
+    return rules_told([*broken, *(one.contract for one in review.proofs.refuted)])
 
 
 def _parts(review: Review) -> Iterator[str]:
@@ -66,13 +67,13 @@ def _faults(told: Sequence[ToldFault]) -> str:
 
 
 def _next(review: Review) -> tuple[str, str]:
-    base, head = review.base.name, review.head.name
-    match review.exit_code:
-        case code if code in (UNLISTED, VOID):
-            return "the page shows why, with the traces", ""
-        case code if code == INTERRUPTED:
-            return "run the command again for the whole", ""
-        case code if code == HOLDS:
-            return "what was not looked at stands at the end of the page", ""
-        case _:
-            return "see each decision that differs", f"cacheproof diff {base} {head}"
+    why = "the page shows why, with the traces", ""
+    both = f"{review.base.name} {review.head.name}"
+    return by_code(
+        review.exit_code,
+        holds=("what was not looked at stands at the end of the page", ""),
+        unlisted=why,
+        interrupted=("run the command again for the whole", ""),
+        void=why,
+        from_model=("see each decision that differs", f"cacheproof diff {both}"),
+    )

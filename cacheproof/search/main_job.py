@@ -11,7 +11,13 @@ from cacheproof.differential.errors import InputError
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.provision.releases import install_all
 from cacheproof.differential.provision.versions import parse
-from cacheproof.differential.search.gallery.kill_matrix import Killed, Killing, kill_matrix
+from cacheproof.differential.search.gallery.kill_matrix import (
+    Killed,
+    Killing,
+    components_of,
+    kill_matrix,
+    runnable,
+)
 from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.search.verdict import (
     HOLDS,
@@ -22,6 +28,7 @@ from cacheproof.differential.search.verdict import (
 )
 from cacheproof.differential.targets.reference_media_hash import missing_media_libraries
 from cacheproof.differential.targets.resolve import resolve
+from cacheproof.output.conclusion import Conclusion
 from cacheproof.output.console import CommandOutput
 from cacheproof.output.progress import telling
 from cacheproof.reference.releases import SEARCHED
@@ -109,18 +116,14 @@ def run(
     for verdict in verdicts:
         if verdict.interrupted:
             print_interrupted(output, verdict, folder)
-    output.verdict(searches.line_of(verdicts, shown, folder))
-    output.write_json(
-        "check",
-        {
-            "targets": [verdict_json(verdict) for verdict in verdicts],
-            "evidence": [line.to_json() for verdict in verdicts for line in verdict.evidence()],
-            "faults": [one.to_json() for one in shown],
-            "findings": [one for verdict in verdicts for one in verdict.findings],
-            "exit_code": code,
-        },
-    )
-    return code
+    facts = {
+        "targets": [verdict_json(verdict) for verdict in verdicts],
+        "evidence": [line.to_json() for verdict in verdicts for line in verdict.evidence()],
+        "faults": [one.to_json() for one in shown],
+        "findings": [one for verdict in verdicts for one in verdict.findings],
+        "exit_code": code,
+    }
+    return output.tell(Conclusion(code, searches.line_of(verdicts, shown, folder), facts))
 
 
 def _part_of(seeds: range, part: str) -> range:
@@ -134,9 +137,15 @@ def _part_of(seeds: range, part: str) -> range:
     return seeds[len(seeds) * (number - 1) // parts : len(seeds) * number // parts]
 
 
-def gallery(output: CommandOutput, place: Workplace) -> int:
-    """Print the kill matrix. 0: every variant is caught; 3: one survives, or the reference breaks
-    a contract without a fault."""
+def gallery(output: CommandOutput, place: Workplace, component: str | None) -> int:
+    """Print the kill matrix, of all variants or those of a component. 0: every variant is caught;
+    3: one survives, or the reference breaks a contract without a fault.
+
+    Raises:
+        InputError: no variant is one of that component.
+    """
+    if component is not None:
+        _require_variants(component)
     with place.joined(), output.live("running faulty variants") as live:
 
         def results(
@@ -146,15 +155,26 @@ def gallery(output: CommandOutput, place: Workplace) -> int:
             expected = [float(len(job.places)) for job in jobs]
             yield from telling(live, place, run, jobs, abouts, expected)
 
-        matrix = kill_matrix(results=results)
+        matrix = kill_matrix(results=results, component=component)
     output.line(matrix.to_markdown().rstrip("\n"))
-    if missing := missing_media_libraries():
+    missing = missing_media_libraries() if component is None else ()
+    if missing:
         output.line(f"not run: variants of the media hash, without {', '.join(missing)}")
     alarms = sorted(matrix.false_alarms)
     survivors = [one.name for one in matrix.survivors]
-    output.verdict(gallery_verdict.of_gallery(len(matrix.kills), survivors, alarms, missing))
-    output.write_json("gallery", matrix.to_json())
-    return VOID if survivors or alarms else HOLDS
+    line = gallery_verdict.of_gallery(len(matrix.kills), survivors, alarms, missing, component)
+    code = VOID if survivors or alarms else HOLDS
+    return output.tell(Conclusion(code, line, {"component": component, **matrix.to_json()}))
+
+
+def _require_variants(component: str) -> None:
+    """See whether a component has variants that this interpreter can run. Raises InputError."""
+    here = {name for one in runnable() for name in components_of(one)}
+    if component not in here:
+        raise InputError(
+            f"--component {component}: no faulty variant to run; expected one of "
+            f"{', '.join(sorted(here))}"
+        )
 
 
 def _print_evidence(output: CommandOutput, verdicts: Sequence[Verdict]) -> None:

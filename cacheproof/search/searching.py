@@ -22,8 +22,9 @@ from cacheproof.differential.search.verdict import (
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.changes import changed_once_in
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.targets.resolve import resolve, share_libraries
+from cacheproof.differential.targets.resolve import resolve
 from cacheproof.output.announcing import announce, has_text_of_its_own, start
+from cacheproof.output.conclusion import Conclusion
 from cacheproof.output.console import CommandOutput
 from cacheproof.reference.semantics import CHANGES
 from cacheproof.search import result as searched
@@ -31,12 +32,13 @@ from cacheproof.search import verdict as searches
 from cacheproof.search.campaigning import run_campaign
 from cacheproof.search.compared import Compared
 from cacheproof.search.fault_table import print_faults, shown_faults
-from cacheproof.search.lane_choice import lanes_for, lanes_for_both, left_out, require_lanes
+from cacheproof.search.lane_choice import lanes_for, left_out, require_lanes
 from cacheproof.search.lane_order import in_order
 from cacheproof.search.registering import Register
 from cacheproof.search.result import SearchSubject
 from cacheproof.search.told_findings import causes_json, print_causes, told_count
-from cacheproof.work.plan import SearchPlan, lanes_at
+from cacheproof.search.two_targets import two_targets
+from cacheproof.work.plan import SearchPlan
 
 
 def judge_target(
@@ -75,16 +77,20 @@ def fuzz(
     require_lanes(plan.lanes, target_text)
     with closing(resolve(target_text, report=output.say)) as target:
         verdict = judge_target(output, target, plan, known, folder, register)
-    output.found(searched.result_of(verdict, SearchSubject.of(target), known, folder))
     if output.verbose:
         print_details(output, verdict, folder)
     shown = shown_faults([verdict], known)
     print_faults(output, shown, [verdict.campaign.target])
     print_campaign(output, verdict)
     print_verdict(output, verdict, folder)
-    output.verdict(searches.line_of([verdict], shown, folder))
-    output.write_json("fuzz", {**verdict_json(verdict), "faults": [one.to_json() for one in shown]})
-    return verdict.exit_code
+    return output.tell(
+        Conclusion(
+            verdict.exit_code,
+            searches.line_of([verdict], shown, folder),
+            {**verdict_json(verdict), "faults": [one.to_json() for one in shown]},
+            [searched.result_of(verdict, SearchSubject.of(target), known, folder)],
+        )
+    )
 
 
 def verdict_json(verdict: Verdict) -> dict[str, object]:
@@ -193,16 +199,7 @@ def diff(
 ) -> int:
     """Run the same traces on two targets and show where they part. 0: they agree; 1: they part; 4:
     a target whose text is no release's parts from the reference."""
-    asked = lanes_at(depth)
-    require_lanes(asked, left_text, right_text)
-    with (
-        closing(resolve(left_text, report=output.say)) as left,
-        closing(resolve(right_text, report=output.say)) as right,
-    ):
-        for target in (left, right):
-            start(output, target)
-        share_libraries(left, right)
-        lanes, _ = lanes_for_both(asked, left, right, output)
+    with two_targets(output, left_text, right_text, depth) as (left, right, lanes, _):
         with_reference = any(isinstance(target, ReferenceTarget) for target in (left, right))
         told = {
             target.name: announce(output, target, compared=with_reference)
@@ -242,29 +239,25 @@ def diff(
         explained,
         len(found.unseen),
     )
-    output.verdict(compared.line)
-    output.write_json(
-        "diff",
-        {
-            "targets": [left.name, right.name],
-            "models": told,
-            "traces": found.traces,
-            "apart": found.apart,
-            "partings": [
-                {
-                    "lane": parting.lane,
-                    "flags": sorted(parting.flags),
-                    "sentence": parting.difference.sentence,
-                    "configuration": parting.trace.header,
-                    "events": parting.trace.events,
-                }
-                for parting in found.partings
-            ],
-            "unseen": found.unseen,
-            "interrupted": found.is_interrupted,
-        },
-    )
-    return code
+    facts = {
+        "targets": [left.name, right.name],
+        "models": told,
+        "traces": found.traces,
+        "apart": found.apart,
+        "partings": [
+            {
+                "lane": parting.lane,
+                "flags": sorted(parting.flags),
+                "sentence": parting.difference.sentence,
+                "configuration": parting.trace.header,
+                "events": parting.trace.events,
+            }
+            for parting in found.partings
+        ],
+        "unseen": found.unseen,
+        "interrupted": found.is_interrupted,
+    }
+    return output.tell(Conclusion(code, compared.line, facts))
 
 
 def _explanation(parting: ExplainedParting, found: Partings) -> list[str]:

@@ -1,7 +1,6 @@
 """How findings that no list covers are told: those of one cause as one, with its other faces."""
 
 from pathlib import Path
-from typing import Any
 
 from cacheproof.differential.findings import finding_file, report
 from cacheproof.differential.findings.faces import FindingCause
@@ -90,7 +89,7 @@ def told_count(verdict: Verdict) -> str:
     return f"{counted(len(verdict.findings) - faces, 'finding')}{more}"
 
 
-def causes_json(verdict: Verdict) -> list[dict[str, Any]]:
+def causes_json(verdict: Verdict) -> list[dict[str, object]]:
     """The causes, with the numbers of their findings among `findings`, the one that shows it
     first."""
     number = {id(finding): at for at, finding in enumerate(verdict.findings)}

@@ -20,11 +20,17 @@ from cacheproof.differential.search.verdict import (
 )
 from cacheproof.formats.result import rule_of
 from cacheproof.output.folders import findings_folder
-from cacheproof.output.verdict_line import VerdictLine, amount, briefly, counted, names, rule_told
+from cacheproof.output.verdict_line import (
+    VerdictLine,
+    amount,
+    briefly,
+    by_code,
+    counted,
+    names,
+    rules_told,
+)
 from cacheproof.search.fault_table import ShownFault
 
-RULES_TOLD = 2
-"""Most broken rules that are told by their titles."""
 KNOWN_PAGE = "docs/reference/known-faults.md"
 MODEL_PAGE = "docs/how-to/releases.md"
 
@@ -97,31 +103,29 @@ class Searched:
 
     def _head(self) -> str:
         who, many = names(self.targets), len(self.targets) > 1
-        match self.code:
-            case code if code == HOLDS:
-                return f"{who} {'show' if many else 'shows'} nothing new"
-            case code if code == UNLISTED:
-                return f"{who} {'show' if many else 'shows'} {self._new()}"
-            case code if code == FROM_MODEL:
-                ways = counted(self.from_model, "way")
-                decides = "decide" if many else "decides"
-                return (
-                    f"{who} {decides} otherwise than the reference in {ways}, without a new fault"
-                )
-            case code if code == INTERRUPTED:
-                return f"The search of {who} was interrupted and shows {self._so_far()}"
-            case _:
-                more = f", and for {counted(len(self.void) - 1, 'more reason')}"
-                first = self.void[0] if self.void else "nothing was searched"
-                return f"This search of {who} proves nothing, since {first}" + (
-                    more if self.void[1:] else ""
-                )
+        show, decide = ("show", "decide") if many else ("shows", "decides")
+        ways = f"in {counted(self.from_model, 'way')}, without a new fault"
+        return by_code(
+            self.code,
+            holds=f"{who} {show} nothing new",
+            unlisted=f"{who} {show} {self._new()}",
+            interrupted=f"The search of {who} was interrupted and shows {self._so_far()}",
+            void=f"This search of {who} proves nothing, since {self._why()}",
+            from_model=f"{who} {decide} otherwise than the reference {ways}",
+        )
+
+    def _why(self) -> str:
+        """Why it proves nothing."""
+        if not self.void:
+            return "nothing was searched"
+        first, *more = self.void
+        return first + (f", and for {counted(len(more), 'more reason')}" if more else "")
 
     def _new(self) -> str:
         """The rules that broke and are not listed, the first of them by their titles."""
         verb = "breaks" if len(self.new) == 1 else "break"
         faces = f" ({counted(self.faces, 'other face')})" if self.faces else ""
-        return f"{counted(len(self.new), 'new fault')}{faces}, which {verb} {_rules(self.new)}"
+        return f"{counted(len(self.new), 'new fault')}{faces}, which {verb} {rules_told(self.new)}"
 
     def _so_far(self) -> str:
         """What is new, and what may be."""
@@ -129,7 +133,7 @@ class Searched:
         rules = [one for one in self.unsmall if one not in self.new]
         if not rules:
             return found
-        maybe = f"what breaks {_rules(rules)} may be new, and was not minimised yet"
+        maybe = f"what breaks {rules_told(rules)} may be new, and was not minimised yet"
         return f"{found}, {link} {maybe}"
 
     def _parts(self) -> Iterator[str]:
@@ -179,14 +183,6 @@ def _is_harmless(one: Finding) -> bool:
 
 def _kinds(number: int) -> str:
     return f"{counted(number, 'kind')} of workload {'was' if number == 1 else 'were'}"
-
-
-def _rules(contracts: Sequence[str]) -> str:
-    """Rules, each once, the first of them by their titles."""
-    rules = list(dict.fromkeys(contracts))
-    told = [rule_told(one) for one in rules[:RULES_TOLD]]
-    more = len(rules) - RULES_TOLD
-    return names([*told, counted(more, "more rule")] if more > 0 else told)
 
 
 def _unsmall(verdicts: Sequence[Verdict]) -> Iterator[str]:

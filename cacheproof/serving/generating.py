@@ -13,8 +13,10 @@ from typing import Any
 from cacheproof.differential.errors import HarnessError, InputError
 from cacheproof.differential.provision import environment
 from cacheproof.differential.provision.cache import Cache, Report
+from cacheproof.differential.search.verdict import HOLDS
 from cacheproof.gpu_runner.jobs import BadJob, GenerateJob, Sizes
 from cacheproof.gpu_runner.marks import MARK
+from cacheproof.output.conclusion import Conclusion
 from cacheproof.output.console import CommandOutput
 from cacheproof.serving import verdict as served
 
@@ -63,9 +65,9 @@ def generate(
             output.line(_shown(len(steps), told))
     for answer in answers:
         output.line(f"{answer['request']} ({answer['ended']}): {answer['text']}")
-    output.verdict(served.of_generated(model, device, steps, answers))
-    output.write_json("generate", {**sizes_used, "steps": steps, "answers": answers})
-    return 0
+    line = served.of_generated(model, device, steps, answers)
+    facts = {**sizes_used, "steps": steps, "answers": answers}
+    return output.tell(Conclusion(HOLDS, line, facts))
 
 
 def told_by_child(job: GenerateJob, *, report: Report) -> Iterator[dict[str, Any]]:

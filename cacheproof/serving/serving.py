@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from cacheproof.audit.listing import listed
 from cacheproof.differential.audit.audit import Audit
@@ -32,6 +31,7 @@ from cacheproof.differential.serving.traffic import (
 )
 from cacheproof.differential.targets.named import TargetKind, named
 from cacheproof.gpu_runner.jobs import GenerateJob
+from cacheproof.output.conclusion import Conclusion
 from cacheproof.output.console import CommandOutput
 from cacheproof.output.folders import folder_of
 from cacheproof.output.progress import Live
@@ -137,16 +137,12 @@ def http(
         is_interrupted = True
     code = INTERRUPTED if is_interrupted else _exit_code(told)
     left = len(servers) - len(told)
-    output.verdict(_served(target, code, told, left).line)
-    output.write_json(
-        "http",
-        {
-            "target": target,
-            "servers": [_json(one) for one in told],
-            "interrupted": is_interrupted,
-        },
-    )
-    return code
+    facts = {
+        "target": target,
+        "servers": [_json(one) for one in told],
+        "interrupted": is_interrupted,
+    }
+    return output.tell(Conclusion(code, _served(target, code, told, left).line, facts))
 
 
 def _telling(
@@ -209,7 +205,7 @@ def _show(output: CommandOutput, release: str, told: ServerReport) -> None:
         output.line(f"  not all of its record was judged: {told.unjudged}")
 
 
-def _json(told: ServerReport) -> dict[str, Any]:
+def _json(told: ServerReport) -> dict[str, object]:
     return {
         "model": told.model,
         "seed": told.seed,

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cacheproof.differential.search.verdict import HOLDS, INTERRUPTED, UNLISTED
-from cacheproof.output.verdict_line import VerdictLine, counted, names
+from cacheproof.differential.search.verdict import HOLDS, INTERRUPTED
+from cacheproof.output.verdict_line import VerdictLine, by_code, counted, names
 
 
 @dataclass(frozen=True)
@@ -41,18 +41,15 @@ class ServersAsked:
         return VerdictLine(f"{self._head()}: {'; '.join(parts)}.", *self._next())
 
     def _head(self) -> str:
-        servers = counted(self.servers, "server")
-        match self.code:
-            case code if code == HOLDS:
-                return f"{servers} of {self.target} answered as each request alone is answered"
-            case code if code == UNLISTED:
-                did = f"{self.new:,} of {servers} of {self.target}"
-                return f"{did} did what no known fault explains"
-            case code if code == INTERRUPTED:
-                what = f", and {self.new:,} did what no known fault explains" if self.new else ""
-                return f"The run was interrupted after {servers} of {self.target}{what}"
-            case _:
-                return f"This run of {servers} of {self.target} proves nothing"
+        servers = f"{counted(self.servers, 'server')} of {self.target}"
+        new = f"{self.new:,} did what no known fault explains"
+        return by_code(
+            self.code,
+            holds=f"{servers} answered as each request alone is answered",
+            unlisted=f"{self.new:,} of {servers} did what no known fault explains",
+            interrupted=f"The run was interrupted after {servers}{f', and {new}' * bool(self.new)}",
+            void=f"This run of {servers} proves nothing",
+        )
 
     def _next(self) -> tuple[str, str]:
         if self.new:
@@ -66,7 +63,7 @@ class ServersAsked:
 
 
 def of_generated(
-    model: str, device: str, steps: Sequence[Mapping[str, Any]], answers: Sequence[Any]
+    model: str, device: str, steps: Sequence[Mapping[str, Any]], answers: Sequence[object]
 ) -> VerdictLine:
     """Prompts that a model has answered."""
     if not answers:

@@ -9,6 +9,7 @@ from rich.table import Table
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.provision.versions import parse
 from cacheproof.differential.search.verdict import HOLDS, INTERRUPTED
+from cacheproof.output.conclusion import Conclusion
 from cacheproof.output.console import CommandOutput, require_writable, write_file
 from cacheproof.reference.releases import MODELLED, NEWEST
 from cacheproof.simulation import verdict as simulated
@@ -62,13 +63,12 @@ def simulate(
     )
     left = len(settings) - len(points)
     verdict = simulated.of_simulated(release, requests, points, left, html, sizes=len(sizes))
-    output.verdict(verdict)
+    facts = {"setting": asdict(asked), **asdict(found), "interrupted": is_interrupted}
+    code = INTERRUPTED if is_interrupted else HOLDS
+    output.tell(Conclusion(code, verdict, facts))
     if html is not None:
         write_file("--html", html, page(found, verdict.sentence, is_whole=not left))
-    output.write_json(
-        "simulate", {"setting": asdict(asked), **asdict(found), "interrupted": is_interrupted}
-    )
-    return INTERRUPTED if is_interrupted else HOLDS
+    return code
 
 
 def named(option: str, name: str, table: Mapping[str, _Kind]) -> _Kind:

@@ -1,12 +1,13 @@
 """The contract table, for the screen, for docs/reference/contracts.md and as JSON."""
 
 from collections import Counter
-from typing import Any
 
 from rich.table import Table
 
 import cacheproof.differential.judges.rules  # noqa: F401  (registers all contracts)
 from cacheproof.differential.search.known import HARMS
+from cacheproof.differential.search.verdict import HOLDS
+from cacheproof.output.conclusion import Conclusion
 from cacheproof.output.verdict_line import VerdictLine, counted
 from cacheproof.spec.registry import Contract, contracts
 
@@ -42,15 +43,16 @@ def table() -> Table:
     return result
 
 
-def verdict() -> VerdictLine:
+def conclusion() -> Conclusion:
     """How many contracts there are, and what breaking them does."""
     of: Counter[str] = Counter(rule.harm for rule in rules())
     harms = ", ".join(f"{of[harm]} of {harm}" for harm in HARMS)
-    return VerdictLine(
+    line = VerdictLine(
         f"{counted(of.total(), 'contract')} are judged: {harms}.",
         "read one in full",
         "cacheproof contracts EC-6",
     )
+    return Conclusion(HOLDS, line, {"contracts": as_json()})
 
 
 def markdown() -> str:
@@ -67,7 +69,7 @@ def markdown() -> str:
     return "\n".join(lines).rstrip()
 
 
-def as_json() -> list[dict[str, Any]]:
+def as_json() -> list[dict[str, object]]:
     """Every field of every contract."""
     return [
         {

@@ -10,9 +10,11 @@ from cacheproof.differential.judges.rules import rules_for
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search.canary import canaries
 from cacheproof.differential.search.known import KnownFault
+from cacheproof.differential.search.verdict import HOLDS
 from cacheproof.listed import kept
 from cacheproof.listed.explaining import ScreenPart, print_parts, rows_part, text_part
 from cacheproof.listed.facts import listed_by_name, showing
+from cacheproof.output.conclusion import Conclusion
 from cacheproof.output.console import CommandOutput
 from cacheproof.output.verdict_line import VerdictLine, counted, names
 from cacheproof.reference.releases import NEWEST
@@ -57,20 +59,17 @@ def show_contract(output: CommandOutput, name: str) -> None:
         rows_part("known faults that break it", [(one.name, _told(one)) for one in faults]),
         ScreenPart("see more", commands),
     )
-    output.verdict(_verdict_of(rule, faults, commands))
-    output.write_json(
-        "contracts",
-        {
-            "contract": rule.id,
-            "title": rule.title,
-            "facts": facts,
-            "predicate": rule.expression.text,
-            "searched": searched,
-            "proved": proved,
-            "faults": {one.name: _told(one) for one in faults},
-            "commands": commands,
-        },
-    )
+    told = {
+        "contract": rule.id,
+        "title": rule.title,
+        "facts": facts,
+        "predicate": rule.expression.text,
+        "searched": searched,
+        "proved": proved,
+        "faults": {one.name: _told(one) for one in faults},
+        "commands": commands,
+    }
+    output.tell(Conclusion(HOLDS, _verdict_of(rule, faults, commands), told))
 
 
 def _facts(rule: Contract) -> Iterator[tuple[str, str]]:

@@ -1,9 +1,24 @@
 """What the commands conclude that keep things: releases and connectors, their texts, campaigns."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from cacheproof.output.verdict_line import VerdictLine, counted, names
+
+
+@dataclass(frozen=True)
+class TargetProgress:
+    """How far a campaign is with a target: the `shards` that are done, `of` how many, where an end
+    is known; their `findings`, of which some are `unlisted`; and what is `left`, in words."""
+
+    target: str
+    shards: int
+    of: int | None
+    events: int
+    events_per_s: int
+    findings: int
+    unlisted: int
+    left: str
 
 
 def of_installed(targets: Sequence[str]) -> VerdictLine:
@@ -51,14 +66,14 @@ def of_texts(releases: int, families: int, installed: int, strange: Sequence[str
     )
 
 
-def of_status(where: str, rows: Sequence[Mapping[str, Any]], runners: int) -> VerdictLine:
-    """How far a campaign is: the `shards` of each target that are done, `of` how many, and its
-    `findings`, of which some are `unlisted`."""
-    done = sum(row["shards"] for row in rows)
-    total = None if any(row["of"] is None for row in rows) else sum(row["of"] for row in rows)
+def of_status(where: str, rows: Sequence[TargetProgress], runners: int) -> VerdictLine:
+    """How far a campaign is with all its targets."""
+    done = sum(row.shards for row in rows)
+    known_ends = [row.of for row in rows if row.of is not None]
+    total = sum(known_ends) if len(known_ends) == len(rows) else None
     of = f" of {total:,} ({done / max(total, 1):.0%})" if total is not None else ""
-    new = sum(row["unlisted"] for row in rows)
-    known = sum(row["findings"] for row in rows) - new
+    new = sum(row.unlisted for row in rows)
+    known = sum(row.findings for row in rows) - new
     is_done = total is not None and done >= total
     who = f"{counted(runners, 'process', 'processes')} on it" if runners else "nobody runs it"
     step, command = "see what it found", f"cacheproof campaign report --store {where}"

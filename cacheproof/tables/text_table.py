@@ -11,6 +11,7 @@ from cacheproof.differential.provision import releases
 from cacheproof.differential.search.verdict import HOLDS, UNLISTED
 from cacheproof.differential.targets.resolve import reading_of
 from cacheproof.differential.texts import known_texts
+from cacheproof.output.conclusion import Conclusion
 from cacheproof.output.console import CommandOutput
 from cacheproof.reference.releases import MODELLED
 from cacheproof.tables import places
@@ -53,11 +54,9 @@ def texts(output: CommandOutput, toml: Path | None) -> int:
     for lines in strange.values():
         for line in lines:
             output.line(line)
-    output.verdict(
-        places.of_texts(len(known.of_release), len(families), len(installed), list(strange))
-    )
-    output.write_json("vllm texts", {"families": families, "read_otherwise": strange})
-    return UNLISTED if strange else HOLDS
+    verdict = places.of_texts(len(known.of_release), len(families), len(installed), list(strange))
+    facts = {"families": families, "read_otherwise": strange}
+    return output.tell(Conclusion(UNLISTED if strange else HOLDS, verdict, facts))
 
 
 @contextmanager

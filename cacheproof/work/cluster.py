@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import cache
-from typing import Any, TypeVar
+from types import ModuleType
+from typing import TypeVar
 
 from cacheproof.differential.errors import HarnessError, InputError
 from cacheproof.work.code_digest import code_digest
@@ -180,7 +181,7 @@ def _own_digest() -> str:
     return code_digest(OF_JOBS)
 
 
-def quiet_ray() -> Any:
+def quiet_ray() -> ModuleType:
     """Ray, which prints nothing: it would tell of nodes that die on standard output, where the JSON
     of a command goes. It reads that when it is first imported.
 

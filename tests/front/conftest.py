@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 import pytest
 
@@ -87,7 +87,7 @@ def two_releases() -> tuple[str, str]:
 
 
 @pytest.fixture
-def odd_targets(monkeypatch: pytest.MonkeyPatch) -> Any:
+def odd_targets(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The module of that name, where worker processes find it too."""
     monkeypatch.syspath_prepend(Path(__file__).parent)
     return importlib.import_module("odd_targets")

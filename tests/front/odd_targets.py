@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import NoReturn
 
 from cacheproof.differential.errors import HarnessError
 from cacheproof.differential.targets.reference import ReferenceTarget
@@ -13,7 +13,7 @@ from cacheproof.differential.traces.trace import Trace
 class Broken(ReferenceTarget):
     """A target whose host breaks at every batch."""
 
-    def run(self, traces: Sequence[Trace], fault: str | None = None) -> Any:
+    def run(self, traces: Sequence[Trace], fault: str | None = None) -> NoReturn:
         raise HarnessError("host of it crashed (exit status 7)")
 
 
@@ -27,5 +27,5 @@ class Deaf(ReferenceTarget):
 class Deadly(ReferenceTarget):
     """A target that ends the process that runs it."""
 
-    def run(self, traces: Sequence[Trace], fault: str | None = None) -> Any:
+    def run(self, traces: Sequence[Trace], fault: str | None = None) -> NoReturn:
         os._exit(9)

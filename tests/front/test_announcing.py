@@ -16,10 +16,15 @@ from cacheproof.differential.provision.releases import InstalledRelease
 from cacheproof.differential.targets import resolve as resolving
 from cacheproof.differential.targets.resolve import reading_of, resolve
 from cacheproof.differential.texts import known_texts
+from cacheproof.output.console import CommandOutput
 from cacheproof.proving import targets as proof_targets
 from cacheproof.reference.releases import MODELLED, NEWEST
 from cacheproof.search import searching
 from cacheproof.tables import text_table
+from tests.front.conftest import Ran, Run
+
+Fuzz = Callable[[], tuple[Ran, dict[str, Any]]]
+"""Searches, and returns what the command printed and what its JSON says of the model."""
 
 SCHEDULER = "v1/core/sched/scheduler.py"
 STEP = "v1/core/sched/output.py"
@@ -62,10 +67,10 @@ def change(fork: Path) -> Change:
 
 
 @pytest.fixture
-def fuzz(run: Any, fork: Path, tmp_path: Path) -> Callable[[], tuple[Any, Any]]:
+def fuzz(run: Run, fork: Path, tmp_path: Path) -> Fuzz:
     """Searches the fork: what the command printed, and its JSON."""
 
-    def call() -> tuple[Any, Any]:
+    def call() -> tuple[Ran, dict[str, Any]]:
         file = tmp_path / "out.json"
         arguments = "--findings", tmp_path / "findings", "--json", file
         ran = run("fuzz", "--target", f"path:{fork}", *SEARCH, *arguments)
@@ -75,7 +80,7 @@ def fuzz(run: Any, fork: Path, tmp_path: Path) -> Callable[[], tuple[Any, Any]]:
 
 
 @pytest.mark.full
-def test_of_an_unchanged_checkout_there_is_nothing_to_say(fuzz: Any, fork: Path) -> None:
+def test_of_an_unchanged_checkout_there_is_nothing_to_say(fuzz: Fuzz, fork: Path) -> None:
     ran, model = fuzz()
     assert ran.code == 0
     sentence, space, listed, *_ = ran.out.splitlines()
@@ -87,7 +92,7 @@ def test_of_an_unchanged_checkout_there_is_nothing_to_say(fuzz: Any, fork: Path)
 
 @pytest.mark.full
 def test_a_changed_function_and_a_new_field_are_named_before_the_search(
-    fuzz: Any, fork: Path, change: Change, monkeypatch: pytest.MonkeyPatch
+    fuzz: Fuzz, fork: Path, change: Change, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     change(
         SCHEDULER,
@@ -105,9 +110,9 @@ def test_a_changed_function_and_a_new_field_are_named_before_the_search(
     said: list[str] = []
     line = searching.CommandOutput.line
 
-    def heard(output: Any, text: str, **style: Any) -> None:
+    def heard(output: CommandOutput, text: str, *, style: str | None = None) -> None:
         said.append(text)
-        line(output, text, **style)
+        line(output, text, style=style)
 
     monkeypatch.setattr(searching.CommandOutput, "line", heard)
     monkeypatch.setattr(searching, "run_campaign", watched)
@@ -125,7 +130,7 @@ def test_a_changed_function_and_a_new_field_are_named_before_the_search(
 
 @pytest.mark.full
 def test_where_a_fork_parts_from_the_reference_is_a_difference_from_the_model(
-    fuzz: Any, change: Change, tmp_path: Path
+    fuzz: Fuzz, change: Change, tmp_path: Path
 ) -> None:
     change(HASHER, *OTHER_NONE)
     ran, model = fuzz()
@@ -138,7 +143,7 @@ def test_where_a_fork_parts_from_the_reference_is_a_difference_from_the_model(
 
 @pytest.mark.full
 def test_where_a_contract_breaks_behind_a_difference_nothing_listed_is_its_cause(
-    fuzz: Any, change: Change
+    fuzz: Fuzz, change: Change
 ) -> None:
     change(HASHER, *OTHER_SEQUENCES)
     ran, _ = fuzz()
@@ -148,7 +153,7 @@ def test_where_a_contract_breaks_behind_a_difference_nothing_listed_is_its_cause
 
 @pytest.mark.full
 def test_replays_and_diffs_tell_a_difference_from_the_model_by_their_exit_code(
-    fuzz: Any, run: Any, fork: Path, change: Change, tmp_path: Path
+    fuzz: Fuzz, run: Run, fork: Path, change: Change, tmp_path: Path
 ) -> None:
     change(HASHER, *OTHER_SEQUENCES)
     fuzz()
@@ -161,7 +166,7 @@ def test_replays_and_diffs_tell_a_difference_from_the_model_by_their_exit_code(
 
 @pytest.mark.full
 def test_the_same_differences_of_a_release_that_reads_as_modelled_are_findings(
-    run: Any,
+    run: Run,
     fork: Path,
     change: Change,
     newest: InstalledRelease,
@@ -177,7 +182,7 @@ def test_the_same_differences_of_a_release_that_reads_as_modelled_are_findings(
 
 @pytest.mark.full
 def test_the_main_job_tells_an_installed_release_whose_text_was_changed(
-    run: Any, fork: Path, change: Change, newest: InstalledRelease, monkeypatch: pytest.MonkeyPatch
+    run: Run, fork: Path, change: Change, newest: InstalledRelease, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     change(HASHER, *OTHER_SEQUENCES)
     changed = replace(newest, tree=fork)
@@ -219,7 +224,7 @@ def test_a_release_before_all_that_are_modelled_is_not_read(newest: InstalledRel
     assert reading_of(replace(newest, version="0.10.1.1")) is None
 
 
-def test_a_fork_that_is_no_python_is_the_users_error(run: Any, fork: Path, change: Change) -> None:
+def test_a_fork_that_is_no_python_is_the_users_error(run: Run, fork: Path, change: Change) -> None:
     change(SCHEDULER, "class Scheduler(", "class class Scheduler(")
     refusal = run("fuzz", "--target", f"path:{fork}", *SEARCH).refusal
     assert "sched/scheduler.py, line " in refusal
@@ -228,7 +233,7 @@ def test_a_fork_that_is_no_python_is_the_users_error(run: Any, fork: Path, chang
 
 @pytest.mark.full
 def test_the_reference_of_a_release_that_is_not_modelled_says_whose_semantics_it_has(
-    run_process: Any, tmp_path: Path
+    run_process: Run, tmp_path: Path
 ) -> None:
     file = tmp_path / "out.json"
     arguments = "--depth", "manager", "--seeds", "0:1", "--json", file, "--findings", tmp_path
@@ -244,7 +249,7 @@ def test_the_reference_of_a_release_that_is_not_modelled_says_whose_semantics_it
 
 @pytest.mark.full
 def test_families_and_what_reads_otherwise_are_printed(
-    run: Any, newest: InstalledRelease, fork: Path, change: Change, monkeypatch: pytest.MonkeyPatch
+    run: Run, newest: InstalledRelease, fork: Path, change: Change, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ran = run("vllm", "texts")
     assert ran.code == 0
@@ -260,7 +265,7 @@ def test_families_and_what_reads_otherwise_are_printed(
 
 
 def test_a_table_that_would_lack_releases_is_not_written(
-    run: Any, newest: InstalledRelease, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    run: Run, newest: InstalledRelease, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(text_table.releases, "list_installed", lambda: [newest])
     refusal = run("vllm", "texts", "--toml", tmp_path / "texts.toml").refusal
@@ -271,7 +276,7 @@ def test_a_table_that_would_lack_releases_is_not_written(
 
 @pytest.mark.full
 def test_the_table_is_written_anew_from_the_releases_that_are_installed(
-    run: Any, newest: InstalledRelease, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    run: Run, newest: InstalledRelease, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     file = tmp_path / "texts.toml"
     installed = {one.version for one in releases.list_installed()}
@@ -283,5 +288,5 @@ def test_the_table_is_written_anew_from_the_releases_that_are_installed(
     assert file.read_text() == shipped.read_text()
 
 
-def test_a_table_is_not_written_where_no_file_can_be(run: Any) -> None:
+def test_a_table_is_not_written_where_no_file_can_be(run: Run) -> None:
     assert "expected a file in a folder that exists" in run("vllm", "texts", "--toml", "/").refusal

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import typer
 from msgspec import structs
+from typer.core import TyperGroup
 
 from cacheproof import cli
 from cacheproof.assessing import page, report
@@ -218,8 +219,10 @@ def test_evidence_stands_in_the_order_of_its_strength() -> None:
 
 
 @cache
-def whole_command() -> Any:
-    return typer.main.get_command(cli.app)
+def whole_command() -> TyperGroup:
+    command = typer.main.get_command(cli.app)
+    assert isinstance(command, TyperGroup)
+    return command
 
 
 @pytest.mark.parametrize(

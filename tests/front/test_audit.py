@@ -97,11 +97,15 @@ def test_a_gap_is_named_and_voids(run: Run, driven: tuple[Driven, Driven], tmp_p
 
 @pytest.mark.parametrize("which", [0, 1])
 def test_an_audit_that_is_interrupted_says_so_and_draws_no_more_than_it_judged(
-    run: Run, driven: tuple[Driven, Driven], tmp_path: Path, monkeypatch: Any, which: int
+    run: Run,
+    driven: tuple[Driven, Driven],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    which: int,
 ) -> None:
     fed, feed, last = count(), Auditor.feed, len(records_of(driven[which].folder)) - 5
 
-    def interrupted(auditor: Auditor, part: Any) -> None:
+    def interrupted(auditor: Auditor, part: object) -> None:
         if next(fed) == last:
             raise KeyboardInterrupt
         feed(auditor, part)
@@ -125,7 +129,7 @@ def test_an_audit_that_is_interrupted_says_so_and_draws_no_more_than_it_judged(
 
 @pytest.mark.parametrize("window", [1, 20, 500])
 def test_what_is_drawn_does_not_hang_on_steps_that_were_passed_over(
-    driven: tuple[Driven, Driven], monkeypatch: Any, window: int
+    driven: tuple[Driven, Driven], monkeypatch: pytest.MonkeyPatch, window: int
 ) -> None:
     audit_of = Audit(str(driven[0].folder))
     audit_of.look(last=True)
@@ -225,11 +229,10 @@ def labelled(out: str) -> dict[str, str]:
 def drawn_on(page: Path) -> dict[str, Any]:
     """What a page draws."""
     data = page.read_text().partition('id="data">')[2].partition("</script>")[0]
-    drawn: dict[str, Any] = json.loads(data)
-    return drawn
+    return json.loads(data)
 
 
-def audited_in_every_format(run: Run, folder: Path, *more: Any) -> dict[str, Any]:
+def audited_in_every_format(run: Run, folder: Path, *more: str | Path) -> dict[str, Any]:
     """What an audit says: on screen, in JSON, as JUnit, as SARIF, and on its page."""
     files = {name: folder.parent / f"audit.{name}" for name in ("json", "junit", "sarif", "html")}
     ran = run("audit", folder, *(f"--{name}={file}" for name, file in files.items()), *more)
@@ -485,7 +488,7 @@ def test_whether_it_is_known_is_said_alike_everywhere(
     recorded_as: Callable[..., Path],
     nothing_known: Path,
     tmp_path: Path,
-    monkeypatch: Any,
+    monkeypatch: pytest.MonkeyPatch,
     case: str,
 ) -> None:
     summary = tmp_path / "summary.md"

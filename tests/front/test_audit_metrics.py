@@ -8,7 +8,7 @@ import socket
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 from urllib.error import URLError
 from urllib.parse import quote
 from urllib.request import urlopen
@@ -21,6 +21,31 @@ from cacheproof.differential.audit.metrics import Metrics
 from cacheproof.reference.releases import NEWEST
 from tests.differential.audit.spoiled import file_of, records_of
 from tests.differential.recording.driven import Driven, long_trace, run_recorded
+
+
+class Sample(TypedDict):
+    """What Prometheus answers of a series: a moment, and the value then."""
+
+    value: tuple[float, str]
+
+
+class Query(TypedDict):
+    """What a panel asks."""
+
+    expr: str
+
+
+class Panel(TypedDict):
+    """A panel of a dashboard."""
+
+    targets: list[Query]
+
+
+class Dashboard(TypedDict):
+    """A dashboard, as far as it is read here."""
+
+    panels: list[Panel]
+
 
 DASHBOARD = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "dashboard.json"
 NAME = re.compile(r"\bcacheproof_\w+")
@@ -119,7 +144,7 @@ def test_prometheus_scrapes_the_metrics_and_knows_every_expression_of_the_dashbo
         ["prometheus", *words, f"--web.listen-address={own}"], stderr=subprocess.DEVNULL
     ) as prometheus:
         try:
-            found: list[Any] = []
+            found: list[Sample] = []
             while not found and prometheus.poll() is None:
                 found = _asked(own, "cacheproof_judged_steps_total")
             assert float(found[0]["value"][1]) == account.judged_steps
@@ -129,28 +154,27 @@ def test_prometheus_scrapes_the_metrics_and_knows_every_expression_of_the_dashbo
             prometheus.kill()
 
 
-def _asked(address: str, expression: str) -> list[Any]:
+def _asked(address: str, expression: str) -> list[Sample]:
     """What Prometheus answers; nothing while it does not listen yet. HTTPError where the expression
     is none."""
     try:
         with urlopen(f"http://{address}/api/v1/query?query={quote(expression)}") as answer:
-            found: list[Any] = json.load(answer)["data"]["result"]
-            return found
+            return json.load(answer)["data"]["result"]
     except URLError as error:
         if isinstance(error.reason, ConnectionRefusedError) or getattr(error, "code", 0) == 503:
             return []
         raise
 
 
-def dashboard() -> Any:
+def dashboard() -> Dashboard:
     return json.loads(DASHBOARD.read_text())
 
 
-def expressions(board: Any) -> list[str]:
+def expressions(board: Dashboard) -> list[str]:
     return [target["expr"] for panel in board["panels"] for target in panel["targets"]]
 
 
-def unknown(board: Any) -> set[str]:
+def unknown(board: Dashboard) -> set[str]:
     """Names in a dashboard that are no metric's."""
     metrics = Metrics()
     metrics.publish({})

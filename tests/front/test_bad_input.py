@@ -1,10 +1,10 @@
 """What a user may get wrong ends in one line and exit code 2, with nothing on standard output."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+
+from tests.front.conftest import Run
 
 TRACE = (
     '{"depth":"manager","schema":1,"manager":"encoder_cache",'
@@ -15,7 +15,6 @@ TRACE = (
 )
 FUZZ = ("fuzz", "--target", "reference")
 REPLAY = ("replay", "/no/such/file")
-Run = Callable[..., Any]
 
 
 @pytest.fixture

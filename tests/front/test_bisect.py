@@ -1,9 +1,7 @@
 """`bisect` names releases; `--register` remembers, and runs first what it remembers."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -11,9 +9,9 @@ from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.listed.pages import kept_traces
 from cacheproof.reference.semantics import Semantics
 from cacheproof.replay import bisecting
+from tests.front.conftest import Ran, Run
 
 LOST_SLOTS = kept_traces()["reused-media-id"]
-Run = Callable[..., Any]
 
 
 @pytest.fixture
@@ -79,7 +77,7 @@ def test_what_cannot_be_bisected_is_refused(
     assert words in run("bisect", *arguments).refusal
 
 
-def fuzz(run: Run, release: str, folder: Path, register: Path) -> Any:
+def fuzz(run: Run, release: str, folder: Path, register: Path) -> Ran:
     return run("fuzz", "--target", f"reference@{release}", "--depth", "manager", "--seeds", "0:1",
                "--findings", folder, "--workers", "1", "--register", register)  # fmt: skip
 

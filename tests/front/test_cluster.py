@@ -2,12 +2,13 @@
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
@@ -27,13 +28,19 @@ from cacheproof.work.code_digest import code_digest
 from cacheproof.work.workplace import Workplace
 from tests.front.conftest import Run
 
+if TYPE_CHECKING:
+    from ray.cluster_utils import Cluster
+
+Task = TypeVar("Task")
+Outcome = TypeVar("Outcome")
+
 pytestmark = pytest.mark.skipif(
     find_spec("ray") is None, reason="Ray, of the extra cluster, is not installed"
 )
 
 
 @pytest.fixture
-def cluster() -> Iterator[Any]:
+def cluster() -> Iterator["Cluster"]:
     """A cluster whose head does no work, and two nodes of one CPU each."""
     clusters.quiet_ray()
     from ray.cluster_utils import Cluster
@@ -46,7 +53,7 @@ def cluster() -> Iterator[Any]:
     cluster.shutdown()
 
 
-def comes_to(run: Run, folder: Path, *arguments: object) -> Any:
+def comes_to(run: Run, folder: Path, *arguments: object) -> object:
     """All that a search says, but for how long it took and the name of its folder."""
     folder.mkdir()
     file = folder / "found.json"
@@ -55,18 +62,20 @@ def comes_to(run: Run, folder: Path, *arguments: object) -> Any:
     return timeless(json.loads(file.read_text().replace(str(folder), "FOLDER")))
 
 
-def timeless(told: Any) -> Any:
+def timeless(told: object) -> object:
     """A document without its seconds."""
     if isinstance(told, dict):
         return {name: timeless(one) for name, one in told.items() if name != "seconds"}
     return list(map(timeless, told)) if isinstance(told, list) else told
 
 
-def kill_nodes(cluster: Any, patch: pytest.MonkeyPatch) -> list[Any]:
+def kill_nodes(cluster: "Cluster", patch: pytest.MonkeyPatch) -> list["Future[Any]"]:
     """Have a node die after every tenth job, and another one join. Returns what is submitted."""
     submit, submitted = ClusterCrew.submit, []
 
-    def killing(self: ClusterCrew, work: Any, task: Any) -> Any:
+    def killing(
+        self: ClusterCrew, work: Callable[[Task], Outcome], task: Task
+    ) -> "Future[Outcome]":
         submitted.append(submit(self, work, task))
         if len(submitted) % 10 == 0:
             (node, *_) = cluster.worker_nodes
@@ -80,7 +89,7 @@ def kill_nodes(cluster: Any, patch: pytest.MonkeyPatch) -> list[Any]:
 
 @pytest.mark.full
 def test_nodes_that_die_cost_another_run_and_nothing_else(
-    run: Run, cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, cluster: "Cluster", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
         submitted = kill_nodes(cluster, patch)
@@ -123,13 +132,12 @@ def campaign(run: Run, folder: Path, *arguments: object) -> dict[str, Any]:
     )
     ran = run("campaign", "start", plan, "--store", folder / "store", *arguments, "--json", "-")
     assert ran.code == 0, ran.err
-    told: dict[str, Any] = json.loads(ran.out)
-    return told
+    return json.loads(ran.out)
 
 
 @pytest.mark.full
 def test_a_campaign_whose_nodes_die_comes_to_the_same_digest(
-    run: Run, cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, cluster: "Cluster", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = campaign(run, tmp_path / "here", "--workers", 2)
     with monkeypatch.context() as patch:
@@ -141,12 +149,12 @@ def test_a_campaign_whose_nodes_die_comes_to_the_same_digest(
 
 @pytest.mark.full
 def test_a_job_that_is_lost_on_the_cluster_changes_the_digest(
-    run: Run, cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, cluster: "Cluster", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = campaign(run, tmp_path / "here", "--workers", 2)
     submit = ClusterCrew.submit
 
-    def losing(self: ClusterCrew, work: Any, task: Any) -> Any:
+    def losing(self: ClusterCrew, work: Callable[[Task], Outcome], task: Task) -> "Future[Outcome]":
         """A shard comes back with the last of its seeds missing."""
         if isinstance(task, SearchTask) and 30 in task.seeds:
             task = replace(task, seeds=task.seeds[:-1])
@@ -160,7 +168,7 @@ def test_a_job_that_is_lost_on_the_cluster_changes_the_digest(
 
 @pytest.mark.full
 def test_a_job_that_ends_every_process_is_given_up(
-    cluster: Any, monkeypatch: pytest.MonkeyPatch
+    cluster: "Cluster", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(clusters, "RUNS_MAX", 2)
     with (
@@ -172,7 +180,7 @@ def test_a_job_that_ends_every_process_is_given_up(
 
 @pytest.mark.full
 def test_each_task_on_a_cluster_has_a_process_of_its_own_and_raises_what_it_raises(
-    cluster: Any,
+    cluster: "Cluster",
 ) -> None:
     with clusters.joined(cluster.address):
         processes = dict(clusters.results(eval, ["__import__('os').getpid()"] * 5))
@@ -190,20 +198,19 @@ def test_a_campaign_without_its_cluster_is_not_begun(run: Run, tmp_path: Path) -
     assert not store.exists()
 
 
-def same_here_and_on(cluster: Any, run: Run, *command: object) -> dict[str, Any]:
+def same_here_and_on(cluster: "Cluster", run: Run, *command: object) -> dict[str, Any]:
     """What a command says, which must be the same at both places, but for the seconds."""
     told = []
     for place in (("--workers", 2), ("--cluster", cluster.address)):
         ran = run(*command, *place, "--json", "-")
         told.append(timeless(json.loads(ran.out)))
     assert told[0] == told[1]
-    one: dict[str, Any] = told[0]
-    return one
+    return told[0]
 
 
 @pytest.mark.full
 def test_an_exploration_is_the_same_on_a_cluster(
-    run: Run, cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, cluster: "Cluster", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small = {"small": [one for one in SCOPES["small"] if isinstance(one, TableScope)]}
     monkeypatch.setattr(exploring, "SCOPES", small)
@@ -215,7 +222,7 @@ def test_an_exploration_is_the_same_on_a_cluster(
 
 @pytest.mark.full
 def test_proofs_are_the_same_on_a_cluster(
-    run: Run, cluster: Any, monkeypatch: pytest.MonkeyPatch
+    run: Run, cluster: "Cluster", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def lemmas(wanted: object, seed: int, *, fresh: bool) -> Iterator[proof_jobs.ProofJob]:
         pieces = (proof_jobs.Piece(digest_of("lemmas", str(seed))),)
@@ -228,7 +235,7 @@ def test_proofs_are_the_same_on_a_cluster(
 
 @pytest.mark.full
 def test_the_kill_matrix_is_the_same_on_a_cluster(
-    cluster: Any, monkeypatch: pytest.MonkeyPatch
+    cluster: "Cluster", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kill_matrix, "runnable", lambda: kill_matrix.VARIANTS[:40])
     here = kill_matrix.kill_matrix(range(5))

@@ -7,16 +7,18 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout
-from typing import Annotated, Any
+from typing import Annotated
 
 import pytest
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from cacheproof.cli import APPS, COMMANDS, app
 from cacheproof.commands.helping import CommandGroup, add, example
 from tests.front.conftest import Run
 
-ROOT: Any = typer.main.get_command(app)
+ROOT = typer.main.get_command(app)
+assert isinstance(ROOT, TyperGroup)
 HEAVY = (
     "cacheproof.output.console",
     "cacheproof.differential.judges",
@@ -31,7 +33,9 @@ HEAVY = (
 LIGHT = "import sys, {module}; print(*sys.modules, sep='\\n')"
 
 
-def commands(group: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+def commands(
+    group: TyperGroup, words: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], TyperCommand]]:
     """The words and the command of everything that can be called."""
     for name, command in group.commands.items():
         if hasattr(command, "commands"):
@@ -53,7 +57,7 @@ def help_of(words: tuple[str, ...], columns: int, monkeypatch: pytest.MonkeyPatc
     return written.getvalue()
 
 
-def complaints(text: str, command: Any, columns: int) -> list[str]:
+def complaints(text: str, command: TyperCommand, columns: int) -> list[str]:
     """What is cut, broken or unsaid in a command's help."""
     found = [f"too wide: {line}" for line in text.splitlines() if len(line) > columns]
     found += [f"cut: {line}" for line in text.splitlines() if "…" in line]
@@ -110,7 +114,7 @@ def test_help_that_is_cut_or_silent_is_noticed() -> None:
         """A toy."""
 
     add(toy, silent)
-    command: Any = typer.main.get_command(toy)
+    command = typer.main.get_command(toy)
     text = "--a-very-long-opt…\n" + "x" * 61 + "\ncacheproof toy\n"
     kinds = [one.partition(":")[0] for one in complaints(text, command, 60)]
     silent_ones = ["cut", "no sentence", "cut", "no sentence"]

@@ -1,20 +1,21 @@
 """`cacheproof explore`: what it prints, and what it exits with."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import NoReturn
 
 import pytest
 
 from cacheproof.differential.provision import releases
 from cacheproof.differential.search.explore import tables
+from cacheproof.differential.search.explore.job import Task
 from cacheproof.differential.search.explore.scopes import SCOPES, SMALL
 from cacheproof.explore import exploring
 from cacheproof.output.verdict_line import rule_told
+from tests.front.conftest import Run
 
-Run = Callable[..., Any]
 DECODERS = tuple(scope for scope in SMALL if scope.subject == "encoder_decoder")
 ORDER = next(scope for scope in SMALL if scope.name == "order of eviction")
 
@@ -157,7 +158,9 @@ def test_the_tables_have_all_scopes_that_are_explored(run: Run) -> None:
 def test_an_interrupted_exploration_prints_what_was_explored_until_then(
     run: Run, monkeypatch: pytest.MonkeyPatch, decoders_only: None, tmp_path: Path
 ) -> None:
-    def interrupted(output: object, tasks: Any, place: object) -> Any:
+    def interrupted(
+        output: object, tasks: Sequence[Task], place: object
+    ) -> Iterator[Sequence[exploring.AnyReport]]:
         yield exploring._run(tasks[:1])
         raise KeyboardInterrupt
 
@@ -171,7 +174,7 @@ def test_an_interrupted_exploration_prints_what_was_explored_until_then(
 def test_an_exploration_that_is_interrupted_at_once_prints_no_empty_table(
     run: Run, monkeypatch: pytest.MonkeyPatch, decoders_only: None, tmp_path: Path
 ) -> None:
-    def interrupted(*_: object) -> Any:
+    def interrupted(*_: object) -> NoReturn:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(exploring, "_reports", interrupted)

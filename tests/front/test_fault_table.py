@@ -1,7 +1,6 @@
 """The table of listed faults, below which it says how to read of one."""
 
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -14,7 +13,7 @@ def met(name: str, page: str | None, *cause: str) -> ShownFault:
     """A fault that one search met, on a trace of two events."""
     causes = (Cause(cause, ("EC-6",)),) if cause else ()
     fault = KnownFault(name, "a title", "safety", page=page, cause=causes)
-    finding: Any = SimpleNamespace(target="vllm@0.28.0", events=("one", "other"))
+    finding = SimpleNamespace(target="vllm@0.28.0", events=("one", "other"))
     return ShownFault(fault, ["EC-6"], ["vllm@0.28.0"], [finding])
 
 

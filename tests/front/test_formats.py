@@ -8,6 +8,7 @@ from contextlib import nullcontext, redirect_stdout
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -24,10 +25,12 @@ from cacheproof.differential.texts.places import SourceFunction, SourcePlace
 from cacheproof.formats import github, junit, sarif, writing
 from cacheproof.formats.result import Case, Excuse, Problem, Report, Result, Suite, rule_of
 from cacheproof.formats.writing import Formats
+from cacheproof.output.conclusion import Conclusion
 from cacheproof.output.console import CommandOutput
 from cacheproof.output.verdict_line import VerdictLine
 from cacheproof.proving import proving
 from cacheproof.search import main_job, searching
+from tests.front.conftest import Run
 from tests.front.formats_read import complaints_about_junit, complaints_about_sarif
 
 SEARCH = "fuzz", "--depth", "manager", "--workers", "1", "--seeds"
@@ -62,12 +65,12 @@ def report_with(*problems: Problem, void: tuple[str, ...] = ()) -> Report:
     return Report("fuzz", (result_with(*problems, void=void),))
 
 
-def junit_of(report: Report) -> Any:
+def junit_of(report: Report) -> list[junitparser.TestSuite]:
     """Its suites, as a library has them that other tools use."""
     return list(junitparser.JUnitXml.fromstring(junit.written(report, NOW)))
 
 
-def sarif_of(report: Report) -> Any:
+def sarif_of(report: Report) -> dict[str, Any]:
     """Its first run."""
     document = json.loads(sarif.written(report))
     assert complaints_about_sarif(document) == []
@@ -269,7 +272,7 @@ def fingerprints(file: Path) -> dict[tuple[str, str], int]:
 
 @pytest.mark.full
 def test_a_search_of_a_tree_whose_lines_moved_finds_the_same_faults(
-    run: Any, two_releases: tuple[str, str], tmp_path: Path, nothing_known: Path
+    run: Run, two_releases: tuple[str, str], tmp_path: Path, nothing_known: Path
 ) -> None:
     original = searching.resolve(two_releases[0], report=print).tree
     assert original is not None
@@ -443,8 +446,7 @@ def test_a_host_that_does_not_start_is_an_error_in_every_format(files: Formats) 
 def test_every_format_has_the_verdict(files: Formats, tmp_path: Path) -> None:
     said = "path:fork shows nothing new: 4 traces; no rule broke."
     with CommandOutput(None, command="fuzz", formats=files) as output:
-        output.found(result_with())
-        output.verdict(VerdictLine(said))
+        output.tell(Conclusion(0, VerdictLine(said), results=[result_with()]))
     _, invocation = read_back(files)
     assert invocation["toolExecutionNotifications"] == [
         {"level": "note", "message": {"text": said}}
@@ -480,7 +482,7 @@ def test_a_command_that_is_refused_writes_nothing(files: Formats) -> None:
     ],
 )
 def test_a_file_that_cannot_be_written_is_refused_at_the_start(
-    run: Any,
+    run: Run,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     command: tuple[str, ...],
@@ -495,7 +497,7 @@ def test_a_file_that_cannot_be_written_is_refused_at_the_start(
 
 
 @pytest.mark.full
-def test_a_search_writes_what_it_found(run: Any, tmp_path: Path, nothing_known: Path) -> None:
+def test_a_search_writes_what_it_found(run: Run, tmp_path: Path, nothing_known: Path) -> None:
     where = "--findings", tmp_path / "found", "--target", "reference@0.28.0"
     seen = []
     for number, known in enumerate(((), ("--known", nothing_known))):
@@ -518,7 +520,7 @@ def test_a_search_writes_what_it_found(run: Any, tmp_path: Path, nothing_known: 
 
 
 @pytest.mark.full
-def test_a_listed_fault_keeps_its_identity_from_seed_to_seed(run: Any, tmp_path: Path) -> None:
+def test_a_listed_fault_keeps_its_identity_from_seed_to_seed(run: Run, tmp_path: Path) -> None:
     seen = []
     for seeds in ("0:2", "2:4"):
         file = tmp_path / f"{seeds}.sarif"
@@ -536,9 +538,9 @@ def test_a_listed_fault_keeps_its_identity_from_seed_to_seed(run: Any, tmp_path:
     ("name", "words"), [("Deaf", "planted against EC-1 "), ("Broken", "harness")]
 )
 def test_a_void_search_is_void_in_every_format(
-    run: Any,
+    run: Run,
     monkeypatch: pytest.MonkeyPatch,
-    odd_targets: Any,
+    odd_targets: ModuleType,
     files: Formats,
     name: str,
     words: str,
@@ -554,7 +556,7 @@ def test_a_void_search_is_void_in_every_format(
 
 
 def test_the_main_job_writes_a_run_with_a_category_of_its_own_for_each_release(
-    run: Any, monkeypatch: pytest.MonkeyPatch, files: Formats
+    run: Run, monkeypatch: pytest.MonkeyPatch, files: Formats
 ) -> None:
     monkeypatch.setattr(main_job, "install_all", lambda wanted, report: None)
     monkeypatch.setattr(main_job, "resolve", lambda text, report: ReferenceTarget(name=text))
@@ -572,7 +574,7 @@ def test_the_main_job_writes_a_run_with_a_category_of_its_own_for_each_release(
 
 
 def test_a_proof_writes_what_is_proved(
-    run: Any, files: Formats, monkeypatch: pytest.MonkeyPatch
+    run: Run, files: Formats, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(proving, "jobs_for", lambda wanted, seed, *, fresh: iter(()))
     asked = "--target", "reference", "--junit", files.junit, "--sarif", files.sarif
@@ -586,7 +588,7 @@ def test_a_proof_writes_what_is_proved(
 
 
 def test_an_interrupted_proof_writes_what_was_proved_until_then(
-    run: Any, files: Formats, monkeypatch: pytest.MonkeyPatch
+    run: Run, files: Formats, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt

@@ -4,7 +4,7 @@ import copy
 import io
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,10 @@ from cacheproof.differential.findings.finding import Finding, found_in
 from cacheproof.differential.generators.manager import manager_trace
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.reference.semantics import Semantics
+from tests.front.conftest import Run
+
+Place = tuple[str | int, ...]
+"""The keys that lead to a field or an element."""
 
 JUNK = (None, 3, -1, 1.5, "x", "", [], {}, True, 10**30, 1e300, "a\nb\x1b[2J", "[/red]", [[[]]])
 TIMES = 10
@@ -32,9 +36,9 @@ def finding(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return finding_file.save(found, tmp_path_factory.mktemp("findings"))[0]
 
 
-def places(content: Any, before: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+def places(content: object, before: Place = ()) -> Iterator[Place]:
     """Every field and every element, as the keys that lead there."""
-    inside: Any = ()
+    inside: Iterable[tuple[str | int, object]] = ()
     if isinstance(content, dict):
         inside = content.items()
     elif isinstance(content, list):
@@ -44,7 +48,7 @@ def places(content: Any, before: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ..
         yield from places(value, (*before, key))
 
 
-def spoiled(content: Any, place: tuple[Any, ...], value: Any) -> Any:
+def spoiled(content: Any, place: Place, value: object) -> Any:
     result = copy.deepcopy(content)
     inner = result
     for key in place[:-1]:
@@ -99,12 +103,12 @@ def test_records_may_be_deep(finding: Path, tmp_path: Path, depth: int) -> None:
     assert isinstance(load(path), str)
 
 
-def test_a_finding_replays_in_ten_of_ten(run: Any, finding: Path) -> None:
+def test_a_finding_replays_in_ten_of_ten(run: Run, finding: Path) -> None:
     ran = run("replay", finding, "--times", TIMES, "--json", "-")
     replayed = json.loads(ran.out)
     assert ran.code == 1
     assert replayed["same"] == replayed["broke"] == replayed["times"] == TIMES
 
 
-def test_a_finding_holds_where_it_is_fixed(run: Any, finding: Path) -> None:
+def test_a_finding_holds_where_it_is_fixed(run: Run, finding: Path) -> None:
     assert run("replay", finding, "--target", "reference").code == 0

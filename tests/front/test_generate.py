@@ -10,7 +10,7 @@ import sys
 import wave
 import zlib
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy
 import pytest
@@ -76,7 +76,7 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def noise(name: str, *shape: int) -> Any:
+def noise(name: str, *shape: int) -> numpy.ndarray:
     return numpy.random.RandomState(ord(name)).randint(0, 256, shape).astype(numpy.uint8)
 
 

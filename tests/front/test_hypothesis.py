@@ -1,8 +1,7 @@
 """Hypothesis' traces are legal, meet what is rare, find faulty managers, and shrink."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -14,7 +13,7 @@ from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.reference_manager import MANAGERS
 from cacheproof.differential.traces.manager import Walk
 from cacheproof.differential.traces.trace import Trace
-from cacheproof.hypothesis import Kind, judged, manager_traces
+from cacheproof.hypothesis import Kind, Manager, judged, manager_traces
 from cacheproof.reference.semantics import Semantics
 
 IDEAL = Semantics.ideal().encoder_cache
@@ -27,7 +26,7 @@ EXAMPLES_OF = {"second-release-renews-entry": 6000}
 """Of a faulty manager that a thousand examples do not always find."""
 
 
-def draws(examples: int, **options: Any) -> Callable[[Any], Any]:
+def draws(examples: int, **options: Sequence[Phase]) -> settings:
     """Settings under which the same examples are drawn each time."""
     return settings(
         max_examples=examples,
@@ -40,11 +39,11 @@ def draws(examples: int, **options: Any) -> Callable[[Any], Any]:
     )
 
 
-def reference(kind: str) -> Any:
+def reference(kind: str) -> Manager:
     return lambda cache_size: MANAGERS[kind](cache_size, IDEAL)
 
 
-def faulty(name: str) -> Any:
+def faulty(name: str) -> Manager:
     return lambda cache_size: FAULTY[name].factory(cache_size, IDEAL)
 
 
@@ -85,7 +84,7 @@ def test_what_is_drawn_is_what_an_engine_does(kind: Kind, resized: bool) -> None
 @pytest.mark.parametrize("name", FAULTY)
 def test_every_faulty_manager_is_found(name: str) -> None:
     variant = FAULTY[name]
-    kind: Any = variant.manager
+    kind = next(one for one in KINDS if one == variant.manager)
 
     @draws(EXAMPLES_OF.get(name, 1000), phases=[Phase.generate])
     @given(manager_traces(kind, resized=variant.resized))
@@ -139,7 +138,7 @@ def test_a_class_without_the_interface_is_refused() -> None:
     class Half:
         def __init__(self, cache_size: int) -> None: ...
 
-        def allocate(self, request: Any, input_id: int) -> None: ...
+        def allocate(self, request: object, input_id: int) -> None: ...
 
     @draws(1, phases=[Phase.generate])
     @given(manager_traces())

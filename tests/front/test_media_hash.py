@@ -2,10 +2,8 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,6 +13,7 @@ from cacheproof.differential.traces.base import SCHEMA
 from cacheproof.differential.traces.media_hash import Hash, MediaHashConfig, MediaHashHeader
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.differential.traces.trace_file import dump
+from tests.front.conftest import Run
 
 pytestmark = pytest.mark.full
 
@@ -26,7 +25,6 @@ MANAGER = (
     '{"depth":"manager","schema":1,"manager":"encoder_cache",'
     '"config":{"capacity":4,"compute_budget":4}}\n'
 )
-Run = Callable[..., Any]
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,6 +20,12 @@ from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.releases import NEWEST
+from tests.front.conftest import Run
+
+Opening = Callable[[str], HostTarget]
+"""Opens a target by its name."""
+OpeningOfMine = Callable[[str, str], HostTarget]
+"""Opens a class by its name and the text of its module."""
 
 MANAGER = Path("vllm/v1/core/encoder_cache_manager.py")
 REFERENCE = "cacheproof.reference.encoder_cache:EncoderCacheManager"
@@ -41,7 +46,7 @@ def checkout(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def target(request: pytest.FixtureRequest) -> Iterator[Any]:
+def target(request: pytest.FixtureRequest) -> Iterator[Opening]:
     """Opens targets by their names and closes them in the end, but for the newest release."""
     opened: list[HostTarget] = []
 
@@ -61,21 +66,22 @@ def target(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 @pytest.fixture
 def target_of_mine(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: Any
-) -> Callable[[str, str], HostTarget]:
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: Opening
+) -> OpeningOfMine:
     """Puts a text into the current folder, and opens a class of it beside the newest release."""
     monkeypatch.chdir(tmp_path)
 
     def opening(name: str, text: str) -> HostTarget:
         (tmp_path / "mine.py").write_text(text)
-        found: HostTarget = target(f"mine:{name}@{NEWEST}")
-        return found
+        return target(f"mine:{name}@{NEWEST}")
 
     return opening
 
 
 @pytest.mark.full
-def test_an_unchanged_copy_is_the_release_that_it_says_it_is(checkout: Path, target: Any) -> None:
+def test_an_unchanged_copy_is_the_release_that_it_says_it_is(
+    checkout: Path, target: Opening
+) -> None:
     copy, release = target(f"path:{checkout}"), target(f"vllm@{NEWEST}")
     assert copy.release == NEWEST
     reference = reference_for(copy)
@@ -89,7 +95,7 @@ def test_an_unchanged_copy_is_the_release_that_it_says_it_is(checkout: Path, tar
 
 
 @pytest.mark.full
-def test_a_guard_taken_out_of_a_copy_is_found(checkout: Path, run: Any, tmp_path: Path) -> None:
+def test_a_guard_taken_out_of_a_copy_is_found(checkout: Path, run: Run, tmp_path: Path) -> None:
     source = checkout / MANAGER
     broken, count = GUARD.subn("if True:", source.read_text(), count=1)
     assert count == 1
@@ -104,7 +110,7 @@ def test_a_guard_taken_out_of_a_copy_is_found(checkout: Path, run: Any, tmp_path
 
 @pytest.mark.full
 def test_a_checkout_that_names_no_release_is_held_to_the_one_that_it_reads_as(
-    checkout: Path, target: Any
+    checkout: Path, target: Opening
 ) -> None:
     version = checkout / "vllm" / "_version.py"
     version.unlink()
@@ -121,7 +127,7 @@ def test_a_checkout_that_names_no_release_is_held_to_the_one_that_it_reads_as(
 
 @pytest.mark.full
 def test_the_reference_manager_stands_in_for_the_real_one_in_the_real_scheduler(
-    target: Any,
+    target: Opening,
 ) -> None:
     """Every step comes out the same: what is scheduled, encoded, preempted, reported and finished,
     and every call of the manager with its answer and what it changed."""
@@ -145,7 +151,7 @@ def partings(own: Target, with_another: Target, traces: Sequence[Trace]) -> dict
 
 @pytest.mark.full
 def test_the_reference_kv_cache_manager_stands_in_for_the_real_one_in_every_scheduler_lane(
-    target: Any,
+    target: Opening,
 ) -> None:
     """Every step comes out the same, block ids and free blocks among it."""
     own, with_reference = target(f"vllm@{NEWEST}"), target(f"{KV_CACHE}@{NEWEST}")
@@ -180,7 +186,7 @@ class CachingAhead(KVCacheManager):
     [("Leaking", "scheduler"), ("CachingAhead", "scheduler with KV loads")],
 )
 def test_a_faulty_kv_cache_manager_lets_the_real_scheduler_decide_otherwise(
-    name: str, lane: str, target_of_mine: Any, target: Any
+    name: str, lane: str, target_of_mine: OpeningOfMine, target: Opening
 ) -> None:
     mine = target_of_mine(name, FAULTY_KV_CACHES)
     traces = [LANES[lane].trace(seed, NEWEST) for seed in range(20)]
@@ -189,7 +195,7 @@ def test_a_faulty_kv_cache_manager_lets_the_real_scheduler_decide_otherwise(
 
 @pytest.mark.full
 def test_a_kv_cache_manager_may_build_on_the_one_of_the_release(
-    target_of_mine: Any, target: Any
+    target_of_mine: OpeningOfMine, target: Opening
 ) -> None:
     mine = target_of_mine(
         "Mine",
@@ -203,7 +209,7 @@ def test_a_kv_cache_manager_may_build_on_the_one_of_the_release(
 
 
 @pytest.mark.full
-def test_a_kv_cache_manager_is_searched_in_the_scheduler_lanes(run: Any, tmp_path: Path) -> None:
+def test_a_kv_cache_manager_is_searched_in_the_scheduler_lanes(run: Run, tmp_path: Path) -> None:
     arguments = "--seeds", "0:3", "--findings", tmp_path, "--json", "-"
     ran = run("fuzz", "--target", f"{KV_CACHE}@{NEWEST}", *arguments)
     report = json.loads(ran.out)
@@ -213,7 +219,7 @@ def test_a_kv_cache_manager_is_searched_in_the_scheduler_lanes(run: Any, tmp_pat
 
 
 @pytest.mark.full
-def test_no_kv_cache_manager_stands_in_where_more_is_asked_of_it(run: Any) -> None:
+def test_no_kv_cache_manager_stands_in_where_more_is_asked_of_it(run: Run) -> None:
     ran = run("fuzz", "--target", f"{KV_CACHE}@0.28.0", "--seeds", "0:1")
     assert ran.code == 2
     (line,) = ran.err.splitlines()
@@ -222,7 +228,7 @@ def test_no_kv_cache_manager_stands_in_where_more_is_asked_of_it(run: Any) -> No
 
 @pytest.mark.full
 def test_the_real_scheduler_breaks_nothing_with_the_reference_manager_but_what_is_its_own(
-    run: Any, tmp_path: Path
+    run: Run, tmp_path: Path
 ) -> None:
     seeds = f"0:{len(SCHEDULER_SEEDS)}"
     arguments = "--depth", "scheduler", "--seeds", seeds, "--findings", tmp_path, "--json", "-"
@@ -236,7 +242,7 @@ def test_the_real_scheduler_breaks_nothing_with_the_reference_manager_but_what_i
 
 @pytest.mark.full
 def test_a_manager_built_on_the_reference_is_found_in_the_current_folder(
-    target_of_mine: Any,
+    target_of_mine: OpeningOfMine,
 ) -> None:
     mine = target_of_mine(
         "Mine",
@@ -251,7 +257,7 @@ def test_a_manager_built_on_the_reference_is_found_in_the_current_folder(
 
 
 def test_a_host_sees_the_reference_and_nothing_else_that_is_installed_here(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: Any
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: Opening
 ) -> None:
     (tmp_path / "mine.py").write_text(
         "import importlib.util\n"
@@ -264,7 +270,7 @@ def test_a_host_sees_the_reference_and_nothing_else_that_is_installed_here(
 
 
 @pytest.mark.full
-def test_an_encoder_decoder_manager_is_driven_as_one(target: Any) -> None:
+def test_an_encoder_decoder_manager_is_driven_as_one(target: Opening) -> None:
     name = "cacheproof.reference.encoder_decoder_cache:EncoderDecoderCacheManager"
     mine = target(f"{name}@{NEWEST}")
     assert mine.plug_in_kind == "encoder_decoder"
@@ -273,7 +279,7 @@ def test_an_encoder_decoder_manager_is_driven_as_one(target: Any) -> None:
 
 @pytest.mark.full
 def test_the_real_scheduler_breaks_nothing_with_the_reference_manager_of_encoder_decoders(
-    target: Any,
+    target: Opening,
 ) -> None:
     """With its own it credits what was never debited."""
     lane = LANES["scheduler of encoder-decoders"]
@@ -295,7 +301,7 @@ def test_the_real_scheduler_breaks_nothing_with_the_reference_manager_of_encoder
         ("os:path", "os:path is no class"),
     ],
 )
-def test_a_class_that_is_not_there_is_the_users_error(run: Any, name: str, words: str) -> None:
+def test_a_class_that_is_not_there_is_the_users_error(run: Run, name: str, words: str) -> None:
     ran = run("fuzz", "--target", f"{name}@{NEWEST}", "--seeds", "0:1")
     assert ran.code == 2
     assert ran.out == ""
@@ -315,7 +321,7 @@ def test_a_class_that_is_not_there_is_the_users_error(run: Any, name: str, words
     ],
 )
 def test_a_plug_in_that_raises_says_what_and_where(
-    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, words: str
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, words: str
 ) -> None:
     (file := tmp_path / "mine.py").write_text(text)
     monkeypatch.chdir(tmp_path)
@@ -324,6 +330,6 @@ def test_a_plug_in_that_raises_says_what_and_where(
 
 
 @pytest.mark.parametrize("name", ["..:x", "a/b:C", "a:b:c", ":C", "a.:C", "os:9"])
-def test_what_is_no_name_of_a_class_starts_nothing(run: Any, name: str) -> None:
+def test_what_is_no_name_of_a_class_starts_nothing(run: Run, name: str) -> None:
     for command in ("fuzz", "prove", "explore"):
         assert "MODULE:CLASS" in run(command, "--target", name).refusal

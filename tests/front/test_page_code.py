@@ -1,7 +1,6 @@
 """The Python of the page of a fault does on a release what the page says."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -10,6 +9,7 @@ from cacheproof.listed.pages import FOLDER
 from cacheproof.reference.releases import NEWEST
 from cacheproof.replay import page_code
 from cacheproof.replay.page_code import CodeBlock, RanBlock, blocks_of, run
+from tests.front.conftest import Run
 
 PAGES = {page.parent.name: page.read_text() for page in sorted(FOLDER.glob("*/page.md"))}
 BLOCKS = [block for name, text in PAGES.items() for block in blocks_of(name, text)]
@@ -85,7 +85,7 @@ def raising(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_a_page_whose_python_comes_to_its_end_is_right(
-    run: Any, page: Path, raising: list[str]
+    run: Run, page: Path, raising: list[str]
 ) -> None:
     ran = run("replay", page)
     assert ran.code == 0
@@ -96,7 +96,7 @@ def test_a_page_whose_python_comes_to_its_end_is_right(
     assert "  prints: two\n" in ran.out
 
 
-def test_a_page_whose_python_raises_is_wrong(run: Any, page: Path, raising: list[str]) -> None:
+def test_a_page_whose_python_raises_is_wrong(run: Run, page: Path, raising: list[str]) -> None:
     raising += ["", "AssertionError"]
     ran = run("replay", page, "--target", "vllm@0.31.0")
     assert ran.code == 1
@@ -119,13 +119,13 @@ def test_a_page_whose_python_raises_is_wrong(run: Any, page: Path, raising: list
     ],
 )
 def test_a_page_that_cannot_be_run_is_refused(
-    text: str, words: tuple[str, ...], refusal: str, run: Any, page: Path
+    text: str, words: tuple[str, ...], refusal: str, run: Run, page: Path
 ) -> None:
     page.write_text(text)
     assert run("replay", page, *words).refusal.endswith(refusal)
 
 
-def test_a_page_that_is_no_text_or_not_there_is_refused(run: Any, page: Path) -> None:
+def test_a_page_that_is_no_text_or_not_there_is_refused(run: Run, page: Path) -> None:
     page.write_bytes(b"\xff")
     assert run("replay", page).refusal.endswith("no UTF-8; expected a page in Markdown")
     page.unlink()

@@ -1,22 +1,24 @@
 """The exit code of prove says whether all that is told holds; what it cannot read it refuses."""
 
 import os
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.provision import releases
+from cacheproof.differential.provision.releases import InstalledRelease
 from cacheproof.differential.search import fault_folders
 from cacheproof.differential.search.verdict import HOLDS, UNLISTED, VOID
 from cacheproof.differential.texts.modelled import COMPONENTS
 from cacheproof.output.console import CommandOutput
+from cacheproof.proofs.symbolic.texts import ReadClass
 from cacheproof.proving import proving
 from cacheproof.proving.jobs import _digest_of_keys
 from cacheproof.proving.proving import exit_code, listing
@@ -30,6 +32,7 @@ from cacheproof.proving.targets import (
 )
 from cacheproof.reference.releases import NEWEST
 from cacheproof.spec.evidence import Evidence, Outcome, RedTwin
+from tests.front.conftest import Run
 
 ROW = Evidence(
     "EC-1", "reference", "EncoderCacheManager", "proof", "unbounded", Outcome.HOLDS, "", "d", 0.0,
@@ -165,10 +168,17 @@ def test_a_plug_in_that_is_not_there_costs_a_line(plug_ins: Path, target: str, l
         list(sources("EncoderCacheManager", wanted_trees([target], CommandOutput(None))))
 
 
+def _installed(tree: Path, version: str = "0.33.0") -> InstalledRelease:
+    """A release of which there is the text alone."""
+    return InstalledRelease(
+        version, tree, tree, Path(sys.executable), (), "sdist", "", "", pinned=True
+    )
+
+
 def test_what_is_kept_of_a_releases_keys_hangs_on_its_text_and_on_what_runs_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    release = cast("Any", SimpleNamespace(tree=tmp_path, version="0.33.0"))
+    release = _installed(tmp_path)
     found = {_digest_of_keys(release, 0), _digest_of_keys(release, 1)}
     for name in ("vllm/multimodal/hasher.py", "vllm/v1/utils.py"):
         path = tmp_path / name
@@ -186,9 +196,8 @@ CLASS = "EncoderCacheManager"
 TEXT = f"class {CLASS}:\n    pass\n"
 
 
-def _read(tree: Path, name: str = CLASS) -> list[Any]:
-    release = cast("Any", SimpleNamespace(tree=tree, version="0.33.0"))
-    return list(sources(name, [Tree("path:DIR", release)]))
+def _read(tree: Path, name: str = CLASS) -> list[ReadClass]:
+    return list(sources(name, [Tree("path:DIR", _installed(tree))]))
 
 
 def _module(tree: Path, text: str) -> Path:
@@ -226,7 +235,7 @@ def test_a_release_without_the_other_manager_is_not_asked_for_it(tmp_path: Path)
     _module(tmp_path, TEXT)
     with pytest.raises(InputError, match="no class EncoderDecoderCacheManager"):
         _read(tmp_path, "EncoderDecoderCacheManager")
-    release = cast("Any", SimpleNamespace(tree=tmp_path, version="0.12.0"))
+    release = _installed(tmp_path, "0.12.0")
     trees = [Tree("path:DIR", release)]
     assert list(sources("EncoderDecoderCacheManager", trees)) == []
 
@@ -270,7 +279,7 @@ def interrupt(*_: object) -> None:
 
 @pytest.mark.parametrize("prove_now", [lambda *_: None, interrupt], ids=["proved", "interrupted"])
 def test_what_is_refused_beside_the_proofs_is_told_and_no_row_is(
-    run: Any, monkeypatch: pytest.MonkeyPatch, prove_now: Callable[..., None]
+    run: Run, monkeypatch: pytest.MonkeyPatch, prove_now: Callable[..., None]
 ) -> None:
     def prove_when_refused(*given: Any) -> None:
         with suppress(InputError):
@@ -285,7 +294,7 @@ def test_what_is_refused_beside_the_proofs_is_told_and_no_row_is(
 
 
 def test_an_interruption_says_that_nobody_has_looked_yet(
-    run: Any, monkeypatch: pytest.MonkeyPatch
+    run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     goes_on = threading.Event()
     monkeypatch.setattr(proving, "refuse_all_changed", lambda _: goes_on.wait())

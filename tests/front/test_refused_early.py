@@ -3,10 +3,11 @@
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import NoReturn
 
 import pytest
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from cacheproof.campaign import run as campaign_run
 from cacheproof.cli import app
@@ -63,6 +64,7 @@ wrong before it says that there is none."""
 NO_FILE = "/no/such/folder/file"
 BAD: Mapping[str, tuple[str, str]] = {
     **dict.fromkeys(("--target", "--base", "--head", "left", "right"), ("nope", "nope")),
+    "--component": ("nope", "--component nope"),
     **dict.fromkeys(("file", "what", "where", "plan", "first", "second"), (NO_FILE, NO_FILE)),
     **{
         name: (NO_FILE, name)
@@ -126,9 +128,9 @@ class Fetched(BaseException):
     """Something was about to be fetched."""
 
 
-def commands() -> Iterator[tuple[Command, Any]]:
+def commands() -> Iterator[tuple[Command, TyperCommand | TyperGroup]]:
     """All of the command line."""
-    waiting: list[tuple[Command, Any]] = [((), typer.main.get_command(app))]
+    waiting: list[tuple[Command, TyperCommand | TyperGroup]] = [((), typer.main.get_command(app))]
     while waiting:
         name, one = waiting.pop()
         if not hasattr(one, "commands"):
@@ -169,7 +171,7 @@ def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         CampaignStore.create(store, plan, "", campaign_run.made_by(), [about], 0.0).close()
     Path("plan.toml").write_text('targets = ["vllm@0.33.0"]\nseeds = "0:5"\n')
 
-    def fetch(cache: Cache) -> Any:
+    def fetch(cache: Cache) -> NoReturn:
         raise Fetched
 
     def execute(*_: object) -> None:

@@ -1,7 +1,5 @@
 """What to do about a listed fault, in a clause that an audit ends with."""
 
-from typing import Any
-
 import pytest
 
 from cacheproof.audit.listing import remedy_of
@@ -45,7 +43,7 @@ def test_what_does_not_read_as_a_clause_is_seen(avoid: str) -> None:
     ],
 )  # fmt: skip
 def test_a_fault_is_removed_by_what_the_list_says_or_by_a_later_release(
-    fault: dict[str, Any], said: str
+    fault: dict[str, str], said: str
 ) -> None:
     assert remedy(KnownFault("it", "a title", "safety", **fault), "0.33.0") == said
 

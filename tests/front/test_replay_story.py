@@ -5,7 +5,6 @@ import re
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -27,6 +26,7 @@ from cacheproof.listed.facts import listed_by_name, newest_having, newest_showin
 from cacheproof.listed.pages import is_brought, kept_traces
 from cacheproof.output.console import CommandOutput
 from cacheproof.replay.story import Story, print_story, story_of
+from tests.front.conftest import Run
 
 KNOWN = fault_folders.load()
 NEWEST, OLDER = "reference@0.33.0", "reference@0.28.0"
@@ -232,7 +232,7 @@ def test_a_trace_is_found_that_shows_a_fault_on_a_release(
 
 
 def test_a_trace_without_a_target_runs_where_its_fault_was_last_seen(
-    run: Any, tmp_path: Path
+    run: Run, tmp_path: Path
 ) -> None:
     engine = run("replay", kept_traces()["another-sound"], "--target", "vllm@0.33.0").refusal
     assert engine.endswith("expected --target engine@0.33.0, which takes it")
@@ -241,7 +241,7 @@ def test_a_trace_without_a_target_runs_where_its_fault_was_last_seen(
     assert run("replay", renamed).refusal.endswith("give one with --target")
 
 
-def test_a_replay_as_a_command_begins_and_ends_with_its_verdict(run: Any, tmp_path: Path) -> None:
+def test_a_replay_as_a_command_begins_and_ends_with_its_verdict(run: Run, tmp_path: Path) -> None:
     written = tmp_path / "told.json"
     ran = run(
         "replay", kept_traces()["salt-adapter"], "--target", OLDER, "--times", 2,
@@ -258,7 +258,7 @@ def test_a_replay_as_a_command_begins_and_ends_with_its_verdict(run: Any, tmp_pa
     assert [(one["contract"], one["event"]) for one in told["broken"]] == [("BK-1", 2), ("BK-2", 2)]
 
 
-def test_a_target_that_refuses_a_trace_is_told_which_one_takes_it(run: Any) -> None:
+def test_a_target_that_refuses_a_trace_is_told_which_one_takes_it(run: Run) -> None:
     refusal = run("replay", kept_traces()["salt-adapter"], "--target", "engine@0.32.0").refusal
     assert refusal.endswith("expected --target vllm@0.30.0, which takes it")
 

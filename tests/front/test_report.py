@@ -1,10 +1,10 @@
 """Reports of known faults for upstream: what they say and leave out, and when there is none."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -28,6 +28,10 @@ from cacheproof.reporting.patch import patch_of
 from cacheproof.reporting.showing import FaultShown, Seen
 from cacheproof.reporting.subject import ReportSubject, subject_called
 from cacheproof.review.page import code
+from tests.front.conftest import Run
+
+Play = Callable[..., None]
+"""Takes what each run of the script is to come to."""
 
 TARGET = f"vllm@{NEWEST}"
 FAILS = Seen(TARGET, "AssertionError", "assert set(store) == set(manager.cached)", 4.2)
@@ -44,7 +48,7 @@ SECTIONS = [
 ]
 
 
-def reported(name: str = "phantom-entry", **changed: Any) -> Reported:
+def reported(name: str = "phantom-entry", **changed: object) -> Reported:
     """A report as if it had been run."""
     shown = FaultShown(
         "cacheproof replay x", script="def test_it():\n    pass\n", runs=(FAILS, PASSES)
@@ -186,7 +190,7 @@ def test_a_script_has_to_fail_on_the_release_and_to_pass_with_the_mend(
 
 
 @pytest.fixture
-def played(monkeypatch: pytest.MonkeyPatch) -> Any:
+def played(monkeypatch: pytest.MonkeyPatch) -> Play:
     """The reference in the place of the release, and of the release's interpreter what scripts come
     to in it."""
 
@@ -206,7 +210,7 @@ PASSED = TestOutcome("", "", 1.0)
 FAILED = TestOutcome("AssertionError", "assert set(store) == set(manager.cached)", 1.0)
 
 
-def test_a_report_is_printed_and_written(run: Any, played: Any, tmp_path: Path) -> None:
+def test_a_report_is_printed_and_written(run: Run, played: Play, tmp_path: Path) -> None:
     played(FAILED, PASSED)
     ran = run("report", "phantom-entry", "--no-review", "--json", tmp_path / "report.json")
     assert ran.code == 0
@@ -228,7 +232,7 @@ def test_a_report_is_printed_and_written(run: Any, played: Any, tmp_path: Path) 
     ],
 )
 def test_what_was_not_seen_is_not_reported(
-    run: Any, played: Any, told: list[TestOutcome], why: str
+    run: Run, played: Play, told: list[TestOutcome], why: str
 ) -> None:
     played(*told)
     ran = run("report", "phantom-entry", "--no-review")
@@ -237,7 +241,7 @@ def test_what_was_not_seen_is_not_reported(
 
 
 def test_a_second_contract_is_shown_where_the_script_of_the_first_shows_nothing(
-    run: Any, played: Any
+    run: Run, played: Play
 ) -> None:
     played(PASSED, FAILED, PASSED)
     ran = run("report", "phantom-entry", "--no-review")
@@ -246,7 +250,7 @@ def test_a_second_contract_is_shown_where_the_script_of_the_first_shows_nothing(
 
 
 def test_a_trace_that_breaks_nothing_is_not_reported(
-    run: Any, played: Any, monkeypatch: pytest.MonkeyPatch
+    run: Run, played: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     played()
     mended = Semantics.of_vllm(NEWEST).changed({"scheduler.hands_on_encodes": True})
@@ -280,7 +284,7 @@ def test_a_mend_that_is_worse_or_a_review_that_is_void_is_an_exit_code(
         (["phantom-entry", "--seeds", "2"], "--seeds 2"),
     ],
 )
-def test_words_that_are_no_report_are_refused(run: Any, words: list[str], why: str) -> None:
+def test_words_that_are_no_report_are_refused(run: Run, words: list[str], why: str) -> None:
     assert run("report", *words).refusal.startswith(why)
 
 
@@ -301,7 +305,7 @@ RUN_BY_HAND = {"embedded-lookup", "kv-event-end", "media-hash-identifiers"}
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", mends.mended_in(NEWEST))
-def test_every_fault_with_a_mend_shows_on_the_release_and_not_with_it(run: Any, name: str) -> None:
+def test_every_fault_with_a_mend_shows_on_the_release_and_not_with_it(run: Run, name: str) -> None:
     target = named(subject_called(name, None).target)
     if target.kind is TargetKind.ENGINE and find(target.version, kind="engine") is None:
         pytest.skip(f"engine@{target.version} is not installed")
@@ -316,7 +320,7 @@ def test_every_fault_with_a_mend_shows_on_the_release_and_not_with_it(run: Any, 
 
 @pytest.mark.full
 def test_a_mend_that_mends_another_fault_is_not_reported(
-    run: Any, monkeypatch: pytest.MonkeyPatch
+    run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The check of the check: the real release, with the wrong change."""
     wrong = {"phantom-entry": mends.mends()["lost-budget"]}

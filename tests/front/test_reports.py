@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -15,12 +16,13 @@ from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search.gallery import kill_matrix
 from cacheproof.differential.traces.trace_file import dump
 from cacheproof.search import campaigning, searching
+from tests.front.conftest import Run
 
 REFERENCE = "fuzz", "--target", "reference", "--seeds", "0:50"
 FEW_CALLS = "fuzz", "--target", "reference", "--seeds", "0:5", "--depth", "manager"
 
 
-def document(text: str, command: str) -> Any:
+def document(text: str, command: str) -> dict[str, Any]:
     """JSON and nothing else."""
     content = json.loads(text)
     assert content["schema_version"] == 1
@@ -35,7 +37,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.full
-def test_the_reference_holds_and_every_lane_that_it_runs_is_named(run: Any, folder: Path) -> None:
+def test_the_reference_holds_and_every_lane_that_it_runs_is_named(run: Run, folder: Path) -> None:
     ran = run(*REFERENCE, "--findings", folder, "--verbose")
     assert ran.code == 0
     assert ran.out.startswith("reference shows nothing new: ")
@@ -48,7 +50,7 @@ def test_the_reference_holds_and_every_lane_that_it_runs_is_named(run: Any, fold
 
 @pytest.mark.full
 def test_the_reference_under_a_releases_semantics_has_the_releases_faults(
-    run: Any, folder: Path, nothing_known: Path
+    run: Run, folder: Path, nothing_known: Path
 ) -> None:
     seeds = "--depth", "manager", "--seeds", "0:4"
     arguments = "--target", "reference@0.28.0", *seeds, "--findings", folder
@@ -62,7 +64,7 @@ def test_the_reference_under_a_releases_semantics_has_the_releases_faults(
 
 
 @pytest.mark.full
-def test_one_fault_is_shown_whole_once(run: Any, folder: Path, nothing_known: Path) -> None:
+def test_one_fault_is_shown_whole_once(run: Run, folder: Path, nothing_known: Path) -> None:
     """Its other faces are a line each, unless all is asked for; each has its file, and its place in
     the JSON."""
     seeds = "--depth", "manager", "--seeds", "0:6"
@@ -83,7 +85,7 @@ def test_one_fault_is_shown_whole_once(run: Any, folder: Path, nothing_known: Pa
     assert brief.code == whole.code == 1
 
 
-def test_a_listed_fault_is_replayed_by_its_name(run: Any, folder: Path) -> None:
+def test_a_listed_fault_is_replayed_by_its_name(run: Run, folder: Path) -> None:
     arguments = "--target", "reference@0.28.0", "--depth", "manager", "--seeds", "0:4"
     assert run("fuzz", *arguments, "--findings", folder).code == 0
     (file, *_) = folder.glob("repeated_item_*.json")
@@ -105,7 +107,7 @@ def test_a_listed_fault_is_replayed_by_its_name(run: Any, folder: Path) -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("is_listed", [True, False])
 def test_results_do_not_depend_on_the_number_of_workers(
-    run: Any, tmp_path: Path, nothing_known: Path, is_listed: bool
+    run: Run, tmp_path: Path, nothing_known: Path, is_listed: bool
 ) -> None:
     seeds = "--depth", "manager", "--seeds", "0:22"
     known = () if is_listed else ("--known", nothing_known)
@@ -127,7 +129,7 @@ def test_results_do_not_depend_on_the_number_of_workers(
 
 
 @pytest.mark.full
-def test_listed_faults_are_made_small_where_that_is_asked_for(run: Any, folder: Path) -> None:
+def test_listed_faults_are_made_small_where_that_is_asked_for(run: Run, folder: Path) -> None:
     search = "fuzz", "--target", "reference@0.28.0", "--depth", "manager", "--seeds", "0:1"
     sizes = []
     for further in ((), ("--shrink-listed",)):
@@ -139,7 +141,7 @@ def test_listed_faults_are_made_small_where_that_is_asked_for(run: Any, folder: 
 
 @pytest.mark.full
 def test_a_real_releases_faults_are_found_written_and_replayed(
-    run: Any, two_releases: tuple[str, str], folder: Path, nothing_known: Path
+    run: Run, two_releases: tuple[str, str], folder: Path, nothing_known: Path
 ) -> None:
     seeds = "--depth", "manager", "--seeds", "0:1", "--findings", folder, "--json", "-"
     ran = run("fuzz", "--target", two_releases[0], *seeds, "--known", nothing_known)
@@ -169,7 +171,7 @@ def test_a_real_releases_faults_are_found_written_and_replayed(
     ],
 )
 def test_a_trace_replays_alike_everywhere(
-    run: Any, two_releases: tuple[str, str], tmp_path: Path, target: str
+    run: Run, two_releases: tuple[str, str], tmp_path: Path, target: str
 ) -> None:
     name = {"old": two_releases[0], "new": two_releases[1]}.get(target, target)
     path = tmp_path / "trace.jsonl"
@@ -182,7 +184,7 @@ def test_a_trace_replays_alike_everywhere(
 
 @pytest.mark.full
 def test_a_schedulers_trace_replays_alike(
-    run: Any, two_releases: tuple[str, str], tmp_path: Path
+    run: Run, two_releases: tuple[str, str], tmp_path: Path
 ) -> None:
     path = tmp_path / "trace.jsonl"
     path.write_text(dump(scheduler_trace(3)))
@@ -191,7 +193,7 @@ def test_a_schedulers_trace_replays_alike(
 
 
 @pytest.mark.full
-def test_releases_part_where_a_change_decides(run: Any, two_releases: tuple[str, str]) -> None:
+def test_releases_part_where_a_change_decides(run: Run, two_releases: tuple[str, str]) -> None:
     ran = run("diff", *two_releases, "--seconds", "1", "--json", "-")
     assert ran.code == 1
     report = document(ran.out, "diff")
@@ -202,7 +204,7 @@ def test_releases_part_where_a_change_decides(run: Any, two_releases: tuple[str,
 
 
 @pytest.mark.full
-def test_a_release_and_its_reference_do_not_part(run: Any, two_releases: tuple[str, str]) -> None:
+def test_a_release_and_its_reference_do_not_part(run: Run, two_releases: tuple[str, str]) -> None:
     ran = run("diff", two_releases[1], "reference@0.33.0", "--seconds", "1")
     assert ran.code == 0
     assert " decide alike: no difference on " in ran.out.splitlines()[0]
@@ -210,14 +212,14 @@ def test_a_release_and_its_reference_do_not_part(run: Any, two_releases: tuple[s
 
 @pytest.mark.full
 def test_a_reference_hashes_media_with_the_libraries_of_the_release_beside_it(
-    run: Any, two_releases: tuple[str, str]
+    run: Run, two_releases: tuple[str, str]
 ) -> None:
     words = ("diff", "reference@0.33.0", two_releases[1], "--depth", "media_hash", "--seconds", "1")
     ran = run(*words)
     assert ran.code == 0, ran.out
 
 
-def test_the_contract_table_as_json(run: Any) -> None:
+def test_the_contract_table_as_json(run: Run) -> None:
     ran = run("contracts", "--json", "-")
     assert ran.code == 0
     ids = {one["id"] for one in document(ran.out, "contracts")["contracts"]}
@@ -225,13 +227,13 @@ def test_the_contract_table_as_json(run: Any) -> None:
 
 
 @pytest.mark.full
-def test_the_gallery_prints_its_page(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_gallery_prints_its_page(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kill_matrix, "VARIANTS", kill_matrix.VARIANTS[:3])
     assert run("gallery").out == kill_matrix.kill_matrix().to_markdown()
 
 
 @pytest.mark.full
-def test_the_gallery_as_json(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_gallery_as_json(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kill_matrix, "VARIANTS", kill_matrix.VARIANTS[:20])
     ran = run("gallery", "--json", "-")
     assert ran.code == 0
@@ -240,7 +242,28 @@ def test_the_gallery_as_json(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(one["name"] and one["killed_by"] for one in variants)
 
 
-def test_releases_that_are_there_as_json(run: Any, two_releases: tuple[str, str]) -> None:
+@pytest.mark.full
+def test_the_gallery_of_one_component_runs_its_variants_alone(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kinds = [one.manager for one in kill_matrix.VARIANTS]
+    few = kill_matrix.VARIANTS[: kinds.index("encoder_decoder") + 2]
+    monkeypatch.setattr(kill_matrix, "VARIANTS", few)
+    ran = run("gallery", "--component", "encoder_decoder_cache", "--json", "-")
+    assert ran.code == 0
+    told = document(ran.out, "gallery")
+    assert {one["manager"] for one in told["variants"]} == {"encoder_decoder"}
+    assert told["component"] == "encoder_decoder_cache"
+    assert "faulty variants of encoder_decoder_cache are caught" in told["verdict"]
+
+
+def test_a_component_without_a_variant_is_refused_with_those_that_have_some(run: Run) -> None:
+    refusal = run("gallery", "--component", "engine").refusal
+    assert refusal.startswith("--component engine: no faulty variant to run; expected one of block")
+    assert refusal.endswith("scheduler, worker_mirror")
+
+
+def test_releases_that_are_there_as_json(run: Run, two_releases: tuple[str, str]) -> None:
     ran = run("vllm", "list", "--json", "-")
     assert ran.code == 0
     there = {one["version"] for one in document(ran.out, "vllm list")["releases"]}
@@ -249,7 +272,7 @@ def test_releases_that_are_there_as_json(run: Any, two_releases: tuple[str, str]
 
 @pytest.mark.full
 def test_json_in_a_file_leaves_the_report_on_the_screen(
-    run: Any, tmp_path: Path, folder: Path
+    run: Run, tmp_path: Path, folder: Path
 ) -> None:
     path = tmp_path / "report.json"
     ran = run(*FEW_CALLS, "--findings", folder, "--json", path)
@@ -267,9 +290,9 @@ def test_json_in_a_file_leaves_the_report_on_the_screen(
     ],
 )
 def test_what_proves_nothing_is_void_and_ends_with_3(
-    run: Any,
+    run: Run,
     monkeypatch: pytest.MonkeyPatch,
-    odd_targets: Any,
+    odd_targets: ModuleType,
     folder: Path,
     name: str,
     words: str,
@@ -281,7 +304,7 @@ def test_what_proves_nothing_is_void_and_ends_with_3(
 
 
 def test_faults_that_were_never_planted_count_as_missed(
-    run: Any, monkeypatch: pytest.MonkeyPatch, folder: Path
+    run: Run, monkeypatch: pytest.MonkeyPatch, folder: Path
 ) -> None:
     monkeypatch.setattr(campaigning.CampaignRun, "_plants", lambda self: iter(()))
     ran = run(*FEW_CALLS, "--findings", folder)
@@ -290,7 +313,7 @@ def test_faults_that_were_never_planted_count_as_missed(
 
 
 @pytest.mark.full
-def test_the_main_job_as_json(run: Any, folder: Path) -> None:
+def test_the_main_job_as_json(run: Run, folder: Path) -> None:
     arguments = "--budget", "short", "--release", "0.33.0", "--findings", folder, "--json", "-"
     ran = run("check", *arguments)
     assert ran.code == 0

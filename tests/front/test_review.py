@@ -2,9 +2,9 @@
 
 import json
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -25,10 +25,12 @@ from cacheproof.review.page import LINE_MAX, block, code, markdown
 from cacheproof.review.proofs import UNREAD, ProofReview, weighed
 from cacheproof.review.run import RanTraces
 from cacheproof.review.verdict import DIFFERS, Review, Side
+from cacheproof.search import two_targets
 from cacheproof.spec.evidence import Evidence, Outcome, RedTwin
 from cacheproof.spec.registry import by_id
 from cacheproof.work.workplace import Workplace
 from tests.differential.findings.test_faces import face
+from tests.front.conftest import Ran, Run
 from tests.front.formats_read import complaints_about_junit, complaints_about_sarif
 
 OLD, NEW = "reference@0.28.0", "reference@0.33.0"
@@ -42,14 +44,13 @@ HOSTILE = "</code></details> | `x` *b* _i_ [l](http://e.x) ![i](u) @all #1 www.e
 
 
 def read(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(path.read_text())
-    return found
+    return json.loads(path.read_text())
 
 
 # the command
 
 
-def test_a_target_beside_itself_decides_alike(run: Callable[..., Any]) -> None:
+def test_a_target_beside_itself_decides_alike(run: Run) -> None:
     ended = run("review", "--base", NEW, "--head", NEW, *FEW)
     assert ended.code == HOLDS
     assert " decides as " in ended.out.splitlines()[2]
@@ -62,7 +63,7 @@ def test_a_target_beside_itself_decides_alike(run: Callable[..., Any]) -> None:
     ("base", "head", "brings"), [(NEW, OLD, {"EC-6", "EC-6a"}), (NEW, NEW, set())]
 )
 def test_what_head_brings_is_in_the_formats_that_pipelines_read(
-    run: Callable[..., Any], tmp_path: Path, base: str, head: str, brings: set[str]
+    run: Run, tmp_path: Path, base: str, head: str, brings: set[str]
 ) -> None:
     sarif, junit = tmp_path / "review.sarif", tmp_path / "review.xml"
     ended = run("review", "--base", base, "--head", head, *FEW, "--sarif", sarif, "--junit", junit)
@@ -75,7 +76,7 @@ def test_what_head_brings_is_in_the_formats_that_pipelines_read(
     assert ("<failure" in junit.read_text()) == bool(brings)
 
 
-def reviewed(run: Callable[..., Any], base: str, head: str, folder: Path) -> tuple[Any, Any]:
+def reviewed(run: Run, base: str, head: str, folder: Path) -> tuple[Ran, dict[str, Any]]:
     """A review as it ended, and its JSON."""
     file = folder / "review.json"
     ended = run("review", "--base", base, "--head", head, *FEW, "--json", file)
@@ -84,7 +85,7 @@ def reviewed(run: Callable[..., Any], base: str, head: str, folder: Path) -> tup
 
 @pytest.mark.full
 def test_what_a_change_mends_is_named_with_the_decision_that_it_changes(
-    run: Callable[..., Any], tmp_path: Path
+    run: Run, tmp_path: Path
 ) -> None:
     ended, said = reviewed(run, OLD, NEW, tmp_path)
     assert ended.code == said["exit_code"] == DIFFERS
@@ -96,9 +97,7 @@ def test_what_a_change_mends_is_named_with_the_decision_that_it_changes(
     assert 0 < len(parting["trace"]["events"]) <= 10
 
 
-def test_what_a_change_brings_fails_with_its_smallest_trace(
-    run: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_what_a_change_brings_fails_with_its_smallest_trace(run: Run, tmp_path: Path) -> None:
     ended, said = reviewed(run, NEW, OLD, tmp_path)
     assert ended.code == UNLISTED
     assert " is worse than " in ended.out.splitlines()[2]
@@ -114,13 +113,13 @@ def test_what_a_change_brings_fails_with_its_smallest_trace(
 
 
 @pytest.mark.full
-def test_nothing_of_it_hangs_on_the_number_of_workers(run: Callable[..., Any]) -> None:
+def test_nothing_of_it_hangs_on_the_number_of_workers(run: Run) -> None:
     one = run("review", "--base", OLD, "--head", NEW, *FEW)
     two = run("review", "--base", OLD, "--head", NEW, *FEW[:-1], "2")
     assert one.out == two.out
 
 
-def test_the_page_says_what_was_not_looked_at(run: Callable[..., Any]) -> None:
+def test_the_page_says_what_was_not_looked_at(run: Run) -> None:
     page = run("review", "--base", NEW, "--head", NEW, *FEW).out
     told = page.partition("### Not looked at")[2]
     assert "seeds 0 to 1 of each lane, at these depths: manager" in told
@@ -128,9 +127,7 @@ def test_the_page_says_what_was_not_looked_at(run: Callable[..., Any]) -> None:
 
 
 @pytest.mark.full
-def test_a_review_that_ends_by_the_clock_says_so_and_still_plants(
-    run: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_a_review_that_ends_by_the_clock_says_so_and_still_plants(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "review.json"
     timed = *FEW[:2], "--seconds", "1", "--workers", "1", "--json", file
     ended = run("review", "--base", NEW, "--head", NEW, *timed)
@@ -154,9 +151,7 @@ def test_a_review_that_ends_by_the_clock_says_so_and_still_plants(
         (("--base", NEW, "--head", NEW, "--seconds", "0"), "'--seconds'"),
     ],
 )
-def test_bad_input_is_refused_in_a_line(
-    run: Callable[..., Any], arguments: tuple[str, ...], words: str
-) -> None:
+def test_bad_input_is_refused_in_a_line(run: Run, arguments: tuple[str, ...], words: str) -> None:
     assert words in run("review", *arguments).refusal
 
 
@@ -171,9 +166,9 @@ def test_bad_input_is_refused_in_a_line(
     ],
 )
 def test_a_head_of_which_nothing_can_be_said_makes_it_void(
-    run: Callable[..., Any],
+    run: Run,
     monkeypatch: pytest.MonkeyPatch,
-    odd_targets: Any,
+    odd_targets: ModuleType,
     name: str,
     words: str,
 ) -> None:
@@ -182,15 +177,15 @@ def test_a_head_of_which_nothing_can_be_said_makes_it_void(
         found: ReferenceTarget = made(Semantics.of_vllm("0.33.0"), name=text, release="0.33.0")
         return found
 
-    monkeypatch.setattr(reviewing, "resolve", resolve)
-    monkeypatch.setattr(reviewing, "require_lanes", lambda lanes, *texts: None)
+    monkeypatch.setattr(two_targets, "resolve", resolve)
+    monkeypatch.setattr(two_targets, "require_lanes", lambda lanes, *texts: None)
     ended = run("review", "--base", NEW, "--head", "odd", *FEW)
     assert words in ended.out
     assert ended.code == VOID
 
 
 def test_faults_that_were_never_planted_count_as_missed(
-    run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(review_run, "_plants", lambda lanes, head: iter(()))
     ended = run("review", "--base", NEW, "--head", NEW, *FEW)
@@ -212,7 +207,7 @@ def planted_in(head: ReferenceTarget) -> dict[str, bool]:
 
 
 def test_a_head_in_which_no_fault_takes_misses_it_by_contract_and_by_comparison(
-    odd_targets: Any,
+    odd_targets: ModuleType,
 ) -> None:
     deaf = odd_targets.Deaf(Semantics.of_vllm("0.33.0"))
     places = {"EC-1 (encoder cache)", "a difference (encoder cache)"}
@@ -237,7 +232,7 @@ def review(ran: RanTraces, proofs: ProofReview | None = None) -> Review:
     return Review(side, side, "seeds", ran, [], [], proofs or ProofReview())
 
 
-def of_head(**changed: Any) -> ProofReview:
+def of_head(**changed: object) -> ProofReview:
     """What is said where a row of base holds, and that of head is changed."""
     place = ROW.subject, ROW.contract
     return weighed({place: ROW}, {place: replace(ROW, **changed)})
@@ -258,7 +253,7 @@ def test_a_contract_that_the_changed_text_breaks_is_lost_and_fails() -> None:
 @pytest.mark.parametrize(
     "changed", [{"outcome": Outcome.UNKNOWN}, {"outcome": Outcome.ALONE}, {"twins": ()}]
 )
-def test_a_proof_that_is_lost_without_a_counterexample_is_void(changed: dict[str, Any]) -> None:
+def test_a_proof_that_is_lost_without_a_counterexample_is_void(changed: dict[str, object]) -> None:
     done = review(RanTraces(), of_head(**changed))
     assert done.exit_code == VOID
     assert any("EC-1 of EncoderCacheManager was proved" in one for one in done.void_because)

@@ -2,9 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,8 +10,8 @@ from cacheproof.differential.serving import recorder
 from cacheproof.differential.serving.answers import AnswerTally
 from cacheproof.differential.serving.refusals import WAYS, RefusedRequest
 from cacheproof.serving.serving import ServerReport
+from tests.front.conftest import Run
 
-Run = Callable[..., Any]
 TARGET = "engine@0.32.0"
 PLANTED = Path(__file__).parents[1] / "differential" / "serving" / "planted.py"
 

@@ -3,11 +3,11 @@
 import json
 from collections import Counter as Tally
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any
+from typing import NoReturn
 
 import pytest
 
@@ -23,8 +23,9 @@ from cacheproof.simulation.page import page
 from cacheproof.simulation.result import Simulation, point
 from cacheproof.simulation.run import BadSetting, SimulationSetting
 from cacheproof.simulation.run import run as simulated
-from cacheproof.simulation.traffic import TRAFFICS, Mention, SimulatedArrival
+from cacheproof.simulation.traffic import TRAFFICS, Mention, SimulatedArrival, SimulatedTraffic
 from tests.differential.findings.timeline import browser as browsers
+from tests.front.conftest import Run
 
 ENDLESS = 1 << 40
 REQUESTS = 300
@@ -40,7 +41,7 @@ WIDE = SimulationSetting(
 KINDS = pytest.mark.parametrize("kind", TRAFFICS)
 
 
-def served(kind: str, requests: int = REQUESTS, **settings: Any) -> Figures:
+def served(kind: str, requests: int = REQUESTS, **settings: object) -> Figures:
     return simulated(TRAFFICS[kind], replace(WIDE, **settings), requests, seed=0)
 
 
@@ -80,7 +81,9 @@ def test_without_cached_prefixes_the_hit_rate_of_an_endless_cache_is_the_repeats
     assert counted.hit_rate == (len(numbers) - len(set(numbers))) / len(numbers)
 
 
-def _loses_an_item(self: Counter, request: ScheduledRequest, num_tokens: int, encoded: Any) -> None:
+def _loses_an_item(
+    self: Counter, request: ScheduledRequest, num_tokens: int, encoded: Collection[int]
+) -> None:
     if request.request_id != "7":
         _COUNT(self, request, num_tokens, encoded)
 
@@ -106,7 +109,11 @@ def _misses_seven(self: ToldManager, request: Request, input_id: int) -> bool:
     ],
 )
 def test_a_wrong_count_does_not_follow_from_the_traffic(
-    monkeypatch: pytest.MonkeyPatch, where: Any, name: str, fault: Any, seen: str
+    monkeypatch: pytest.MonkeyPatch,
+    where: object,
+    name: str,
+    fault: Callable[..., object],
+    seen: str,
 ) -> None:
     monkeypatch.setattr(where, name, fault)
     assert seen in disagreements("documents", served("documents"))
@@ -264,7 +271,7 @@ def test_claims_that_a_release_keeps_can_stop_all_requests(
 
 
 @pytest.mark.full
-def test_the_command_says_the_same_twice_and_raises_budgets(run: Any, tmp_path: Path) -> None:
+def test_the_command_says_the_same_twice_and_raises_budgets(run: Run, tmp_path: Path) -> None:
     told = []
     for name in "ab":
         ran = run(
@@ -302,7 +309,7 @@ def test_the_command_says_the_same_twice_and_raises_budgets(run: Any, tmp_path: 
     ],
 )
 def test_what_cannot_be_simulated_is_said_in_one_line(
-    run: Any, words: tuple[str, ...], said: str
+    run: Run, words: tuple[str, ...], said: str
 ) -> None:
     assert said in run("simulate", *words).refusal
 
@@ -328,14 +335,16 @@ def test_the_page_draws_and_asks_for_nothing(tmp_path: Path, kinds: tuple[str, .
 
 
 def test_an_interrupted_simulation_prints_the_sizes_that_were_run(
-    run: Any, monkeypatch: pytest.MonkeyPatch
+    run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served_before = simulating.run
 
-    def interrupted(*arguments: Any) -> Any:
-        if arguments[1].encoder_cache_size > 8192:
+    def interrupted(
+        traffic: SimulatedTraffic, setting: SimulationSetting, *more: object
+    ) -> Figures:
+        if setting.encoder_cache_size > 8192:
             raise KeyboardInterrupt
-        return served_before(*arguments)
+        return served_before(traffic, setting, *more)
 
     monkeypatch.setattr(simulating, "run", interrupted)
     sizes = "--encoder-cache", 8192, "--encoder-cache", 16384
@@ -348,9 +357,9 @@ def test_an_interrupted_simulation_prints_the_sizes_that_were_run(
 
 
 def test_a_simulation_that_is_interrupted_at_once_prints_no_empty_table(
-    run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def interrupted(*_: Any) -> Any:
+    def interrupted(*_: object) -> NoReturn:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(simulating, "run", interrupted)

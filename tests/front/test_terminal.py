@@ -10,10 +10,10 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
+from rich.console import RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -23,8 +23,11 @@ from cacheproof.differential.findings.finding import Finding, found_in
 from cacheproof.differential.generators.manager import manager_trace
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.wording import visible, visible_line
+from cacheproof.output.conclusion import Conclusion
 from cacheproof.output.console import CommandOutput, VisibleConsole
+from cacheproof.output.verdict_line import VerdictLine
 from cacheproof.reference.semantics import Semantics
+from tests.front.conftest import Run
 
 ODD = "\x1b[2J\x1b]0;title\x07\x9b\u202e\ud800\x00"
 SEEN = r"\x1b[2J\x1b]0;title\x07\x9b\u202e\ud800\x00"
@@ -36,7 +39,6 @@ TRACE = (
     '{"depth":"manager","schema":1,"manager":"encoder_cache","config":{"capacity":4,'
     '"compute_budget":4}}\n{"event":"notices"}\n'
 )
-Run = Callable[..., Any]
 
 
 def test_all_but_ends_of_lines_is_shown() -> None:
@@ -54,7 +56,7 @@ def table_with(words: str) -> Table:
 @pytest.mark.parametrize("make", [str, Text, table_with])
 @pytest.mark.parametrize("is_terminal", [True, False])
 def test_the_console_shows_them_whatever_holds_them(
-    make: Callable[[str], Any], is_terminal: bool
+    make: Callable[[str], RenderableType], is_terminal: bool
 ) -> None:
     file = io.StringIO()
     console = VisibleConsole(file=file, force_terminal=is_terminal, width=200, color_system=None)
@@ -110,7 +112,7 @@ def test_json_on_a_terminal_does_nothing_either(
 ) -> None:
     words = ODD.replace("\ud800", "\U000e0001é")
     for to in ("-", str(tmp_path / "out.json")):
-        CommandOutput(to).write_json("command", {"words": words})
+        CommandOutput(to).tell(Conclusion(0, VerdictLine("said"), {"words": words}))
     out = capsys.readouterr().out
     assert out == (tmp_path / "out.json").read_text()
     assert out.replace("\n", "").isprintable()

@@ -12,6 +12,7 @@ from cacheproof.differential.generators.manager import manager_trace
 from cacheproof.differential.generators.scheduler import scheduler_trace
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.differential.traces.trace_file import dump
+from tests.front.conftest import Run
 
 TIMES = ("--times", 1)
 
@@ -25,8 +26,7 @@ def written(trace: Trace, folder: Path) -> Path:
 def data_of(page: Path) -> dict[str, Any]:
     """What a page shows."""
     text = page.read_text().partition('id="data">')[2].partition("</script>")[0]
-    found: dict[str, Any] = json.loads(text)
-    return found
+    return json.loads(text)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def data_of(page: Path) -> dict[str, Any]:
     [manager_trace(1, "encoder_cache"), scheduler_trace(3), kv_cache_trace(0)],
     ids=["manager", "scheduler", "kv_cache"],
 )
-def test_a_replay_is_drawn(run: Any, trace: Trace, tmp_path: Path) -> None:
+def test_a_replay_is_drawn(run: Run, trace: Trace, tmp_path: Path) -> None:
     page, perfetto = tmp_path / "page.html", tmp_path / "run.json"
     file = written(trace, tmp_path)
     ran = run(
@@ -47,7 +47,7 @@ def test_a_replay_is_drawn(run: Any, trace: Trace, tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_a_finding_is_drawn_with_its_own_contract_first(run: Any, tmp_path: Path) -> None:
+def test_a_finding_is_drawn_with_its_own_contract_first(run: Run, tmp_path: Path) -> None:
     arguments = "--target", "reference@0.28.0", "--depth", "manager", "--seeds", "0:4"
     assert run("fuzz", *arguments, "--findings", tmp_path).code == 0
     (file, *_) = tmp_path.glob("repeated_item_ec_6_*.json")
@@ -62,7 +62,7 @@ def test_a_finding_is_drawn_with_its_own_contract_first(run: Any, tmp_path: Path
 
 
 def test_a_trace_without_lanes_is_refused_before_its_target_is_started(
-    run: Any, tmp_path: Path
+    run: Run, tmp_path: Path
 ) -> None:
     file = written(block_hash_trace(0), tmp_path)
     page = tmp_path / "page.html"
@@ -75,7 +75,7 @@ def test_a_trace_without_lanes_is_refused_before_its_target_is_started(
 
 
 def test_a_file_that_cannot_be_written_is_refused_before_the_trace_is_read(
-    run: Any, tmp_path: Path
+    run: Run, tmp_path: Path
 ) -> None:
     refusal = run("replay", tmp_path / "none", "--html", tmp_path / "no" / "page.html").refusal
     assert refusal.startswith(f"--html {tmp_path}/no/page.html: cannot be written: no such folder")

@@ -5,7 +5,6 @@ import importlib
 import inspect
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import typer
@@ -13,6 +12,7 @@ from typer.core import TyperGroup
 
 from cacheproof.cli import app
 from cacheproof.listed.pages import kept_traces
+from tests.front.conftest import Run
 
 TRACE = kept_traces()["uncomputed-hit"]
 MANAGER = "--depth", "manager", "--seeds", "0:1"
@@ -74,7 +74,7 @@ def test_every_command_is_known_here() -> None:
 
 @pytest.mark.parametrize("command", QUICK)
 def test_a_report_begins_and_ends_with_the_same_sentence(
-    run: Any, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CACHEPROOF_HOME", str(tmp_path))
     ran = run(*command.split(), *QUICK[command])
@@ -90,4 +90,4 @@ def test_a_report_begins_and_ends_with_the_same_sentence(
 @pytest.mark.parametrize("command", SLOW)
 def test_what_takes_longer_says_its_verdict(command: str) -> None:
     module = importlib.import_module(f"cacheproof.{SLOW[command]}")
-    assert "output.verdict(" in inspect.getsource(module)
+    assert "output.tell(" in inspect.getsource(module)

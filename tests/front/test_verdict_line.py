@@ -9,6 +9,7 @@ import pytest
 import typer
 
 from cacheproof.differential.errors import HarnessError
+from cacheproof.output.conclusion import Conclusion
 from cacheproof.output.console import NOTHING_YET, CommandOutput
 from cacheproof.output.verdict_line import VerdictLine, amount, names, of_trouble
 
@@ -21,7 +22,7 @@ def printed(output: CommandOutput, *body: str, verdict: VerdictLine | None = HOL
         for line in body:
             output.line(line)
         if verdict is not None:
-            output.verdict(verdict)
+            output.tell(Conclusion(0, verdict))
     return said.getvalue().splitlines()
 
 
@@ -72,7 +73,7 @@ def stopped(output: CommandOutput, verdict: VerdictLine | None = None) -> None:
     with output:
         output.line("found before")
         if verdict is not None:
-            output.verdict(verdict)
+            output.tell(Conclusion(0, verdict))
         raise KeyboardInterrupt
 
 
@@ -113,8 +114,7 @@ def test_a_command_that_concludes_nothing_says_its_report_alone() -> None:
 def test_json_has_the_verdict(tmp_path: Path) -> None:
     file = tmp_path / "out.json"
     with CommandOutput(str(file)) as output:
-        output.verdict(HOLDS)
-        output.write_json("fuzz", {})
+        output.tell(Conclusion(0, HOLDS))
     document = json.loads(file.read_text())
     assert document["verdict"] == HOLDS.sentence
     assert document["next"] == "look at b: cacheproof replay b"
@@ -125,8 +125,7 @@ def test_with_json_on_standard_output_nothing_else_is_there(
 ) -> None:
     with CommandOutput("-") as output:
         output.line("a body")
-        output.verdict(HOLDS)
-        output.write_json("fuzz", {})
+        output.tell(Conclusion(0, HOLDS))
     assert json.loads(capsys.readouterr().out)["verdict"] == HOLDS.sentence
 
 

@@ -4,7 +4,6 @@ import io
 from contextlib import redirect_stdout
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any, cast
 
 import pytest
 
@@ -221,7 +220,9 @@ def test_what_a_model_answered_is_counted() -> None:
 
 
 def test_what_is_kept_is_told_with_what_can_be_done_with_it() -> None:
-    row = {"shards": 4, "of": 10, "findings": 3, "unlisted": 1}
+    row = places.TargetProgress(
+        "t", 4, 10, events=80, events_per_s=0, findings=3, unlisted=1, left=""
+    )
     idle = places.of_status("store", [row], 0)
     assert idle == VerdictLine(
         "The campaign in store has done 4 of 10 (40%) shards of 1 target: 1 new finding, 2 listed "
@@ -229,7 +230,7 @@ def test_what_is_kept_is_told_with_what_can_be_done_with_it() -> None:
         "go on with it",
         "cacheproof campaign resume --store store",
     )
-    assert "1 process on it" in places.of_status("store", [row | {"of": None}], 1).sentence
+    assert "1 process on it" in places.of_status("store", [replace(row, of=None)], 1).sentence
     assert places.of_list([], "connector", "connector install x").command.endswith("install x")
     assert places.of_list(["vllm@1", "vllm@2"], "release of vLLM", "").command.endswith("vllm@2")
     assert "1 of 3 installed" in places.of_texts(36, 12, 3, ["0.28.0"]).sentence
@@ -242,6 +243,6 @@ def test_an_audit_of_records_without_a_beginning_judged_nothing() -> None:
     records = SimpleNamespace(auditors={}, unbegun=["engine-1"], without_scheduler=[])
     said = io.StringIO()
     with redirect_stdout(said), CommandOutput(None) as output:
-        code = AuditReport(output, Listing(()), "records").end(cast("Any", records))
+        code = AuditReport(output, Listing(()), "records").end(records)
     assert code == VOID
     assert said.getvalue().startswith("Nothing was judged of records: ")

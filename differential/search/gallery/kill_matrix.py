@@ -71,12 +71,14 @@ class KillMatrix:
 
     `kills` maps each variant to the ids of the contracts that it breaks, `false_alarms` are the
     ids that the unmodified reference breaks under the same seeds: none, or the matrix is void.
+    `component` is the one whose variants alone were run; None where all were.
     """
 
     seeds: tuple[int, ...]
     kills: dict[Variant, frozenset[str]]
     false_alarms: frozenset[str]
     contracts: tuple[Contract, ...]
+    component: str | None = None
 
     @property
     def survivors(self) -> list[Variant]:
@@ -140,7 +142,7 @@ class KillMatrix:
             "shows itself. It is killed by the contracts that it breaks. The unmodified "
             "reference, over the same seeds, breaks "
             f"{'none' if not self.false_alarms else ', '.join(sorted(self.false_alarms))}. "
-            "`cacheproof gallery` prints this page afresh.",
+            f"{self._extent()}",
             "",
             _row("variant", ["its fault", "killed by"]),
             _row("---", ["---", "---"]),
@@ -165,6 +167,14 @@ class KillMatrix:
             count = str(len(self.killed_by(rule.id)))
             lines.append(_row(rule.id, [rule.title, count, alone, reason]))
         return "\n".join(lines) + "\n"
+
+    def _extent(self) -> str:
+        if self.component is None:
+            return "`cacheproof gallery` prints this page afresh."
+        return (
+            f"Here are only the variants of what the contracts of {self.component} judge; "
+            "`cacheproof gallery` runs all, of which a contract may kill more."
+        )
 
     def _in_order(self, ids: Iterable[str]) -> list[str]:
         return [rule.id for rule in self.contracts if rule.id in ids]
@@ -204,9 +214,13 @@ def one_by_one(
     return enumerate(map(run, jobs))
 
 
-def kill_matrix(seeds: Sequence[int] = SEEDS, results: Results = one_by_one) -> KillMatrix:
-    """Run every variant, and the reference beside it, over the traces of the seeds."""
-    places = [VARIANTS.index(variant) for variant in runnable()]
+def kill_matrix(
+    seeds: Sequence[int] = SEEDS, results: Results = one_by_one, component: str | None = None
+) -> KillMatrix:
+    """Run every variant, or those of a component, and the reference beside it, over the traces of
+    the seeds."""
+    variants = [one for one in runnable() if component is None or component in components_of(one)]
+    places = [VARIANTS.index(variant) for variant in variants]
     twins = list({_twin(VARIANTS[place]): place for place in places}.values())
     jobs = [
         Killing(tuple(some[first::GROUPS]), as_twins, tuple(seeds))
@@ -224,7 +238,8 @@ def kill_matrix(seeds: Sequence[int] = SEEDS, results: Results = one_by_one) -> 
         seeds=tuple(seeds),
         kills={VARIANTS[place]: kills[place] for place in places},
         false_alarms=frozenset(alarms),
-        contracts=_all_contracts(),
+        contracts=_all_contracts(variants),
+        component=component,
     )
 
 
@@ -249,6 +264,11 @@ def runnable() -> list[Variant]:
         for variant in VARIANTS
         if variant.manager != MEDIA_HASH or not missing_media_libraries()
     ]
+
+
+def components_of(variant: Variant) -> frozenset[str]:
+    """The components whose contracts judge what the variant is a variant of."""
+    return frozenset(rule.component for rule in rules_for(variant.manager, release=None).all)
 
 
 def killers(variant: Variant, seeds: Sequence[int] = SEEDS) -> frozenset[str]:
@@ -307,9 +327,9 @@ _SEEDS_OF = {
 that names seeds at those."""
 
 
-def _all_contracts() -> tuple[Contract, ...]:
-    """The contracts of all that has variants, component by component."""
-    judged = {variant.manager for variant in runnable()}
+def _all_contracts(variants: Iterable[Variant]) -> tuple[Contract, ...]:
+    """The contracts of all that has such variants, component by component."""
+    judged = {variant.manager for variant in variants}
     judging = {rule.id for manager in judged for rule in rules_for(manager, release=None).all}
     found = [rule for rule in contracts() if rule.id in judging]
     return tuple(sorted(found, key=lambda rule: rule.component))  # whatever was imported first

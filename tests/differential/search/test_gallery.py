@@ -14,7 +14,7 @@ from cacheproof.differential.search.gallery.kill_matrix import (
     killers,
     runnable,
 )
-from cacheproof.differential.search.gallery.variant import AS_NEWEST
+from cacheproof.differential.search.gallery.variant import AS_NEWEST, BLOCK_HASH
 from cacheproof.differential.targets.reference_manager import MANAGERS
 from cacheproof.reference.releases import NEWEST
 from cacheproof.reference.semantics import Semantics
@@ -57,6 +57,13 @@ def test_the_page_in_docs_is_current(matrix: KillMatrix) -> None:
     assert PAGE.read_text() == matrix.to_markdown(), (
         "write KillMatrix.to_markdown() to docs/evidence/kill-matrix.md"
     )
+
+
+def test_of_a_component_those_variants_are_run_that_its_contracts_judge() -> None:
+    part = kill_matrix(range(1), component="block_hash")
+    assert {one.manager for one in part.kills} == {BLOCK_HASH}
+    assert {rule.component for rule in part.contracts} == {"block_hash"}
+    assert "Here are only the variants of" in part.to_markdown()
 
 
 @pytest.mark.sample(3)
