@@ -89,6 +89,7 @@ class _Begun(msgspec.Struct, frozen=True):
     id: int
     tree: Any = None
     source: str = ""
+    capacity: int | None = None
     illegal: str | None = None
 
 
@@ -287,7 +288,7 @@ class HostTarget:
         begun = self._decode(_BEGUN, self._receive(self._batch_seconds))
         if begun.illegal is not None:
             raise Illegal(begun.illegal)
-        return HostExplorer(self, begun.tree, begun.source)
+        return HostExplorer(self, begun.tree, begun.source, begun.capacity)
 
     def submit_states(self, states: Sequence[int]) -> None:
         """Ask for the steps from states, without waiting. Raises HarnessError as `submit`."""
@@ -488,11 +489,12 @@ def _last_words(log: str) -> str:
 @dataclass(frozen=True)
 class HostExplorer:
     """An explorer in a host: `tree` is its first state, `source` the SHA-256 of the text of the
-    manager's class."""
+    manager's class, `capacity` the room that a manager says it has."""
 
     target: HostTarget
     tree: Any
     source: str
+    capacity: int | None
 
     def submit(self, states: Sequence[int]) -> None:
         """Ask for the steps from these states."""

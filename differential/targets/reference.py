@@ -164,10 +164,16 @@ class ReferenceTarget:
         if isinstance(header, SchedulerHeader):
             trace = {"header": msgspec.to_builtins(header), "events": events}
             driven = reference_scheduler.session(trace, self.semantics, fault)
-            return ReferenceExplorer(Explorer(driven, SchedulerStates(driven), events))
+            return ReferenceExplorer(
+                Explorer(
+                    driven, SchedulerStates(driven), events, driven.recorder.manager.cache_size
+                )
+            )
         assert isinstance(header, ManagerHeader)
         session = reference_manager.session(self, header, fault)
-        return ReferenceExplorer(Explorer(session, ManagerStates(session), events))
+        return ReferenceExplorer(
+            Explorer(session, ManagerStates(session), events, session.recorder.manager.cache_size)
+        )
 
     def another(self) -> "ReferenceTarget":
         return self
@@ -198,6 +204,7 @@ class ReferenceExplorer:
     def __init__(self, explorer: Explorer) -> None:
         self.tree = explorer.tree()
         self.source = explorer.source
+        self.capacity = explorer.capacity
         self._explorer = explorer
         self._asked: deque[Sequence[int]] = deque()
 

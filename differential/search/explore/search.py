@@ -80,11 +80,11 @@ class _Search:
         self._scope = scope
         self._alphabet = scope.alphabet
         self._symmetry = Symmetry(scope.renamings)
-        empty = Trace(scope.header, ())
-        judge = judge_of(empty, target.release, target.protocol, None, Reachability())
+        self._explorer = target.explorer(scope.header, self._alphabet, fault)
+        empty, capacity = Trace(scope.header, ()), self._explorer.capacity
+        judge = judge_of(empty, target.release, target.protocol, capacity, Reachability())
         assert isinstance(judge, ManagerJudge)
         self._judge = judge
-        self._explorer = target.explorer(scope.header, self._alphabet, fault)
         self._parts = [StatePart(self._explorer.tree)]
         self._ledgers = {0: judged.ledger(self._judge)}
         self._parts_of_judge: dict[bytes, StatePart] = {}

@@ -79,12 +79,18 @@ class RecorderWithManager(Protocol):
 class Explorer(Generic[Kept]):
     """Numbers the states of one session; its first state has number 0.
 
-    `alphabet` are the events that are tried in every state.
+    `alphabet` are the events that are tried in every state, `capacity` what the manager made of
+    the one that it was given; a table has none.
     """
 
     def __init__(
-        self, session: ExploredSession, states: States[Kept], alphabet: Iterable[Event]
+        self,
+        session: ExploredSession,
+        states: States[Kept],
+        alphabet: Iterable[Event],
+        capacity: int | None = None,
     ) -> None:
+        self.capacity = capacity
         self._session = session
         self._states = states
         self._alphabet = list(alphabet)

@@ -125,7 +125,12 @@ class ManagersHost:
             self._explorer = self._explorer_of(request)
         except Illegal as reason:
             return {"illegal": str(reason)}
-        return {"tree": self._explorer.tree(), "source": self._explorer.source}
+        explorer = self._explorer
+        return {
+            "tree": explorer.tree(),
+            "source": explorer.source,
+            "capacity": explorer.capacity,
+        }
 
     def _explorer_of(self, request: Plain) -> Explorer[bytes] | Explorer[tuple[Position, bytes]]:
         """What explores the manager or the table. Raises Illegal where the release has none."""
@@ -137,7 +142,7 @@ class ManagersHost:
             header["manager"], request["manager"], request["fault"], header["config"]["capacity"]
         )
         session = ManagerSession(header, manager, self.protocol)
-        return Explorer(session, ManagerStates(session), alphabet)
+        return Explorer(session, ManagerStates(session), alphabet, manager.cache_size)
 
     def expand(self, states: list[int]) -> list[list[Step | None]]:
         """The explorer's steps from these states."""

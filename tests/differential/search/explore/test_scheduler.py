@@ -18,7 +18,7 @@ from cacheproof.differential.search.explore.job import UNJUDGED, ExploreReport, 
 from cacheproof.differential.search.explore.scheduler_scopes import LARGE, SMALL
 from cacheproof.differential.search.explore.scope import SchedulerScope
 from cacheproof.differential.search.explore.search import _Search, explore, traces_of
-from cacheproof.differential.search.gallery.kill_matrix import VARIANTS
+from cacheproof.differential.search.gallery.kill_matrix import VARIANTS, Variant, target_of
 from cacheproof.differential.targets import reference
 from cacheproof.differential.targets.host.explorer import ExplorerMoment
 from cacheproof.differential.targets.host.protocol import HostError
@@ -195,6 +195,19 @@ def test_a_listed_fault_of_a_scheduler_is_told_by_its_kind() -> None:
 def test_a_contract_that_no_scope_judges_has_no_row() -> None:
     assert UNJUDGED.isdisjoint(Task("reference", "scheduler", SMALL).contracts(None))
     assert not any(follows(one.header.config, is_decoder=False) for one in (*SMALL, *LARGE))
+
+
+@pytest.mark.parametrize("variant", variants("scheduler"), ids=lambda one: one.name)
+def test_every_faulty_scheduler_of_the_gallery_can_be_explored(variant: Variant) -> None:
+    """In full they are explored below, which takes minutes."""
+    found = explore(target_of(variant), CHUNKS, fault=variant.fault, transitions_max=50)
+    assert found.transitions >= 50 or found.closed
+
+
+def test_a_cache_of_another_size_than_configured_is_judged_by_its_own() -> None:
+    variant = VARIANT["scheduler-has-a-slot-too-many"]
+    found = explore(target_of(variant), CHUNKS, fault=variant.fault, transitions_max=1)
+    assert found.broken.keys() == {"SC-21"}
 
 
 @pytest.mark.full
