@@ -14,7 +14,7 @@ import msgspec
 
 from cacheproof.differential.traces.base import SCHEMA
 from cacheproof.differential.traces.kv_cache import KVCacheConfig, KVCacheHeader
-from cacheproof.differential.traces.outcomes import KVGroup
+from cacheproof.differential.traces.outcomes import KVGroupConfig
 from cacheproof.differential.traces.trace import AnyEvent, Trace
 
 GENERATOR = "kv-cache-4"
@@ -42,7 +42,7 @@ _SHAPES_OF_DRAFTERS = (
 )
 
 Event = dict[str, Any]
-Groups = list[KVGroup]
+Groups = list[KVGroupConfig]
 
 _WEIGHTS = {
     "slots": 40,
@@ -134,7 +134,7 @@ def _groups(rng: random.Random, enable_caching: bool, shape: str | None) -> Grou
     size = rng.choice((1, 2, 3, 4))
     coarse = size * rng.choice((2, 2, 3, 4))
 
-    def group(kind: str, block_size: int) -> KVGroup:
+    def group(kind: str, block_size: int) -> KVGroupConfig:
         window = 0
         if kind == "sliding_window":
             window = rng.choice((1, 2, 3, size + 1, 2 * size, 4 * size + 1))

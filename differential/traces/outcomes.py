@@ -150,7 +150,7 @@ class StoredFields(TypedDict):
     extra_keys: NotRequired[Sequence[Sequence[Any] | None] | None]
 
 
-class KVGroup(TypedDict):
+class KVGroupConfig(TypedDict):
     """A group of layers, as the configuration of a KV cache has it."""
 
     kind: str
@@ -163,7 +163,7 @@ class KVConfig(TypedDict):
     """The configuration of a KV cache, as plain data."""
 
     num_blocks: int
-    groups: list[KVGroup]
+    groups: list[KVGroupConfig]
     max_model_len: int
     max_in_flight_tokens: int
     enable_caching: bool
