@@ -29,3 +29,10 @@ class Deadly(ReferenceTarget):
 
     def run(self, traces: Sequence[Trace], fault: str | None = None) -> Any:
         os._exit(9)
+
+
+class Leaking(ReferenceTarget):
+    """The reference with a fault of its own, beside any that is planted."""
+
+    def run(self, traces: Sequence[Trace], fault: str | None = None) -> list[TraceResult]:
+        return super().run(traces, fault or "leaks_a_slot")
