@@ -35,7 +35,8 @@ class LockstepOnAllCores:
 
     def round(self) -> Campaign:
         """All seeds of all lanes, `seconds` of wall time."""
-        outcome = Campaign.begun(self._target, self._lanes, self._reference)
+        target, compared = self._target, self._reference is not None
+        outcome = Campaign.begun(target.name, target.release, self._lanes, compared=compared)
         started = time.monotonic()
         begun: list[Future[Any]] = [self._crew.submit(work.work, part) for part in self._parts]
         for part in begun:

@@ -28,13 +28,13 @@ from cacheproof.output.console import CommandOutput
 from cacheproof.reference.semantics import CHANGES
 from cacheproof.search import result as searched
 from cacheproof.search import verdict as searches
-from cacheproof.search.campaigning import run_campaign
 from cacheproof.search.compared import Compared
 from cacheproof.search.fault_table import print_faults, shown_faults
 from cacheproof.search.lane_choice import lanes_for, lanes_for_both, left_out, require_lanes
 from cacheproof.search.lane_order import in_order
 from cacheproof.search.registering import Register
 from cacheproof.search.result import SearchSubject
+from cacheproof.search.search_run import run_search
 from cacheproof.search.told_findings import causes_json, print_causes, told_count
 from cacheproof.work.plan import SearchPlan, lanes_at
 
@@ -53,13 +53,12 @@ def judge_target(
     start(output, target)
     lanes = in_order(output, target, lanes_for(plan.lanes, target, output))
     told = announce(output, target, compared=plan.with_reference)
-    corpus = register.replay(output, target, lanes, known)
-    verdict = run_campaign(output, target, lanes, plan, known, folder, corpus)
+    verdict, records = run_search(output, target, lanes, plan, known, folder, register.records)
     verdict.told = told
     verdict.left_out = left_out(plan.lanes, target)
     verdict.changed_once = changed_once_in(target)
     print_causes(output, verdict, folder)
-    register.take(output, verdict, corpus)
+    register.add(output, records)
     return verdict
 
 

@@ -8,7 +8,7 @@ and reference work side by side, and neither waits where one lane costs the othe
 import itertools
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -99,15 +99,16 @@ class Campaign:
 
     @classmethod
     def begun(
-        cls, target: Target, lanes: Sequence[Lane], against: ReferenceTarget | None
+        cls, target: str, release: str | None, lanes: Iterable[Lane], *, compared: bool
     ) -> "Campaign":
-        """A campaign of which nothing was run yet."""
-        reports = [LaneReport(lane=lane, compared=Work() if against else None) for lane in lanes]
-        return cls.begun_with(target.name, target.release, reports)
+        """A search of which nothing was run yet, by its target's name and release, `compared` with
+        the reference or not."""
+        reports = [LaneReport(lane=lane, compared=Work() if compared else None) for lane in lanes]
+        return cls.begun_with(target, release, reports)
 
     @classmethod
     def begun_with(cls, target: str, release: str | None, lanes: list[LaneReport]) -> "Campaign":
-        """A campaign of which nothing was run yet, by its target's name and release."""
+        """A search of which nothing more was run than its lanes report."""
         return cls(target, release, lanes, [], Counter(), Counter(), [], 0.0)
 
     @property
@@ -120,6 +121,12 @@ class Campaign:
         self.kinds[place] += 1
         if one.attributed.fault is not None:
             self.listed[*place, one.attributed.fault] += 1
+
+    def add_break(self, broken: Break) -> None:
+        """Take in a trace that was run by itself, outside of the seeds."""
+        self.breaks.append(broken)
+        self.broken[broken.contract, broken.lane] += 1
+        self.count(broken)
 
     def listed_in(self, contract: str, lane: str, kind: str) -> dict[str, int]:
         """How many traces that break a contract in that kind are a listed fault, by its name."""
@@ -177,7 +184,7 @@ def search(
     harness error; after HARNESS_ERRORS_MAX of those the search gives up.
     """
     started = time.monotonic()
-    outcome = Campaign.begun(target, lanes, against)
+    outcome = Campaign.begun(target.name, target.release, lanes, compared=against is not None)
     reports = outcome.lanes
     kept: Counter[tuple[str, str, str, str | None, str | None]] = Counter()
     sure: dict[Where, str] = {}

@@ -4,7 +4,7 @@ A search that does not find a fault that is there says nothing by finding none. 
 one per contract, each by itself, and is void when one of them does not come back.
 """
 
-from collections.abc import Collection, Iterable, Set
+from collections.abc import Collection, Iterable, Iterator, Set
 from dataclasses import dataclass, replace
 from typing import get_args
 
@@ -29,6 +29,8 @@ from cacheproof.reference.semantics import offered_by
 from cacheproof.spec.registry import Contract
 
 CANARY_TRACES = 60
+CANARIES_AT_ONCE = 8
+"""Canaries of a lane that are planted in one job."""
 
 _OF_MANAGERS = canaries_of(FAULTS, MANAGER_CALL_FAULTS)
 _FAULTS_OF = {
@@ -175,6 +177,13 @@ def canaries_in(
             for one in some
         ]
     return unbroken(some, lane, broken)
+
+
+def plantings(lane: Lane, target: Target) -> Iterator[tuple[Canary, ...]]:
+    """The canaries of a lane, a few at a time."""
+    some = canaries_in(lane, target)
+    for first in range(0, len(some), CANARIES_AT_ONCE):
+        yield tuple(some[first : first + CANARIES_AT_ONCE])
 
 
 def unbroken(some: Iterable[Canary], lane: Lane, broken: Set[tuple[str, str, str]]) -> list[Canary]:

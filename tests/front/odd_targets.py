@@ -36,3 +36,10 @@ class Leaking(ReferenceTarget):
 
     def run(self, traces: Sequence[Trace], fault: str | None = None) -> list[TraceResult]:
         return super().run(traces, fault or "leaks_a_slot")
+
+
+class Evicting(ReferenceTarget):
+    """The reference with a fault that shows in traces of several shapes."""
+
+    def run(self, traces: Sequence[Trace], fault: str | None = None) -> list[TraceResult]:
+        return super().run(traces, fault or "evicts_newest_first")

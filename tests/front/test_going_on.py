@@ -14,9 +14,8 @@ from cacheproof.differential.search.known import KnownFault, Symptom
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for
-from cacheproof.output.console import CommandOutput
 from cacheproof.reference.semantics import Semantics
-from cacheproof.search.campaigning import CampaignRun
+from cacheproof.search.search_run import SearchRun
 from cacheproof.work.plan import SearchPlan
 
 MET = KnownFault(
@@ -38,11 +37,11 @@ def target() -> Iterator[Target]:
         yield target
 
 
-def begun(target: Target, known: list[KnownFault], seeds_at_once: int | None) -> CampaignRun:
+def begun(target: Target, known: list[KnownFault], seeds_at_once: int | None) -> SearchRun:
     """A search of two lanes that has run the first two seeds of each."""
     lanes = tuple(LANES[name] for name in LANE_NAMES)
     plan = SearchPlan(lanes, range(5), None, with_reference=False, seeds_at_once=seeds_at_once)
-    run = CampaignRun(CommandOutput(None), target, lanes, plan, known, Path("unused"))
+    run = SearchRun(target, lanes, plan, known, Path("unused"))
     assert [seeds for _, seeds in run._turns(lanes)]
     told_apart = Attribution.of_target(known, target, reference_for(target))
     run.campaign = search(
@@ -82,7 +81,7 @@ def test_a_seed_that_shows_a_fault_is_run_with_the_first_ones_and_once(target: T
     plan = SearchPlan(
         lanes, range(5), None, with_reference=False, seeds_at_once=2, shows_listed=True
     )
-    run = CampaignRun(CommandOutput(None), target, lanes, plan, known, Path("unused"))
+    run = SearchRun(target, lanes, plan, known, Path("unused"))
     first = list(run._seeds())
     assert first[-1] == (LANES["reused media ids"], (3, 7))
     assert [(lane.name, part) for lane, part in first[:-1]] == [(one, (0, 1)) for one in LANE_NAMES]

@@ -96,9 +96,7 @@ class ReplayedOutcome(msgspec.Struct, frozen=True):
     def put_into(self, part: Campaign) -> None:
         """Add the outcome to a campaign of one lane of which nothing was run yet."""
         if (broken := self.reply.broken) is not None:
-            part.breaks.append(broken)
-            part.broken[broken.contract, broken.lane] += 1
-            part.count(broken)
+            part.add_break(broken)
         if self.error is not None:
             part.harness_errors.append(self.error)
 

@@ -11,9 +11,8 @@ import msgspec
 from cacheproof.differential.findings import finding_file
 from cacheproof.differential.findings.finding import Finding
 from cacheproof.differential.findings.identity import identity_of
-from cacheproof.differential.findings.register import FaultRecord, of_run, record_of
+from cacheproof.differential.findings.register import FaultRecord, of_run
 from cacheproof.differential.findings.register_file import day_of
-from cacheproof.differential.findings.shrinking.edits import cost
 from cacheproof.differential.lanes.all_lanes import lane_called
 from cacheproof.differential.search.campaign import LaneReport
 from cacheproof.differential.search.campaigns import outcomes
@@ -36,6 +35,7 @@ from cacheproof.differential.search.campaigns.store import (
 from cacheproof.differential.search.campaigns.totals import Totals, to_write
 from cacheproof.differential.search.canary import Canary, name_in, unbroken
 from cacheproof.differential.search.known import KnownFault
+from cacheproof.differential.search.noting import Conclusions
 from cacheproof.differential.search.verdict import Verdict, exit_code_of, is_unlisted
 
 
@@ -119,8 +119,8 @@ class ReportedTarget:
         """Take in what was noted, in the order of the breaks; of findings that are one fault the
         smallest. Returns their records."""
         there = {one.job.key: one for one in self._store.ended(self._number, WRITE)}
-        findings: dict[object, tuple[Finding, EndedJob]] = {}
-        for noted in self._totals.noted:
+        concluded = Conclusions(fault_of)
+        for noted in self._totals.noting.noted:
             ended = there.get(to_write(self._number, self.about, noted).key)
             if ended is None:
                 self.verdict.not_written.append((noted.listed, noted.broken))
@@ -130,16 +130,10 @@ class ReportedTarget:
                 self.verdict.campaign.harness_errors.append(outcome.error)
             if outcome.finding is not None:
                 found = self._totals.noting.annotated(outcome.finding)
-                one = fault_of(found)
-                if one not in findings or cost(found.trace) < cost(findings[one][0].trace):
-                    findings[one] = found, ended
-                self.verdict.lanes_of[found.key] = noted.broken.lane
-        self.verdict.findings += [found for found, _ in findings.values()]
-        return [
-            record_of(found, ended.job.lane, day_of(ended.at))
-            for found, ended in findings.values()
-            if not found.stopped_early
-        ]
+                concluded.take(found, noted.broken.lane, ended.at)
+        self.verdict.findings += concluded.findings
+        self.verdict.lanes_of |= concluded.lanes_of
+        return concluded.records
 
 
 _LEFT = (OPEN, TAKEN)

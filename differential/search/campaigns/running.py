@@ -1,14 +1,14 @@
 """Runs a campaign's jobs of one target with a crew, beside whoever else does."""
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from cacheproof.differential.errors import HarnessError
-from cacheproof.differential.findings.finding import LOCKSTEP, Finding
+from cacheproof.differential.findings.finding import Finding
 from cacheproof.differential.findings.register import FaultRecord
 from cacheproof.differential.lanes.all_lanes import lane_called
 from cacheproof.differential.search import work
@@ -40,8 +40,9 @@ from cacheproof.differential.search.campaigns.store import (
     key_of,
 )
 from cacheproof.differential.search.campaigns.totals import KEPT_PER_BREAK, Totals, to_write
-from cacheproof.differential.search.canary import Canary, canaries_in, name_in
-from cacheproof.differential.search.corpus import Reply
+from cacheproof.differential.search.canary import Canary, canaries_in, name_in, plantings
+from cacheproof.differential.search.corpus import Reply, asked
+from cacheproof.differential.search.job_runner import LOST, JobCrew, JobRunner
 from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.search.noting import Noted
 from cacheproof.differential.targets.base import Target
@@ -52,16 +53,6 @@ SHARDS_AHEAD = 200
 """Shards that are added to the store at once, at least; again when half of them are left."""
 SHARDS_OF_ONE = 4
 """Shards for each worker that are added at once, where that is more."""
-CANARIES_AT_ONCE = 8
-
-
-class JobCrew(Protocol):
-    """Workers that do jobs, `number` of them at once."""
-
-    @property
-    def number(self) -> int: ...
-
-    def submit(self, run: Callable[[Any], Any], task: Any) -> "Future[Any]": ...
 
 
 @dataclass
@@ -84,7 +75,7 @@ class RunningTarget:
 
     def __post_init__(self) -> None:
         self._about = self.store.targets[self.number]
-        self._under_way: dict[Future[Any], ShardJob] = {}
+        self._jobs = JobRunner(self, self.crew, work.work, self.done_among, AHEAD)
         self._to_add: list[ShardJob] = []
         self._beat_at = -math.inf
         self._has_begun = False
@@ -104,8 +95,12 @@ class RunningTarget:
                     is_away = False
                 if not self._has_begun:
                     self._begin()
-                if self._step():
+                if not self._jobs.step():
                     return
+            except BrokenProcessPool:
+                raise HarnessError(
+                    f"{self._about.name}: {LOST} What has ended is kept; resume the campaign"
+                ) from None
             except Away as error:
                 if not is_away:  # once for each absence, however often it is tried
                     self.say(f"{error}; waiting for it")
@@ -123,29 +118,36 @@ class RunningTarget:
         """Go on with a store that was away. Jobs taken while it went may be unknown here."""
         self._beat_at = -math.inf
         self._beat()  # first: others may take this process for dead by now
-        self.store.let_go(self.runner, {job.key for job in self._under_way.values()})
+        self.store.let_go(self.runner, {job.key for job in self._jobs.under_way.values()})
         self.say(f"--store {self.store.where}: it is back")
 
-    def _step(self) -> bool:
-        """Do what there is to do now; returns whether all that counts has ended. The step is done
-        again from its beginning wherever the store went away."""
-        try:
-            self._advance()
-            self._claim()
-            self._beat()
-            self.tell(self._progress(), self._share())
-            if self._under_way:
-                self._finish(self.done_among(self._under_way))
-                return False
-            if self._is_complete():
-                return True
-            self.clock.wait()
+    def claim(self, room: int) -> Iterator[tuple[ShardJob, work.Job]]:
+        """Take jobs after those that what has ended brings, from the store that others use too."""
+        self._advance()
+        if room:
+            # Shards from the cut on would not count.
+            below = self.totals.cut
+            for job in self.store.claim(self.runner, self.number, below, room, self.clock.now()):
+                yield job, self._work_of(job)
+
+    def look(self) -> None:
+        """Show that this process lives, and how far all is."""
+        self._beat()
+        self.tell(self._progress(), self._share())
+
+    def finish(self, ended: Sequence[tuple[ShardJob, Any, float]]) -> None:
+        """Keep the outcomes of jobs; only then are they no longer under way."""
+        some = [self._ended(job, outcome) for job, outcome, _ in ended]
+        self.store.finish(self.runner, some, self.clock.now())
+        if some:
+            self._end_by_the_clock()
+
+    def goes_on(self) -> bool:
+        """Whether all that counts has not ended: others may do it, which is waited for."""
+        if self._is_complete():
             return False
-        except BrokenProcessPool:
-            raise HarnessError(
-                f"{self._about.name}: a worker process ended before its work was done: was it "
-                "killed, or out of memory? What has ended is kept; resume the campaign"
-            ) from None
+        self.clock.wait()
+        return True
 
     def _advance(self) -> None:
         """Take in jobs that have ended, and add the jobs that write down what they found."""
@@ -168,15 +170,6 @@ class RunningTarget:
     def _have_written(self, noted: Sequence[Noted]) -> None:
         self._to_add += (to_write(self.number, self._about, one) for one in noted)
 
-    def _claim(self) -> None:
-        room = self.crew.number * (1 + AHEAD) - len(self._under_way)
-        if room <= 0:
-            return
-        # Shards from the cut on would not count.
-        below = self.totals.cut
-        for job in self.store.claim(self.runner, self.number, below, room, self.clock.now()):
-            self._under_way[self.crew.submit(work.work, self._work_of(job))] = job
-
     def _work_of(self, job: ShardJob) -> work.Job:
         if job.kind == WRITE:
             task: ToWrite = outcomes.read(ToWrite, job.payload or "")
@@ -190,19 +183,6 @@ class RunningTarget:
 
     def _canaries(self, job: ShardJob) -> list[Canary]:
         return canaries_in(lane_called(job.lane), self.target)[job.first : job.last]
-
-    def _finish(self, done: Collection["Future[Any]"]) -> None:
-        """Keep the outcomes of jobs; only then are they no longer under way."""
-        some: list[EndedJob] = []
-        try:
-            for future in done:
-                some.append(self._ended(self._under_way[future], future.result()))
-        finally:  # a worker that died takes no outcome of others with it
-            self.store.finish(self.runner, some, self.clock.now())
-        for future in done:
-            del self._under_way[future]
-        if some:
-            self._end_by_the_clock()
 
     def _ended(self, job: ShardJob, came: Any) -> EndedJob:
         events = calls = 0
@@ -260,10 +240,10 @@ class RunningTarget:
     def _progress(self) -> str:
         campaign = self.totals.campaign
         traces = sum(lane.traces for lane in campaign.lanes)
-        faults = {one.listed.name for one in self.totals.noted if one.listed is not None}
-        unlisted = sum(map(self.totals.is_unlisted, self.totals.noted))
+        noting = self.totals.noting
+        unlisted = sum(map(self.totals.is_unlisted, noting.noted))
         return (
-            f"{self.totals.next:,} shards, {traces:,} traces; listed faults: {len(faults)}, "
+            f"{self.totals.next:,} shards, {traces:,} traces; listed faults: {len(noting.listed)}, "
             f"unlisted breaks: {unlisted}"
         )
 
@@ -291,9 +271,9 @@ def plants_in(number: int, target: Target, lanes: Sequence[str]) -> list[ShardJo
     """The jobs that plant the faults of a campaign in a target, lane by lane."""
     jobs: list[ShardJob] = []
     for name in lanes:
-        count = len(canaries_in(lane_called(name), target))
-        for first in range(0, count, CANARIES_AT_ONCE):
-            last = min(first + CANARIES_AT_ONCE, count)
+        last = 0
+        for some in plantings(lane_called(name), target):
+            first, last = last, last + len(some)
             key = key_of(PLANT, target.name, name, first, last)
             jobs.append(ShardJob(key, number, PLANT, len(jobs), name, first, last))
     return jobs
@@ -303,12 +283,6 @@ def replays_in(
     number: int, about: CampaignTarget, records: Sequence[FaultRecord]
 ) -> list[ShardJob]:
     """The jobs that run the traces of a register on a target: those of its lanes."""
-    # A parting from the reference shows only where that runs beside.
-    asked = [
-        one
-        for one in records
-        if one.lane in about.lanes and (about.compared or one.contract != LOCKSTEP)
-    ]
     return [
         ShardJob(
             f"{REPLAY} {about.name} {one.identity}",
@@ -321,5 +295,5 @@ def replays_in(
             outcomes.written(one),
             turn=0,
         )
-        for which, one in enumerate(asked)
+        for which, one in enumerate(asked(records, about.lanes, compared=about.compared))
     ]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.findings.finding import DIFFERENCE, LOCKSTEP, MODEL_DIFFERENCE
 from cacheproof.differential.lanes.all_lanes import LANES
-from cacheproof.differential.search.campaign import Campaign, LaneReport, Work
+from cacheproof.differential.search.campaign import Campaign
 from cacheproof.differential.search.campaigns import outcomes
 from cacheproof.differential.search.campaigns.outcomes import (
     ReplayedOutcome,
@@ -45,7 +45,6 @@ class Totals:
     ) -> None:
         self.replayed = 0
         self.next = 0
-        self.noted: list[Noted] = []
         self.seeds: dict[str, list[range]] = {}
         self.cutting = Cutting(plan, about.lanes)
         self.cut = self.cutting.total
@@ -85,7 +84,6 @@ class Totals:
             part = self._campaign(self._about, [ended.job.lane])
             outcomes.read(ReplayedOutcome, ended.outcome).put_into(part)
             news += self._merge(part)
-        self.noted += news
         return news
 
     def take(self, some: Sequence[EndedJob]) -> list[Noted]:
@@ -102,7 +100,6 @@ class Totals:
             self.next += 1
             self._add_seeds(ended.job)
             news += self._take(ended)
-        self.noted += news
         return news
 
     def take_from(self, store: CampaignStore, target: int) -> Iterator[list[Noted]]:
@@ -140,11 +137,7 @@ class Totals:
         ranges.append(range(before.start, after.stop))
 
     def _merge(self, part: Campaign) -> list[Noted]:
-        return [
-            one
-            for broken in self.campaign.merge(part, 0.0, KEPT_PER_BREAK)
-            if (one := self.noting.note(broken)) is not None
-        ]
+        return self.noting.merge(self.campaign, part, 0.0, KEPT_PER_BREAK)
 
     def is_unlisted(self, noted: Noted) -> bool:
         """Whether a break is no listed fault, and of more harm than efficiency."""
@@ -163,11 +156,8 @@ class Totals:
                 f"{about.name}: the campaign has a lane {strange[0]!r}, which this cacheproof has "
                 "not; use the cacheproof that made it"
             )
-        lanes = [
-            LaneReport(lane=LANES[name], compared=Work() if about.compared else None)
-            for name in names
-        ]
-        return Campaign.begun_with(about.name, about.release, lanes)
+        lanes = [LANES[name] for name in names]
+        return Campaign.begun(about.name, about.release, lanes, compared=about.compared)
 
 
 def to_write(target: int, about: CampaignTarget, noted: Noted) -> ShardJob:

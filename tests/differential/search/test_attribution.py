@@ -260,7 +260,7 @@ def test_a_search_counts_the_traces_that_are_a_listed_fault_and_a_store_keeps_it
     assert unknown.kinds == counted.kinds
     assert not unknown.listed
     kept = read(SearchedShard, written(SearchedShard.of(counted)))
-    again = Campaign.begun(model(), lanes, None)
+    again = Campaign.begun("it", None, lanes, compared=False)
     kept.put_into(again)
     assert (again.kinds, again.listed) == (counted.kinds, counted.listed)
 
