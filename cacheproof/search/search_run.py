@@ -88,9 +88,7 @@ class SearchRun(MemoryStore):
         self._urgent: deque[DueJob] = deque()
         self._listed: deque[DueJob] = deque()
         self._shown: dict[str, tuple[int, ...]] = {}
-        self._all_seeds: Iterator[int] = iter(
-            itertools.count() if plan.seeds is None else plan.seeds
-        )
+        self._all_seeds = iter(itertools.count() if plan.seeds is None else plan.seeds)
 
     def _nothing(self) -> Campaign:
         """A search of the target of which nothing was run yet."""
@@ -102,7 +100,7 @@ class SearchRun(MemoryStore):
         ends it with what there is."""
         names = {lane.name for lane in self.lanes}
         replays = [
-            DueJob(ReplayTask(one), partial(self._replayed, one), "Replay")
+            DueJob(ReplayTask(one), self.unless_error(partial(self._replayed, one)), "Replay")
             for one in corpus.asked(records, names, compared=self._is_compared)
         ]
         planted = self.unless_error(self.canaries.update)
@@ -115,7 +113,7 @@ class SearchRun(MemoryStore):
         if self.plan.seconds is None and self.plan.seeds is not None:
             at_once = self.plan.seeds[: self.plan.seeds_at_once]
             self.reckoning.planned["Search"] = len(at_once) * len(self.lanes)
-        start = DueJob(StartTask(), self._started, "Start", in_order=False)
+        start = DueJob(StartTask(), self.unless_error(lambda _: None), "Start", in_order=False)
         searches = alternating(self._searches(self._seeds()), iter(plants))
         self.do(crew, work.work, live, itertools.chain([start], replays, searches), self._progress)
         return self._verdict()
@@ -205,16 +203,9 @@ class SearchRun(MemoryStore):
 
     # what comes of it
 
-    def _started(self, error: str | None) -> None:
-        if error is not None:
-            self.errors.append(error)
-
-    def _replayed(self, record: FaultRecord, outcome: Reply | str) -> None:
+    def _replayed(self, record: FaultRecord, outcome: Reply) -> None:
         # the seconds of the search begin when the register is done
         self.ready = time.monotonic()
-        if isinstance(outcome, str):
-            self.errors.append(outcome)
-            return
         name, release, day = self.target.name, self.target.release, day_of(time.time())
         self._of_register += outcome.recorded(record, name, release, day)
         part = self._nothing()

@@ -13,9 +13,6 @@ from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 Claim = TypeVar("Claim")
-Task = TypeVar("Task")
-Result = TypeVar("Result")
-
 LOST = "a worker process ended before its work was done: was it killed, or out of memory?"
 
 
@@ -33,19 +30,15 @@ class JobStore(Protocol[Claim]):
 
     def claim(self, room: int) -> Iterable[tuple[Claim, Any]]:
         """Take up to `room` jobs, each with what the store knows it by."""
-        ...
 
     def look(self) -> None:
         """Say how far all is. Called several times a second."""
-        ...
 
     def finish(self, ended: Sequence[tuple[Claim, Any, float]]) -> None:
         """Keep what jobs came to, and the seconds that each took."""
-        ...
 
     def goes_on(self) -> bool:
         """Whether there may be further jobs. Asked when none is under way."""
-        ...
 
 
 @dataclass
@@ -91,7 +84,7 @@ class JobRunner(Generic[Claim]):
         return True
 
 
-def timed(run: Callable[[Task], Result], task: Task) -> tuple[Result, float]:
-    """The result of a task, and the seconds that it took."""
+def timed(work: Callable[[Any], Any], job: Any) -> tuple[Any, float]:
+    """The outcome of a job, and the seconds that it took."""
     began = time.monotonic()
-    return run(task), time.monotonic() - began
+    return work(job), time.monotonic() - began
