@@ -62,7 +62,7 @@ HOUSES: dict[str, dict[str, set[str]]] = {
     },
     "differential/search": {
         "campaigns": {
-            "campaign", "canary", "corpus", "job_runner", "known", "noting", "verdict", "work",
+            "canary", "corpus", "job_runner", "known", "noting", "seeded", "verdict", "work",
         },
         "explore": {"attribution", "canary", "gallery", "known"},
         "gallery": set(),

@@ -21,11 +21,11 @@ from cacheproof.differential.findings.register import FaultRecord, of_run
 from cacheproof.differential.findings.register_file import day_of
 from cacheproof.differential.lanes.lane import Lane
 from cacheproof.differential.search import corpus, work
-from cacheproof.differential.search.campaign import Campaign
 from cacheproof.differential.search.canary import canaries_in, name_in, plantings
 from cacheproof.differential.search.corpus import Reply
 from cacheproof.differential.search.known import KnownFault, showing_seeds
 from cacheproof.differential.search.noting import Conclusions, Noted, Noting
+from cacheproof.differential.search.seeded import SearchOutcome
 from cacheproof.differential.search.verdict import Verdict, is_unlisted, listed_but_missing
 from cacheproof.differential.search.work import Plant, ReplayTask, SearchTask, StartTask
 from cacheproof.differential.targets.base import Target
@@ -59,8 +59,8 @@ class _Note:
 
 
 class SearchRun(MemoryStore):
-    """A search that is under way: a campaign of one target that nothing is left of but its verdict
-    and what lies in the `folder`."""
+    """A search of a target that is under way. Nothing is left of it but its verdict and what lies
+    in the `folder`."""
 
     def __init__(
         self,
@@ -77,8 +77,8 @@ class SearchRun(MemoryStore):
         self.folder = folder
         self.canaries: dict[str, bool] = {}
         self._is_compared = plan.with_reference and semantics_beside(target) is not None
-        self.campaign = self._nothing()
-        super().__init__(self.campaign.harness_errors, WEIGHTS, plan.seconds)
+        self.outcome = self._nothing()
+        super().__init__(self.outcome.harness_errors, WEIGHTS, plan.seconds)
         self._conclusions = Conclusions(lambda found: (found.key, found.fault))
         self._notes: list[_Note] = []
         self._concluded = 0
@@ -90,10 +90,10 @@ class SearchRun(MemoryStore):
         self._shown: dict[str, tuple[int, ...]] = {}
         self._all_seeds = iter(itertools.count() if plan.seeds is None else plan.seeds)
 
-    def _nothing(self) -> Campaign:
+    def _nothing(self) -> SearchOutcome:
         """A search of the target of which nothing was run yet."""
         name, release = self.target.name, self.target.release
-        return Campaign.begun(name, release, self.lanes, compared=self._is_compared)
+        return SearchOutcome.begun(name, release, self.lanes, compared=self._is_compared)
 
     def run(self, crew: AnyCrew, live: Live, records: Sequence[FaultRecord]) -> Verdict:
         """Do all of the search, the traces of these records of a register first; an interruption
@@ -123,7 +123,7 @@ class SearchRun(MemoryStore):
     @property
     def _gave_up(self) -> bool:
         """Whether hosts break again and again."""
-        return len(self.campaign.harness_errors) >= ERRORS_MAX
+        return len(self.outcome.harness_errors) >= ERRORS_MAX
 
     def next_due(self) -> DueJob | None:
         """First what writes down what was found, then the search and the planted faults in
@@ -172,7 +172,7 @@ class SearchRun(MemoryStore):
             return []
         self._all_seeds = itertools.chain([first], self._all_seeds)
         release = self.target.release
-        missing = listed_but_missing(self.campaign, self.known)
+        missing = listed_but_missing(self.outcome, self.known)
         return [
             lane
             for lane in self.lanes
@@ -213,9 +213,9 @@ class SearchRun(MemoryStore):
             part.add_break(outcome.broken)
         self._merge(part)
 
-    def _merge(self, part: Campaign) -> None:
+    def _merge(self, part: SearchOutcome) -> None:
         began = max(0.0, time.monotonic() - self.began - part.seconds)
-        for noted in self._noting.merge(self.campaign, part, began, self.plan.kept_per_break):
+        for noted in self._noting.merge(self.outcome, part, began, self.plan.kept_per_break):
             note = _Note(noted)
             self._notes.append(note)
             kind = "WriteDown" if noted.batches else "WriteDown as it is"
@@ -284,7 +284,7 @@ class SearchRun(MemoryStore):
 
     def _progress(self) -> str:
         """The work done so far, in words."""
-        traces = sum(lane.traces for lane in self.campaign.lanes)
+        traces = sum(lane.traces for lane in self.outcome.lanes)
         unlisted = sum(map(is_unlisted, self._conclusions.findings))
         unwritten = sum(note.outcome is None for note in self._notes)
         planted, planned = len(self.canaries), self.reckoning.planned["Plant"]
@@ -301,8 +301,8 @@ class SearchRun(MemoryStore):
         # after an interruption, outcomes may stand behind one that never came
         for note in self._notes[self._concluded :]:
             self._conclude(note)
-        self.campaign.seconds = time.monotonic() - self.began
-        broken = self.campaign.kinds.keys()
+        self.outcome.seconds = time.monotonic() - self.began
+        broken = self.outcome.kinds.keys()
         worth = [
             name_in(lane, canary)
             for lane in self.lanes
@@ -318,7 +318,7 @@ class SearchRun(MemoryStore):
             if not isinstance(note.outcome, Finding)
         ]
         return Verdict(
-            self.campaign,
+            self.outcome,
             self._conclusions.findings,
             found,
             interrupted=self.interrupted,
@@ -336,7 +336,7 @@ def run_search(
     folder: Path,
     records: Sequence[FaultRecord],
 ) -> tuple[Verdict, list[FaultRecord]]:
-    """Search a target with all workers, write down what is found, and plant this campaign's faults.
+    """Search a target with all workers, write down what is found, and plant its faults.
     The traces of the `records` of a register come first; returns what is to be added to it, too.
 
     A line says each cause that is not listed, when it is minimised.

@@ -1,6 +1,6 @@
 """Canaries: one planted fault per contract, on the target's side of the pipe.
 
-A search that does not find a fault that is there says nothing by finding none. So a campaign plants
+A search that does not find a fault that is there says nothing by finding none. So a search plants
 one per contract, each by itself, and is void when one of them does not come back.
 """
 
@@ -194,7 +194,7 @@ def unbroken(some: Iterable[Canary], lane: Lane, broken: Set[tuple[str, str, str
 
 
 def name_in(lane: Lane, canary: Canary) -> str:
-    """What a campaign calls a canary of a lane."""
+    """What a search calls a canary of a lane."""
     where = f"{lane.name}, second model runner" if canary.runner == "second" else lane.name
     return f"{canary.name} ({where})"
 

@@ -10,8 +10,8 @@ from cacheproof.differential.findings.register import FaultRecord, record_of
 from cacheproof.differential.findings.register_file import day_of
 from cacheproof.differential.findings.shrinking.edits import cost
 from cacheproof.differential.findings.shrinking.shrink import BATCHES_MAX
-from cacheproof.differential.search.campaign import Campaign
 from cacheproof.differential.search.known import KnownFault, called
+from cacheproof.differential.search.seeded import SearchOutcome
 from cacheproof.differential.search.work import WriteDown
 
 BATCHES_OF_LISTED = 100
@@ -51,9 +51,11 @@ class Noting:
         """The listed faults among what was noted, by name."""
         return {one.listed.name for one in self.noted if one.listed is not None}
 
-    def merge(self, whole: Campaign, part: Campaign, began: float, kept: int) -> list[Noted]:
+    def merge(
+        self, whole: SearchOutcome, part: SearchOutcome, began: float, kept: int
+    ) -> list[Noted]:
         """Take the next part of a search into the whole; returns what is to be written down because
-        of it. `began` and `kept` are those of `Campaign.merge`."""
+        of it. `began` and `kept` are those of `SearchOutcome.merge`."""
         breaks = whole.merge(part, began, kept)
         news = [noted for one in breaks if (noted := self.note(one)) is not None]
         self.noted += news

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search.attribution import Attribution
-from cacheproof.differential.search.campaign import search
 from cacheproof.differential.search.known import KnownFault, Symptom
+from cacheproof.differential.search.seeded import search
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for
@@ -44,7 +44,7 @@ def begun(target: Target, known: list[KnownFault], seeds_at_once: int | None) ->
     run = SearchRun(target, lanes, plan, known, Path("unused"))
     assert [seeds for _, seeds in run._turns(lanes)]
     told_apart = Attribution.of_target(known, target, reference_for(target))
-    run.campaign = search(
+    run.outcome = search(
         target,
         lanes,
         against=None,
@@ -57,7 +57,7 @@ def begun(target: Target, known: list[KnownFault], seeds_at_once: int | None) ->
 
 def test_where_all_that_is_listed_was_met_no_lane_goes_on(target: Target) -> None:
     run = begun(target, [MET], 2)
-    assert any(one.contract == "EC-6a" for one in run.campaign.breaks)
+    assert any(one.contract == "EC-6a" for one in run.outcome.breaks)
     assert run._lanes_to_go_on() == []
 
 

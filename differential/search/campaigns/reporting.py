@@ -14,7 +14,6 @@ from cacheproof.differential.findings.identity import identity_of
 from cacheproof.differential.findings.register import FaultRecord, of_run
 from cacheproof.differential.findings.register_file import day_of
 from cacheproof.differential.lanes.all_lanes import lane_called
-from cacheproof.differential.search.campaign import LaneReport
 from cacheproof.differential.search.campaigns import outcomes
 from cacheproof.differential.search.campaigns.faults import Fault, OfTarget, faults_of
 from cacheproof.differential.search.campaigns.outcomes import (
@@ -36,6 +35,7 @@ from cacheproof.differential.search.campaigns.totals import Totals, to_write
 from cacheproof.differential.search.canary import Canary, name_in, unbroken
 from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.search.noting import Conclusions
+from cacheproof.differential.search.seeded import LaneReport
 from cacheproof.differential.search.verdict import Verdict, exit_code_of, is_unlisted
 
 
@@ -58,7 +58,7 @@ class ReportedTarget:
         self.about = store.targets[number]
         self._store = store
         self._number = number
-        if before is not None and not before.verdict.campaign.harness_errors:
+        if before is not None and not before.verdict.outcome.harness_errors:
             self._totals = before._totals
         else:
             replays = store.last_number(number, REPLAY) + 1
@@ -69,7 +69,7 @@ class ReportedTarget:
         for _ in self._totals.take_from(store, number):
             pass  # what is noted is written down by who runs it
         self.seeds = _told(self._totals.seeds)
-        self.verdict = Verdict(self._totals.campaign, [], unfinished=self._unfinished())
+        self.verdict = Verdict(self._totals.outcome, [], unfinished=self._unfinished())
         self._plant()
         self.records = of_run(self._replayed(replayed), self._write())
 
@@ -101,8 +101,8 @@ class ReportedTarget:
             outcome: PlantedOutcome = outcomes.read(PlantedOutcome, ended.outcome)
             planted += ((ended.job.lane, canary, found) for canary, found in outcome.found)
             if outcome.error is not None:
-                self.verdict.campaign.harness_errors.append(outcome.error)
-        broken = self.verdict.campaign.kinds.keys()
+                self.verdict.outcome.harness_errors.append(outcome.error)
+        broken = self.verdict.outcome.kinds.keys()
         for name, canary, found in planted:
             lane = lane_called(name)
             if unbroken([canary], lane, broken):
@@ -127,7 +127,7 @@ class ReportedTarget:
                 continue
             outcome: Written = outcomes.read(Written, ended.outcome)
             if outcome.error is not None:
-                self.verdict.campaign.harness_errors.append(outcome.error)
+                self.verdict.outcome.harness_errors.append(outcome.error)
             if outcome.finding is not None:
                 found = self._totals.noting.annotated(outcome.finding)
                 concluded.take(found, noted.broken.lane, ended.at)
@@ -199,18 +199,16 @@ def _target(one: ReportedTarget) -> dict[str, Any]:
     verdict = one.verdict
     return {
         **msgspec.to_builtins(one.about),
-        "lanes": [
-            _lane(lane, one.seeds.get(lane.lane.name, [])) for lane in verdict.campaign.lanes
-        ],
+        "lanes": [_lane(lane, one.seeds.get(lane.lane.name, [])) for lane in verdict.outcome.lanes],
         "broken": [
             {
                 "contract": contract,
                 "lane": lane,
                 "kind": kind or None,
                 "traces": traces,
-                "listed": verdict.campaign.listed_in(contract, lane, kind),
+                "listed": verdict.outcome.listed_in(contract, lane, kind),
             }
-            for (contract, lane, kind), traces in sorted(verdict.campaign.kinds.items())
+            for (contract, lane, kind), traces in sorted(verdict.outcome.kinds.items())
         ],
         "canaries": dict(sorted(verdict.canaries.items())),
         "findings": [_finding(found) for found in verdict.findings],

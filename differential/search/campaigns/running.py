@@ -12,7 +12,6 @@ from cacheproof.differential.findings.finding import Finding
 from cacheproof.differential.findings.register import FaultRecord
 from cacheproof.differential.lanes.all_lanes import lane_called
 from cacheproof.differential.search import work
-from cacheproof.differential.search.campaign import Campaign
 from cacheproof.differential.search.campaigns import outcomes
 from cacheproof.differential.search.campaigns.outcomes import (
     PlantedOutcome,
@@ -45,6 +44,7 @@ from cacheproof.differential.search.corpus import Reply, asked
 from cacheproof.differential.search.job_runner import LOST, JobCrew, JobRunner
 from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.search.noting import Noted
+from cacheproof.differential.search.seeded import SearchOutcome
 from cacheproof.differential.targets.base import Target
 
 AHEAD = 1
@@ -189,7 +189,7 @@ class RunningTarget:
         seconds = 0.0
         outcome: outcomes.Outcome
         match came:
-            case Campaign():
+            case SearchOutcome():
                 outcome = SearchedShard.of(came)
                 events, calls, seconds = outcome.work.events, outcome.work.calls, came.seconds
                 failed = bool(outcome.errors)
@@ -238,8 +238,8 @@ class RunningTarget:
         return min(1.0, max(shares)) if shares else None
 
     def _progress(self) -> str:
-        campaign = self.totals.campaign
-        traces = sum(lane.traces for lane in campaign.lanes)
+        outcome = self.totals.outcome
+        traces = sum(lane.traces for lane in outcome.lanes)
         noting = self.totals.noting
         unlisted = sum(map(self.totals.is_unlisted, noting.noted))
         return (

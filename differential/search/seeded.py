@@ -56,7 +56,7 @@ class Work:
 
 @dataclass
 class LaneReport(Work):
-    """What a campaign did in one lane. `compared` is what of it was compared with the reference;
+    """What a search did in one lane. `compared` is what of it was compared with the reference;
     None where no reference ran beside. `traces` counts those that the release refused too."""
 
     lane: Lane = field(kw_only=True)
@@ -82,7 +82,7 @@ class LaneReport(Work):
 
 
 @dataclass
-class Campaign:
+class SearchOutcome:
     """The outcome of a search. `breaks` keeps a few traces for each broken contract, lane, kind of
     break and model runner; `broken` and `kinds` count traces by contract and lane, and by kind as
     well; `listed` has those of `kinds` that are a listed fault, by its name as well."""
@@ -90,26 +90,21 @@ class Campaign:
     target: str
     release: str | None
     lanes: list[LaneReport]
-    breaks: list[Break]
-    broken: Counter[tuple[str, str]]
-    kinds: Counter[tuple[str, str, str]]
-    harness_errors: list[str]
-    seconds: float
+    breaks: list[Break] = field(default_factory=list)
+    broken: Counter[tuple[str, str]] = field(default_factory=Counter)
+    kinds: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    harness_errors: list[str] = field(default_factory=list)
+    seconds: float = 0.0
     listed: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)
 
     @classmethod
     def begun(
         cls, target: str, release: str | None, lanes: Iterable[Lane], *, compared: bool
-    ) -> "Campaign":
+    ) -> "SearchOutcome":
         """A search of which nothing was run yet, by its target's name and release, `compared` with
         the reference or not."""
         reports = [LaneReport(lane=lane, compared=Work() if compared else None) for lane in lanes]
-        return cls.begun_with(target, release, reports)
-
-    @classmethod
-    def begun_with(cls, target: str, release: str | None, lanes: list[LaneReport]) -> "Campaign":
-        """A search of which nothing more was run than its lanes report."""
-        return cls(target, release, lanes, [], Counter(), Counter(), [], 0.0)
+        return cls(target, release, reports)
 
     @property
     def calls(self) -> int:
@@ -133,7 +128,7 @@ class Campaign:
         place = [contract, lane, kind]
         return {name: n for (*where, name), n in sorted(self.listed.items()) if where == place}
 
-    def merge(self, part: "Campaign", began: float, kept_per_break: int) -> list[Break]:
+    def merge(self, part: "SearchOutcome", began: float, kept_per_break: int) -> list[Break]:
         """Take in a part of the same search, which `began` that many seconds after the search.
 
         Returns:
@@ -173,7 +168,7 @@ def search(
     attribution: Attribution | None = None,
     causes_max: int | None = None,
     progress: Progress = lambda lane, done: None,
-) -> Campaign:
+) -> SearchOutcome:
     """Search `target` over `seeds` of every lane (None: all, from 0), for about `seconds` at most.
 
     After them come the `further` seeds, by lane name, that are not among `seeds`. The first
@@ -184,7 +179,7 @@ def search(
     harness error; after HARNESS_ERRORS_MAX of those the search gives up.
     """
     started = time.monotonic()
-    outcome = Campaign.begun(target.name, target.release, lanes, compared=against is not None)
+    outcome = SearchOutcome.begun(target.name, target.release, lanes, compared=against is not None)
     reports = outcome.lanes
     kept: Counter[tuple[str, str, str, str | None, str | None]] = Counter()
     sure: dict[Where, str] = {}
