@@ -24,7 +24,7 @@ from cacheproof.differential.search import corpus, work
 from cacheproof.differential.search.canary import canaries_in, name_in, plantings
 from cacheproof.differential.search.corpus import Reply
 from cacheproof.differential.search.known import KnownFault, showing_seeds
-from cacheproof.differential.search.noting import Conclusions, Noted, Noting
+from cacheproof.differential.search.noting import Conclusions, Noted, Noting, face_of
 from cacheproof.differential.search.seeded import SearchOutcome
 from cacheproof.differential.search.verdict import Verdict, is_unlisted, listed_but_missing
 from cacheproof.differential.search.work import Plant, ReplayTask, SearchTask, StartTask
@@ -79,7 +79,7 @@ class SearchRun(MemoryStore):
         self._is_compared = plan.with_reference and semantics_beside(target) is not None
         self.outcome = self._nothing()
         super().__init__(self.outcome.harness_errors, WEIGHTS, plan.seconds)
-        self._conclusions = Conclusions(lambda found: (found.key, found.fault))
+        self._conclusions = Conclusions(face_of)
         self._notes: list[_Note] = []
         self._concluded = 0
         self._errors_told = 0

@@ -119,3 +119,9 @@ class Conclusions:
             for found, lane, at in self._kept.values()
             if not found.stopped_early
         ]
+
+
+def face_of(found: Finding) -> object:
+    """Findings of a search are one where this is equal: it tells every face of a cause. What is
+    listed never stands for what is not."""
+    return found.key, found.fault
