@@ -8,9 +8,8 @@ and reference work side by side, and neither waits where one lane costs the othe
 import itertools
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 
 from cacheproof.differential.errors import HarnessError
 from cacheproof.differential.findings.breaks import Attributed, Break
@@ -151,9 +150,7 @@ class SearchOutcome:
         return news
 
 
-Progress = Callable[[LaneReport, int], None]
 Batch = tuple[LaneReport, list[Trace]]
-_NO_FURTHER: Mapping[str, Sequence[int]] = MappingProxyType({})
 
 
 def search(
@@ -161,22 +158,18 @@ def search(
     lanes: Sequence[Lane],
     *,
     against: ReferenceTarget | None,
-    seeds: Sequence[int] | None = None,
-    seconds: float | None = None,
-    further: Mapping[str, Sequence[int]] = _NO_FURTHER,
+    seeds: Sequence[int],
     kept_per_break: int = 3,
     attribution: Attribution | None = None,
     causes_max: int | None = None,
-    progress: Progress = lambda lane, done: None,
 ) -> SearchOutcome:
-    """Search `target` over `seeds` of every lane (None: all, from 0), for about `seconds` at most.
+    """Search `target` over `seeds` of every lane.
 
-    After them come the `further` seeds, by lane name, that are not among `seeds`. The first
-    `kept_per_break` traces are kept for each contract, lane, kind, model runner and listed fault,
-    as the `attribution` tells faults apart. It asks for the cause of all breaks, or of the first
-    `causes_max` of each contract, kind and model runner; a later break is the same fault as long as
-    the target decides as its model does. A host that breaks is restarted, and its batch counts as a
-    harness error; after HARNESS_ERRORS_MAX of those the search gives up.
+    The first `kept_per_break` traces are kept for each contract, lane, kind, model runner and
+    listed fault, as the `attribution` tells faults apart. It asks for the cause of all breaks, or
+    of the first `causes_max` of each contract, kind and model runner; a later break is the same
+    fault as long as the target decides as its model does. A host that breaks is restarted, and its
+    batch counts as a harness error; after HARNESS_ERRORS_MAX of those the search gives up.
     """
     started = time.monotonic()
     outcome = SearchOutcome.begun(target.name, target.release, lanes, compared=against is not None)
@@ -185,13 +178,7 @@ def search(
     sure: dict[Where, str] = {}
     asked_of: Counter[tuple[Where, str | None]] = Counter()
 
-    def out_of_time() -> bool:
-        return seconds is not None and time.monotonic() - started > seconds
-
-    batches = itertools.chain(
-        _batches(reports, target.model, seeds, out_of_time),
-        _further_batches(reports, target.model, seeds, further),
-    )
+    batches = _batches(reports, target.model, seeds)
     for (report, traces), results in _executed(target, batches, outcome.harness_errors):
         try:  # the reference may have hosts of its own, which may break as well
             for trace, result in zip(traces, results, strict=True):
@@ -226,7 +213,6 @@ def search(
                 outcome.broken.update((contract, report.lane.name) for contract in seen.broken)
         except HarnessError as error:
             outcome.harness_errors.append(f"{report.lane.name}: {error}")
-        progress(report, len(traces))
     outcome.seconds = time.monotonic() - started
     return outcome
 
@@ -257,32 +243,13 @@ def _tally(report: LaneReport, seen: Examination, events: Sequence[AnyEvent]) ->
 
 
 def _batches(
-    reports: Sequence[LaneReport],
-    release: str | None,
-    seeds: Sequence[int] | None,
-    out_of_time: Callable[[], bool],
+    reports: Sequence[LaneReport], release: str | None, seeds: Sequence[int]
 ) -> Iterator[Batch]:
-    """Batches of every lane in turn, until the seeds or the time are used up."""
-    all_seeds = itertools.count() if seeds is None else iter(seeds)
-    while batch := list(itertools.islice(all_seeds, BATCH_TRACES)):
+    """Batches of every lane in turn, until the seeds are used up."""
+    for first in range(0, len(seeds), BATCH_TRACES):
         for report in reports:
-            if out_of_time():
-                return
-            yield report, [report.lane.trace(seed, release) for seed in batch]
-
-
-def _further_batches(
-    reports: Sequence[LaneReport],
-    release: str | None,
-    seeds: Sequence[int] | None,
-    further: Mapping[str, Sequence[int]],
-) -> Iterator[Batch]:
-    """A batch of each lane that has seeds of its own."""
-    # No clock ends these: they show listed faults that a short search need not meet.
-    for report in reports:
-        own = [seed for seed in further.get(report.lane.name, ()) if seed not in (seeds or ())]
-        if own:
-            yield report, [report.lane.trace(seed, release) for seed in own]
+            some = seeds[first : first + BATCH_TRACES]
+            yield report, [report.lane.trace(seed, release) for seed in some]
 
 
 def _executed(

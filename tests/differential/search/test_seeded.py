@@ -10,7 +10,7 @@ from cacheproof.differential.findings.breaks import Attributed
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search.attribution import Attribution
 from cacheproof.differential.search.fault_folders import load
-from cacheproof.differential.search.seeded import BATCH_TRACES, search
+from cacheproof.differential.search.seeded import search
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.records import TraceResult
 from cacheproof.differential.traces.trace import Trace
@@ -79,19 +79,6 @@ def test_records_that_are_missing_are_a_harness_error_and_no_finding() -> None:
     outcome = search(Forgetting(), [LANE], against=ReferenceTarget(), seeds=SEEDS)
     assert outcome.breaks == []
     assert any("records for" in error for error in outcome.harness_errors)
-
-
-def test_a_search_for_some_seconds_ends() -> None:
-    outcome = search(ReferenceTarget(), [LANE], against=None, seconds=0.01)
-    assert outcome.lanes[0].traces >= BATCH_TRACES
-
-
-def test_a_search_with_seeds_and_seconds_ends_with_whichever_is_used_up_first() -> None:
-    endless = range(5_000, 10**9)
-    by_time = search(ReferenceTarget(), [LANE], against=None, seeds=endless, seconds=0.01)
-    by_seeds = search(ReferenceTarget(), [LANE], against=None, seeds=range(3), seconds=1e6)
-    assert BATCH_TRACES <= by_time.lanes[0].traces < 10_000
-    assert by_seeds.lanes[0].traces == 3
 
 
 def test_rare_states_that_were_not_met_are_named() -> None:

@@ -218,8 +218,7 @@ def test_a_rare_listed_fault_is_looked_for_by_its_seeds_and_missed_without_them(
         target,
         [lane],
         against=None,
-        seeds=range(2),
-        further={lane.name: further},
+        seeds=(0, 1, *further),
         attribution=Attribution([RARE], "0.18.1", target),
     )
     assert outcome.lanes[0].traces == 2 + len(further)
