@@ -7,8 +7,8 @@ from typing import Any
 
 from cacheproof.differential.lanes.lane import Lane
 from cacheproof.differential.search import work
-from cacheproof.differential.search.campaign import Campaign
 from cacheproof.differential.search.fault_folders import load
+from cacheproof.differential.search.seeded import SearchOutcome
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.resolve import reference_for
 from cacheproof.work.workers import Crew, count
@@ -33,9 +33,10 @@ class LockstepOnAllCores:
         self._crew = Crew(count(None), work.begin, target, self._elsewhere, True, load())
         self.round()  # workers and hosts start with their first parts
 
-    def round(self) -> Campaign:
+    def round(self) -> SearchOutcome:
         """All seeds of all lanes, `seconds` of wall time."""
-        outcome = Campaign.begun(self._target, self._lanes, self._reference)
+        target, compared = self._target, self._reference is not None
+        outcome = SearchOutcome.begun(target.name, target.release, self._lanes, compared=compared)
         started = time.monotonic()
         begun: list[Future[Any]] = [self._crew.submit(work.work, part) for part in self._parts]
         for part in begun:

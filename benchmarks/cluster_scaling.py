@@ -71,7 +71,7 @@ class Costless:
 
     def submit(self, run: Callable[[Any], Any], task: Any) -> "Future[Any]":
         future: Future[Any] = Future()
-        future.set_result(self.outcome)
+        future.set_result((self.outcome, 0.0))
         return future
 
 
@@ -87,7 +87,7 @@ class OverRay:
         return self._crew.number
 
     def submit(self, run: Callable[[Any], Any], task: Any) -> "Future[Any]":
-        return self._crew.submit(nothing, self._outcome)
+        return self._crew.submit(nothing, (self._outcome, 0.0))
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from cacheproof.differential.lanes.all_lanes import LANES
-from cacheproof.differential.search.campaign import search
+from cacheproof.differential.search.seeded import search
 from cacheproof.differential.targets.resolve import resolve
 from cacheproof.reference.releases import MODELLED
 from cacheproof.spec.encoder_connector import COMPONENT

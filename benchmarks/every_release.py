@@ -24,7 +24,7 @@ from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.provision.versions import order
 from cacheproof.differential.search import fault_folders
 from cacheproof.differential.search.attribution import Attribution
-from cacheproof.differential.search.campaign import LaneReport, search
+from cacheproof.differential.search.seeded import LaneReport, search
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.host.session import calm_collector
 from cacheproof.differential.targets.reference import ReferenceTarget
@@ -111,7 +111,7 @@ def checked(
     attribution = Attribution(fault_folders.load(), release, reference)
     started = time.monotonic()
     for first in itertools.count(first_seed, SEEDS_AT_A_TIME):
-        campaign = search(
+        outcome = search(
             target,
             lanes,
             against=reference,
@@ -119,15 +119,15 @@ def checked(
             kept_per_break=1,
             attribution=attribution,
         )
-        if campaign.harness_errors:
-            raise SystemExit(f"{target.name}: {campaign.harness_errors[0]}")
+        if outcome.harness_errors:
+            raise SystemExit(f"{target.name}: {outcome.harness_errors[0]}")
         seeds += SEEDS_AT_A_TIME
-        more = sum(getattr(report, unit) for report in campaign.lanes)
+        more = sum(getattr(report, unit) for report in outcome.lanes)
         done += more
-        compared += sum(_compared(report, unit) for report in campaign.lanes)
-        differences += sum(campaign.broken[LOCKSTEP, lane.name] for lane in lanes)
-        broken |= {contract for contract, _ in campaign.broken} - {LOCKSTEP}
-        for found in campaign.breaks:
+        compared += sum(_compared(report, unit) for report in outcome.lanes)
+        differences += sum(outcome.broken[LOCKSTEP, lane.name] for lane in lanes)
+        broken |= {contract for contract, _ in outcome.broken} - {LOCKSTEP}
+        for found in outcome.breaks:
             if found.contract == LOCKSTEP:
                 unlisted.append(f"{found.lane}, seed {found.trace.header.seed}, lockstep: "
                                 f"{found.sentence}")  # fmt: skip

@@ -15,7 +15,7 @@ from typing import Any, get_args
 from cacheproof.differential.judges.examination import LOCKSTEP
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.lanes.lane import Lane
-from cacheproof.differential.search.campaign import search
+from cacheproof.differential.search.seeded import search
 from cacheproof.differential.targets.host.session import calm_collector
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
@@ -52,20 +52,20 @@ def compare(name: str, lanes: list[Lane], operations: int, first_seed: int) -> i
         if calls >= operations:
             break
         seeds = first + SEEDS_AT_A_TIME
-        campaign = search(target, lanes, against=reference, seeds=range(first, seeds))
-        if campaign.harness_errors:
-            raise SystemExit(f"VOID: {campaign.harness_errors[0]}")
-        calls += sum(one.steps or one.calls for one in campaign.lanes)
-        seconds += campaign.seconds
-        traces += sum(report.traces for report in campaign.lanes)
-        differences += sum(campaign.broken[LOCKSTEP, lane.name] for lane in lanes)
-        broken |= {contract for contract, _ in campaign.broken} - {LOCKSTEP}
-        for found in campaign.breaks:
+        outcome = search(target, lanes, against=reference, seeds=range(first, seeds))
+        if outcome.harness_errors:
+            raise SystemExit(f"VOID: {outcome.harness_errors[0]}")
+        calls += sum(one.steps or one.calls for one in outcome.lanes)
+        seconds += outcome.seconds
+        traces += sum(report.traces for report in outcome.lanes)
+        differences += sum(outcome.broken[LOCKSTEP, lane.name] for lane in lanes)
+        broken |= {contract for contract, _ in outcome.broken} - {LOCKSTEP}
+        for found in outcome.breaks:
             if found.contract == LOCKSTEP or reference is None:
                 print(f"{found.lane}, seed {found.trace.header.seed}: {found.sentence}")
         unexpected += sum(
             count
-            for (contract, _), count in campaign.broken.items()
+            for (contract, _), count in outcome.broken.items()
             if contract == LOCKSTEP or reference is None
         )
     target.close()

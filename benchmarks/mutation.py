@@ -22,7 +22,7 @@ from typing import Any
 
 from cacheproof.differential.judges.examination import LOCKSTEP
 from cacheproof.differential.lanes.all_lanes import LANES
-from cacheproof.differential.search.campaign import search
+from cacheproof.differential.search.seeded import search
 from cacheproof.differential.targets.reference import ReferenceTarget, protocol_of
 from cacheproof.differential.targets.reference_manager import MANAGERS
 from cacheproof.differential.targets.resolve import resolve

@@ -43,8 +43,8 @@ from cacheproof.differential.provision.cache import Cache
 from cacheproof.differential.provision.releases import InstalledRelease
 from cacheproof.differential.search import fault_folders
 from cacheproof.differential.search.attribution import DRAWN, Attribution
-from cacheproof.differential.search.campaign import BATCH_TRACES, HARNESS_ERRORS_MAX
 from cacheproof.differential.search.mending import Mending
+from cacheproof.differential.search.seeded import BATCH_TRACES, HARNESS_ERRORS_MAX
 from cacheproof.differential.targets.changed import ChangingHost, decoded, write_tree
 from cacheproof.differential.targets.host.session import calm_collector
 from cacheproof.differential.targets.reference import ReferenceTarget

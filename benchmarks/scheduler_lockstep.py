@@ -49,17 +49,17 @@ class Measured:
 
     def in_lockstep(self) -> float:
         """Steps of both per second of wall time."""
-        campaign = self._lockstep.round()
-        return sum(report.steps for report in campaign.lanes) / campaign.seconds
+        outcome = self._lockstep.round()
+        return sum(report.steps for report in outcome.lanes) / outcome.seconds
 
     def judged(self) -> float:
         """Steps of the reference per second, under every contract."""
-        from cacheproof.differential.search.campaign import search
+        from cacheproof.differential.search.seeded import search
         from cacheproof.differential.targets.reference import ReferenceTarget
 
-        campaign = search(ReferenceTarget(), self._lanes, against=None, seeds=SEEDS)
-        assert not campaign.broken, campaign.broken
-        return sum(report.steps for report in campaign.lanes) / campaign.seconds
+        outcome = search(ReferenceTarget(), self._lanes, against=None, seeds=SEEDS)
+        assert not outcome.broken, outcome.broken
+        return sum(report.steps for report in outcome.lanes) / outcome.seconds
 
     def close(self) -> None:
         self._lockstep.close()

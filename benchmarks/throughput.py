@@ -73,9 +73,9 @@ class Lockstep:
 
     def round(self) -> float:
         """Operations per second of wall time."""
-        campaign = self._lockstep.round()
-        self.calls = campaign.calls
-        return campaign.calls / campaign.seconds
+        outcome = self._lockstep.round()
+        self.calls = outcome.calls
+        return outcome.calls / outcome.seconds
 
     def close(self) -> None:
         self._lockstep.close()

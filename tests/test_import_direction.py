@@ -61,7 +61,9 @@ HOUSES: dict[str, dict[str, set[str]]] = {
         "views": set(),
     },
     "differential/search": {
-        "campaigns": {"campaign", "canary", "corpus", "known", "noting", "verdict", "work"},
+        "campaigns": {
+            "canary", "corpus", "job_runner", "known", "noting", "seeded", "verdict", "work",
+        },
         "explore": {"attribution", "canary", "gallery", "known"},
         "gallery": set(),
     },

@@ -8,8 +8,8 @@ import msgspec
 from cacheproof.board.clock import CampaignClock
 from cacheproof.board.unseen import AT_MOST_95, Estimate, estimate
 from cacheproof.differential.judges.rare_states import RARE_STATES
-from cacheproof.differential.search.campaign import LaneReport
 from cacheproof.differential.search.campaigns.series import Pair, ShardSeen
+from cacheproof.differential.search.seeded import LaneReport
 
 TRACE, SHARD = "trace", "shard"
 

@@ -207,7 +207,7 @@ def _target(
         by_lane.setdefault(shard.lane, []).append(shard)
     lanes = tuple(
         lane_board(report, by_lane.get(report.lane.name, []), clock)
-        for report in verdict.campaign.lanes
+        for report in verdict.outcome.lanes
     )
     return TargetBoard(
         visible_line(one.about.name),

@@ -29,7 +29,7 @@ from cacheproof.search import verdict as searches
 from cacheproof.search.fault_table import shown_faults
 from cacheproof.search.registering import Register
 from cacheproof.search.result import SearchSubject
-from cacheproof.search.searching import print_campaign, print_listed, print_verdict
+from cacheproof.search.searching import print_listed, print_outcome, print_verdict
 from cacheproof.search.told_findings import print_faces
 from cacheproof.tables import places
 from cacheproof.tables.places import TargetProgress
@@ -152,7 +152,7 @@ def _print_target(output: CommandOutput, one: ReportedTarget, folder: Path) -> N
     for found in one.verdict.findings if output.verbose else ():
         if not is_unlisted(found):
             print_listed(output, found, folder)
-    print_campaign(output, one.verdict)
+    print_outcome(output, one.verdict)
     for seeds, lanes in _by_seeds(one).items():
         output.line(f"  seeds {seeds} of {', '.join(lanes)}")
     print_verdict(output, one.verdict, folder)

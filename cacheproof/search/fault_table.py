@@ -54,7 +54,7 @@ def shown_faults(verdicts: Sequence[Verdict], known: Sequence[KnownFault]) -> li
         for fault, contract in _met(verdict, known):
             one = shown.setdefault(fault.name, ShownFault(fault))
             _add(one.contracts, contract)
-            _add(one.targets, verdict.campaign.target)
+            _add(one.targets, verdict.outcome.target)
         for finding in verdict.findings:
             if finding.fault in shown:
                 shown[finding.fault].findings.append(finding)
@@ -64,8 +64,8 @@ def shown_faults(verdicts: Sequence[Verdict], known: Sequence[KnownFault]) -> li
 
 def _met(verdict: Verdict, known: Sequence[KnownFault]) -> Iterator[tuple[KnownFault, str]]:
     """Listed faults and the contracts by which they showed, in the order of the breaks."""
-    campaign = verdict.campaign
-    for one in campaign.breaks:
+    outcome = verdict.outcome
+    for one in outcome.breaks:
         fault = called(known, one.attributed.fault)
         if fault is not None:
             yield fault, one.contract

@@ -40,9 +40,9 @@ from cacheproof.search.registering import Register
 from cacheproof.search.result import SearchSubject
 from cacheproof.search.searching import (
     judge_target,
-    print_campaign,
     print_details,
     print_interrupted,
+    print_outcome,
     verdict_json,
 )
 from cacheproof.work.plan import SearchPlan
@@ -98,7 +98,7 @@ def run(
             verdicts.append(verdict)
             target.close()
             if is_whole and not verdict.interrupted:
-                verdict.not_found_again = listed_but_missing(verdict.campaign, known)
+                verdict.not_found_again = listed_but_missing(verdict.outcome, known)
             output.found(searched.result_of(verdict, SearchSubject.of(target), known, folder))
             if verdict.interrupted:
                 break
@@ -107,9 +107,9 @@ def run(
             print_details(output, verdict, folder)
         _print_evidence(output, verdicts)
     shown = shown_faults(verdicts, known)
-    print_faults(output, shown, [verdict.campaign.target for verdict in verdicts])
+    print_faults(output, shown, [verdict.outcome.target for verdict in verdicts])
     for verdict in verdicts:
-        print_campaign(output, verdict)
+        print_outcome(output, verdict)
     code = exit_code_of(verdicts)
     for line in _closing_lines(verdicts):
         output.line(line)
@@ -178,14 +178,14 @@ def _require_variants(component: str) -> None:
 
 
 def _print_evidence(output: CommandOutput, verdicts: Sequence[Verdict]) -> None:
-    table = Table("contract", *(v.campaign.target for v in verdicts), box=None, pad_edge=False)
+    table = Table("contract", *(v.outcome.target for v in verdicts), box=None, pad_edge=False)
     rows: dict[str, dict[str, str]] = {}
     for verdict in verdicts:
         for line in verdict.evidence():
             cell = line.verdict if line.known is None else f"{line.verdict} ({line.known})"
-            rows.setdefault(line.contract, {})[verdict.campaign.target] = cell
+            rows.setdefault(line.contract, {})[verdict.outcome.target] = cell
     for contract, cells in rows.items():
-        table.add_row(contract, *(cells.get(v.campaign.target, "not promised") for v in verdicts))
+        table.add_row(contract, *(cells.get(v.outcome.target, "not promised") for v in verdicts))
     output.report.print(table)
 
 
@@ -197,4 +197,4 @@ def _closing_lines(verdicts: Sequence[Verdict]) -> Iterator[str]:
     yield f"{held} of {len(evidence) - idle} judged contracts of targets were not broken{without}"
     for verdict in verdicts:
         for reason in verdict.void_because:
-            yield f"void: {verdict.campaign.target}: {reason}"
+            yield f"void: {verdict.outcome.target}: {reason}"

@@ -13,8 +13,8 @@ from cacheproof.differential.findings.finding import (
     MODEL_DIFFERENCE,
     Finding,
 )
-from cacheproof.differential.search.campaign import LaneReport
 from cacheproof.differential.search.known import KnownFault, called
+from cacheproof.differential.search.seeded import LaneReport
 from cacheproof.differential.search.verdict import Verdict, judged
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.named import plug_in_named
@@ -54,14 +54,14 @@ def result_of(
     """What a search amounts to: a suite for each depth, a case for each contract. Its findings lie
     in `folder`."""
     search = _Search(verdict, subject, known, folder)
-    depths = dict.fromkeys(lane.lane.depth for lane in verdict.campaign.lanes)
+    depths = dict.fromkeys(lane.lane.depth for lane in verdict.outcome.lanes)
     return Result(
         subject.name,
         tuple(Suite(depth, tuple(search.cases(depth))) for depth in depths),
         search.is_own,
         tuple(verdict.void_because),
         verdict.interrupted,
-        verdict.campaign.seconds,
+        verdict.outcome.seconds,
     )
 
 
@@ -72,7 +72,7 @@ class _Search:
         self, verdict: Verdict, subject: SearchSubject, known: Sequence[KnownFault], folder: Path
     ) -> None:
         self._verdict = verdict
-        self._campaign = verdict.campaign
+        self._outcome = verdict.outcome
         self._subject = subject
         self._known = known
         self._pages: Mapping[str, str] = {one.name: one.page or "" for one in known}
@@ -86,8 +86,8 @@ class _Search:
 
     def cases(self, depth: str) -> Iterator[Case]:
         """The contracts that were judged at a depth, those that were broken among them."""
-        lanes = [one for one in self._campaign.lanes if one.lane.depth == depth]
-        found = judged(lanes, self._campaign.release)
+        lanes = [one for one in self._outcome.lanes if one.lane.depth == depth]
+        found = judged(lanes, self._outcome.release)
         found += self._broken_in_silence(lanes, {contract for contract, *_ in found})
         for contract, calls, names in found:
             problems = (*self._found(contract, depth), *self._not_written(contract, lanes))
@@ -104,7 +104,7 @@ class _Search:
         """Contracts that were broken in lanes that are not known to break them."""
         more: dict[str, list[LaneReport]] = {}
         for one in lanes:
-            for contract, lane in self._campaign.broken:
+            for contract, lane in self._outcome.broken:
                 if lane == one.lane.name and contract not in told:
                     more.setdefault(contract, []).append(one)
         return [
@@ -147,7 +147,7 @@ class _Search:
             for one in self._verdict.findings
             if one.contract == contract and one.trace.depth == lanes[0].lane.depth
         }
-        for one in self._campaign.breaks:
+        for one in self._outcome.breaks:
             if one.contract != contract or one.lane not in names:
                 continue
             listed = self._listed_as(one)

@@ -29,13 +29,13 @@ from cacheproof.output.console import CommandOutput
 from cacheproof.reference.semantics import CHANGES
 from cacheproof.search import result as searched
 from cacheproof.search import verdict as searches
-from cacheproof.search.campaigning import run_campaign
 from cacheproof.search.compared import Compared
 from cacheproof.search.fault_table import print_faults, shown_faults
 from cacheproof.search.lane_choice import lanes_for, left_out, require_lanes
 from cacheproof.search.lane_order import in_order
 from cacheproof.search.registering import Register
 from cacheproof.search.result import SearchSubject
+from cacheproof.search.search_run import run_search
 from cacheproof.search.told_findings import causes_json, print_causes, told_count
 from cacheproof.search.two_targets import two_targets
 from cacheproof.work.plan import SearchPlan
@@ -49,19 +49,18 @@ def judge_target(
     folder: Path,
     register: Register,
 ) -> Verdict:
-    """Search a target by a plan with all workers, plant this campaign's faults, and print by cause
+    """Search a target by a plan with all workers, plant its faults, and print by cause
     what was found and is not listed. The traces of the register are run before, and it takes what
     is found. Raises HarnessError when the target does not start."""
     start(output, target)
     lanes = in_order(output, target, lanes_for(plan.lanes, target, output))
     told = announce(output, target, compared=plan.with_reference)
-    corpus = register.replay(output, target, lanes, known)
-    verdict = run_campaign(output, target, lanes, plan, known, folder, corpus)
+    verdict, records = run_search(output, target, lanes, plan, known, folder, register.records)
     verdict.told = told
     verdict.left_out = left_out(plan.lanes, target)
     verdict.changed_once = changed_once_in(target)
     print_causes(output, verdict, folder)
-    register.take(output, verdict, corpus)
+    register.add(output, records)
     return verdict
 
 
@@ -80,8 +79,8 @@ def fuzz(
     if output.verbose:
         print_details(output, verdict, folder)
     shown = shown_faults([verdict], known)
-    print_faults(output, shown, [verdict.campaign.target])
-    print_campaign(output, verdict)
+    print_faults(output, shown, [verdict.outcome.target])
+    print_outcome(output, verdict)
     print_verdict(output, verdict, folder)
     return output.tell(
         Conclusion(
@@ -95,11 +94,11 @@ def fuzz(
 
 def verdict_json(verdict: Verdict) -> dict[str, object]:
     """A verdict as the JSON of fuzz and check."""
-    campaign = verdict.campaign
+    outcome = verdict.outcome
     return {
-        "target": campaign.target,
+        "target": outcome.target,
         "model": verdict.told,
-        "seconds": round(campaign.seconds, 1),
+        "seconds": round(outcome.seconds, 1),
         "lanes": [
             {
                 "name": lane.lane.name,
@@ -110,7 +109,7 @@ def verdict_json(verdict: Verdict) -> dict[str, object]:
                 "rare_states": dict(lane.reach.met),
                 "never_met": lane.never_met,
             }
-            for lane in campaign.lanes
+            for lane in outcome.lanes
         ],
         "broken": [
             {
@@ -118,9 +117,9 @@ def verdict_json(verdict: Verdict) -> dict[str, object]:
                 "lane": lane,
                 "kind": kind or None,
                 "traces": traces,
-                "listed": campaign.listed_in(contract, lane, kind),
+                "listed": outcome.listed_in(contract, lane, kind),
             }
-            for (contract, lane, kind), traces in campaign.kinds.most_common()
+            for (contract, lane, kind), traces in outcome.kinds.most_common()
         ],
         "canaries": verdict.canaries,
         "void_because": verdict.void_because,
@@ -132,14 +131,14 @@ def verdict_json(verdict: Verdict) -> dict[str, object]:
 def print_details(output: CommandOutput, verdict: Verdict, folder: Path) -> None:
     """What `--verbose` adds: the lanes, how contracts were broken, every listed finding."""
     table = Table("lane", "traces", "events", "calls", "illegal", box=None, pad_edge=False)
-    for lane in verdict.campaign.lanes:
+    for lane in verdict.outcome.lanes:
         illegal = sum(lane.illegal.values())
         counts = (lane.traces, lane.events, lane.calls, illegal)
         table.add_row(lane.lane.name, *(f"{count:,}" for count in counts))
     output.report.print(table)
     table = Table("broken", "in lane", "by", "traces", "listed", box=None, pad_edge=False)
-    for place, traces in verdict.campaign.kinds.most_common():
-        listed = verdict.campaign.listed_in(*place).items()
+    for place, traces in verdict.outcome.kinds.most_common():
+        listed = verdict.outcome.listed_in(*place).items()
         table.add_row(*place, f"{traces:,}", ", ".join(f"{name} {n:,}" for name, n in listed))
     output.report.print(table)
     for one in verdict.findings:
@@ -147,14 +146,14 @@ def print_details(output: CommandOutput, verdict: Verdict, folder: Path) -> None
             print_listed(output, one, folder)
 
 
-def print_campaign(output: CommandOutput, verdict: Verdict) -> None:
+def print_outcome(output: CommandOutput, verdict: Verdict) -> None:
     """How much was run, which planted faults were found, and which rare states were never met."""
-    campaign = verdict.campaign
-    traces = sum(lane.traces for lane in campaign.lanes)
+    outcome = verdict.outcome
+    traces = sum(lane.traces for lane in outcome.lanes)
     found = sum(verdict.canaries.values())
     output.line(
-        f"{campaign.target}: {traces:,} traces, {campaign.calls:,} calls judged in "
-        f"{campaign.seconds:.0f} s; {found} of {len(verdict.canaries)} planted faults found"
+        f"{outcome.target}: {traces:,} traces, {outcome.calls:,} calls judged in "
+        f"{outcome.seconds:.0f} s; {found} of {len(verdict.canaries)} planted faults found"
     )
     for contract, met in verdict.canaries.items():
         if not met:
@@ -162,7 +161,7 @@ def print_campaign(output: CommandOutput, verdict: Verdict) -> None:
                 f"MISSED: the fault planted against {contract}; if nothing here can break it, "
                 "differential/search/canary.py or the lane's silent_on says why"
             )
-    for lane in campaign.lanes:
+    for lane in outcome.lanes:
         if lane.never_met:
             output.line(f'  lane "{lane.lane.name}" never reached: {"; ".join(lane.never_met)}')
 
@@ -181,9 +180,9 @@ def print_interrupted(output: CommandOutput, verdict: Verdict, folder: Path) -> 
     """What was met before the interruption and is no finding yet."""
     for fault, broken in verdict.not_written:
         if fault is None:
-            file = finding_file.trace_path(broken, verdict.campaign.target, folder)
+            file = finding_file.trace_path(broken, verdict.outcome.target, folder)
             output.line(f"not small yet: {broken.contract} in lane {broken.lane}")
-            output.command(f"  cacheproof replay {file} --target {verdict.campaign.target}")
+            output.command(f"  cacheproof replay {file} --target {verdict.outcome.target}")
 
 
 def print_listed(output: CommandOutput, finding: Finding, folder: Path) -> None:

@@ -72,14 +72,14 @@ class Searched:
     @classmethod
     def of(cls, verdicts: Sequence[Verdict], shown: Sequence[ShownFault]) -> "Searched":
         """The result for all targets together; `shown` are the listed faults that they met."""
-        reports = [one for verdict in verdicts for one in verdict.campaign.lanes]
+        reports = [one for verdict in verdicts for one in verdict.outcome.lanes]
         kinds = {one.lane.name for one in reports if one.traces}
         causes = [one for verdict in verdicts for one in verdict.causes]
         new = [one for one in causes if is_unlisted(one.head)]
         left_out = {lane: program for one in verdicts for lane, program in one.left_out.items()}
         programs = sorted(left_out.values())
         return cls(
-            targets=tuple(verdict.campaign.target for verdict in verdicts),
+            targets=tuple(verdict.outcome.target for verdict in verdicts),
             code=exit_code_of(verdicts),
             traces=sum(one.traces for one in reports),
             calls=sum(one.calls for one in reports),

@@ -147,12 +147,6 @@ def results(
             ) from None
 
 
-def timed(run: Callable[[Task], Result], task: Task) -> tuple[Result, float]:
-    """The result of a task, and the seconds that it took."""
-    began = time.monotonic()
-    return run(task), time.monotonic() - began
-
-
 _spent: MutableSequence[float] = []
 
 

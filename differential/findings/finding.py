@@ -94,7 +94,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def key(self) -> tuple[str, str]:
-        """Findings of one target with equal keys are one."""
+        """What a finding breaks, how, and in a trace of which shape."""
         runner = f"{self.trace.runner} runner" if self.trace.runner == "second" else ""
         return self.contract, "; ".join(filter(None, (self.shape, self.kind, runner)))
 

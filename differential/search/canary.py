@@ -1,10 +1,10 @@
 """Canaries: one planted fault per contract, on the target's side of the pipe.
 
-A search that does not find a fault that is there says nothing by finding none. So a campaign plants
+A search that does not find a fault that is there says nothing by finding none. So a search plants
 one per contract, each by itself, and is void when one of them does not come back.
 """
 
-from collections.abc import Collection, Iterable, Set
+from collections.abc import Collection, Iterable, Iterator, Set
 from dataclasses import dataclass, replace
 from typing import get_args
 
@@ -29,6 +29,8 @@ from cacheproof.reference.semantics import offered_by
 from cacheproof.spec.registry import Contract
 
 CANARY_TRACES = 60
+CANARIES_AT_ONCE = 8
+"""Canaries of a lane that are planted in one job."""
 
 _OF_MANAGERS = canaries_of(FAULTS, MANAGER_CALL_FAULTS)
 _FAULTS_OF = {
@@ -177,6 +179,13 @@ def canaries_in(
     return unbroken(some, lane, broken)
 
 
+def plantings(lane: Lane, target: Target) -> Iterator[tuple[Canary, ...]]:
+    """The canaries of a lane, a few at a time."""
+    some = canaries_in(lane, target)
+    for first in range(0, len(some), CANARIES_AT_ONCE):
+        yield tuple(some[first : first + CANARIES_AT_ONCE])
+
+
 def unbroken(some: Iterable[Canary], lane: Lane, broken: Set[tuple[str, str, str]]) -> list[Canary]:
     """The canaries of a lane whose contracts the target does not break of itself."""
     ours = {(contract, kind) for contract, name, kind in broken if name == lane.name}
@@ -185,7 +194,7 @@ def unbroken(some: Iterable[Canary], lane: Lane, broken: Set[tuple[str, str, str
 
 
 def name_in(lane: Lane, canary: Canary) -> str:
-    """What a campaign calls a canary of a lane."""
+    """What a search calls a canary of a lane."""
     where = f"{lane.name}, second model runner" if canary.runner == "second" else lane.name
     return f"{canary.name} ({where})"
 

@@ -1,7 +1,6 @@
 """The smallest traces of a register, run on a target before any seed is searched."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -10,7 +9,6 @@ from cacheproof.differential.findings.breaks import Attributed, Break
 from cacheproof.differential.findings.question import Question
 from cacheproof.differential.findings.register import FaultRecord, broke, held
 from cacheproof.differential.judges.examination import LOCKSTEP, Examination, examine
-from cacheproof.differential.lanes.lane import Lane
 from cacheproof.differential.search.attribution import Attribution
 from cacheproof.differential.search.bisection import tellings
 from cacheproof.differential.targets.base import Target
@@ -37,40 +35,12 @@ class Reply(msgspec.Struct, frozen=True):
             yield held(alone, target, release, date)
 
 
-@dataclass
-class Corpus:
-    """The outcome of a register's traces on one target: the `records` that it says something about,
-    each with that sighting alone, the breaks, and the errors that kept a trace from being run."""
-
-    records: list[FaultRecord] = field(default_factory=list)
-    breaks: list[Break] = field(default_factory=list)
-    errors: list[str] = field(default_factory=list)
-
-
-def run(
-    target: Target,
-    lanes: Iterable[Lane],
-    records: Iterable[FaultRecord],
-    reference: ReferenceTarget | None,
-    date: str,
-    attribution: Attribution,
-    advance: Callable[[], None] = lambda: None,
-) -> Corpus:
-    """Run the traces whose lanes are among `lanes`; `date` is the day. The `attribution` says which
-    listed fault a break is."""
-    corpus, names = Corpus(), {lane.name for lane in lanes}
-    for record in records:
-        advance()
-        if record.lane not in names:
-            continue
-        try:
-            reply = ask(target, record, reference, attribution)
-        except HarnessError as error:
-            corpus.errors.append(refusal(record, error))
-            continue
-        corpus.breaks += [] if reply.broken is None else [reply.broken]
-        corpus.records += reply.recorded(record, target.name, target.release, date)
-    return corpus
+def asked(
+    records: Iterable[FaultRecord], lanes: Collection[str], *, compared: bool
+) -> list[FaultRecord]:
+    """The records whose traces are run on a target: those of its lanes, and of a parting from the
+    reference only where that runs beside."""
+    return [one for one in records if one.lane in lanes and (compared or one.contract != LOCKSTEP)]
 
 
 def ask(

@@ -16,7 +16,7 @@ from cacheproof.differential.depths import DEPTHS
 from cacheproof.differential.findings.shrinking.shrink import shrink
 from cacheproof.differential.judges.lockstep import Difference, compare
 from cacheproof.differential.lanes.lane import Lane
-from cacheproof.differential.search.campaign import BATCH_TRACES
+from cacheproof.differential.search.seeded import BATCH_TRACES
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.records import StepRecord, TraceResult

@@ -17,10 +17,10 @@ from cacheproof.differential.judges.examination import Examination, examine
 from cacheproof.differential.judges.lockstep import Difference
 from cacheproof.differential.lanes.lane import Lane
 from cacheproof.differential.search.attribution import Attribution
-from cacheproof.differential.search.campaign import BATCH_TRACES
 from cacheproof.differential.search.canary import Canary, plant
 from cacheproof.differential.search.diff import Comparison, compared, older_release
 from cacheproof.differential.search.known import KnownFault
+from cacheproof.differential.search.seeded import BATCH_TRACES
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.resolve import reference_for
 from cacheproof.differential.traces.records import TraceResult

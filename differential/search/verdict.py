@@ -8,8 +8,8 @@ from cacheproof.differential.findings.faces import FindingCause, causes_of
 from cacheproof.differential.findings.finding import MODEL_DIFFERENCE, Finding
 from cacheproof.differential.judges.examination import LOCKSTEP
 from cacheproof.differential.judges.rules import rules_for
-from cacheproof.differential.search.campaign import Campaign, LaneReport
 from cacheproof.differential.search.known import KnownFault
+from cacheproof.differential.search.seeded import LaneReport, SearchOutcome
 
 HOLDS, UNLISTED, VOID, FROM_MODEL = 0, 1, 3, 4
 INTERRUPTED = 130
@@ -51,19 +51,19 @@ def is_from_model(finding: Finding) -> bool:
 
 @dataclass
 class Verdict:
-    """A campaign with its minimised findings and its canaries.
+    """The outcome of a search with its minimised findings and its canaries.
 
     `canaries` maps a contract whose fault was planted to whether it was found. `not_found_again`
     are listed faults that a search over fixed seeds should have met. `told` is what was said of the
     target's text before the search, as JSON has it. `not_written` are breaks, with the listed fault
-    that each is, of which there is no finding: where the campaign was `interrupted`, or for a
+    that each is, of which there is no finding: where the search was `interrupted`, or for a
     harness error. `unfinished` says what was to be run and was not. `lanes_of` has the lane in
     which a finding was first met, by its key. `left_out` has the lanes that this machine cannot
     run, with the program that each lacks. `changed_once` are the definitions in which the target
     differs from the nearest release in one place.
     """
 
-    campaign: Campaign
+    outcome: SearchOutcome
     findings: list[Finding]
     canaries: dict[str, bool] = field(default_factory=dict)
     not_found_again: list[KnownFault] = field(default_factory=list)
@@ -105,9 +105,9 @@ class Verdict:
 
     @property
     def void_because(self) -> list[str]:
-        """Why the campaign proves nothing; empty when it does."""
+        """Why the search proves nothing; empty when it does."""
         reasons = [self.unfinished] if self.unfinished else []
-        reasons += [f"harness error: {error}" for error in self.campaign.harness_errors]
+        reasons += [f"harness error: {error}" for error in self.outcome.harness_errors]
         reasons += [
             f"the fault planted against {contract} was not found"
             for contract, met in self.canaries.items()
@@ -117,18 +117,18 @@ class Verdict:
             f"listed fault not found again: {fault.name} ({fault.title})"
             for fault in self.not_found_again
         ]
-        if not any(report.calls for report in self.campaign.lanes):
+        if not any(report.calls for report in self.outcome.lanes):
             reasons.append(NOTHING_JUDGED)
         return reasons
 
     def evidence(self) -> list[EvidenceRow]:
-        """One line per contract that this campaign judged, then one for the lockstep."""
-        campaign = self.campaign
+        """One line per contract that this search judged, then one for the lockstep."""
+        outcome = self.outcome
         lines = []
-        for contract, calls, lanes in judged(campaign.lanes, campaign.release):
+        for contract, calls, lanes in judged(outcome.lanes, outcome.release):
             listed = [f.known for f in self.findings if f.contract == contract and f.known_note]
             count = sum(f.contract == contract for f in self.findings)
-            broken = sum(count for (id, _), count in campaign.broken.items() if id == contract)
+            broken = sum(count for (id, _), count in outcome.broken.items() if id == contract)
             verdict, known = "tested", None
             scope = f"{calls:,} calls in {', '.join(lanes)}"
             if broken:
@@ -143,7 +143,7 @@ class Verdict:
                 verdict = "vacuous"
                 scope = "nothing was judged"
             lines.append(
-                EvidenceRow(contract, campaign.target, verdict, scope, campaign.seconds, known)
+                EvidenceRow(contract, outcome.target, verdict, scope, outcome.seconds, known)
             )
         return lines
 
@@ -181,13 +181,13 @@ def _register_order(contract: str) -> tuple[int, str, int, str]:
     return (contract == LOCKSTEP, prefix, int(digits or 0), number)
 
 
-def listed_but_missing(campaign: Campaign, known: Sequence[KnownFault]) -> list[KnownFault]:
-    """Listed faults that a lane of the campaign should have met, and did not."""
-    met = {one.attributed.fault for one in campaign.breaks}
-    searched = [report.lane.name for report in campaign.lanes if report.traces]
+def listed_but_missing(outcome: SearchOutcome, known: Sequence[KnownFault]) -> list[KnownFault]:
+    """Listed faults that a lane of the search should have met, and did not."""
+    met = {one.attributed.fault for one in outcome.breaks}
+    searched = [report.lane.name for report in outcome.lanes if report.traces]
     return [
         fault
         for fault in known
         if fault.name not in met
-        and any(fault.must_be_met(campaign.release, lane) for lane in searched)
+        and any(fault.must_be_met(outcome.release, lane) for lane in searched)
     ]

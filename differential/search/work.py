@@ -1,7 +1,7 @@
-"""What the workers of a campaign do, each in a process with a host and a judge of its own.
+"""What the workers of a search do, each in a process with a host and a judge of its own.
 
 A job is a value that says all there is to do, and its outcome depends on nothing else: so a
-campaign comes out the same whatever number of workers shares it.
+search comes out the same whatever number of workers shares it.
 """
 
 import math
@@ -16,10 +16,10 @@ from cacheproof.differential.findings.shrinking.shrink import BATCHES_MAX
 from cacheproof.differential.lanes.lane import Lane
 from cacheproof.differential.search import corpus
 from cacheproof.differential.search.attribution import Attribution
-from cacheproof.differential.search.campaign import Campaign, search
 from cacheproof.differential.search.canary import Canary, plant
 from cacheproof.differential.search.corpus import Reply
 from cacheproof.differential.search.known import KnownFault
+from cacheproof.differential.search.seeded import SearchOutcome, search
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for
@@ -70,7 +70,7 @@ class SearchTask:
     seeds: Sequence[int]
     kept_per_break: int
 
-    def run(self, worker: SearchWorker) -> Campaign:
+    def run(self, worker: SearchWorker) -> SearchOutcome:
         return search(
             worker.target,
             [self.lane],
@@ -164,7 +164,7 @@ class StartTask:
 
 
 Job = SearchTask | WriteDown | Plant | ReplayTask | StartTask
-CameTo = Campaign | Finding | Reply | dict[str, bool] | str
+CameTo = SearchOutcome | Finding | Reply | dict[str, bool] | str
 """What a job comes to; words where it comes to nothing."""
 
 

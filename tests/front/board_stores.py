@@ -8,7 +8,6 @@ from pathlib import Path
 import msgspec
 
 from cacheproof.board.model import Board, BoardReader
-from cacheproof.differential.search.campaign import Work
 from cacheproof.differential.search.campaigns import outcomes
 from cacheproof.differential.search.campaigns.outcomes import PlantedOutcome, SearchedShard
 from cacheproof.differential.search.campaigns.plan_file import CampaignPlan
@@ -29,6 +28,7 @@ from cacheproof.differential.search.campaigns.store import (
 from cacheproof.differential.search.canary import Canary
 from cacheproof.differential.search.fault_folders import to_text
 from cacheproof.differential.search.known import KnownFault, Symptom
+from cacheproof.differential.search.seeded import Work
 
 BEGUN = 1_800_000_000.0
 LANES = ("encoder cache", "scheduler")

@@ -29,3 +29,17 @@ class Deadly(ReferenceTarget):
 
     def run(self, traces: Sequence[Trace], fault: str | None = None) -> NoReturn:
         os._exit(9)
+
+
+class Leaking(ReferenceTarget):
+    """The reference with a fault of its own, beside any that is planted."""
+
+    def run(self, traces: Sequence[Trace], fault: str | None = None) -> list[TraceResult]:
+        return super().run(traces, fault or "leaks_a_slot")
+
+
+class Evicting(ReferenceTarget):
+    """The reference with a fault that shows in traces of several shapes."""
+
+    def run(self, traces: Sequence[Trace], fault: str | None = None) -> list[TraceResult]:
+        return super().run(traces, fault or "evicts_newest_first")

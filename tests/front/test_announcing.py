@@ -101,7 +101,7 @@ def test_a_changed_function_and_a_new_field_are_named_before_the_search(
     )
     change(STEP, FIELD, f"{FIELD}    made_up: int = 0\n")
     began: list[bool] = []
-    search = searching.run_campaign
+    search = searching.run_search
 
     def watched(*arguments: Any, **further: Any) -> Any:
         began.append(bool(said))
@@ -115,7 +115,7 @@ def test_a_changed_function_and_a_new_field_are_named_before_the_search(
         line(output, text, style=style)
 
     monkeypatch.setattr(searching.CommandOutput, "line", heard)
-    monkeypatch.setattr(searching, "run_campaign", watched)
+    monkeypatch.setattr(searching, "run_search", watched)
     ran, model = fuzz()
     assert began == [True]
     names, unread = model["announced"]

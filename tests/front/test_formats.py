@@ -18,7 +18,7 @@ import typer
 
 from cacheproof.differential.errors import HarnessError, InputError
 from cacheproof.differential.findings.finding import MODEL_DIFFERENCE
-from cacheproof.differential.search.campaign import Campaign
+from cacheproof.differential.search.seeded import SearchOutcome
 from cacheproof.differential.search.verdict import Verdict
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.texts.places import SourceFunction, SourcePlace
@@ -560,7 +560,7 @@ def test_the_main_job_writes_a_run_with_a_category_of_its_own_for_each_release(
 ) -> None:
     monkeypatch.setattr(main_job, "install_all", lambda wanted, report: None)
     monkeypatch.setattr(main_job, "resolve", lambda text, report: ReferenceTarget(name=text))
-    empty = Verdict(Campaign("", None, [], [], Counter(), Counter(), [], 0.0), [])
+    empty = Verdict(SearchOutcome("", None, [], [], Counter(), Counter(), [], 0.0), [])
     monkeypatch.setattr(main_job, "judge_target", lambda *_: empty)
     releases = "--release", "0.28.0", "--release", "0.33.0"
     assert files.sarif is not None

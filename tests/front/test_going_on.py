@@ -9,14 +9,13 @@ from msgspec.structs import replace
 
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search.attribution import Attribution
-from cacheproof.differential.search.campaign import search
 from cacheproof.differential.search.known import KnownFault, Symptom
+from cacheproof.differential.search.seeded import search
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for
-from cacheproof.output.console import CommandOutput
 from cacheproof.reference.semantics import Semantics
-from cacheproof.search.campaigning import CampaignRun
+from cacheproof.search.search_run import SearchRun
 from cacheproof.work.plan import SearchPlan
 
 MET = KnownFault(
@@ -38,14 +37,14 @@ def target() -> Iterator[Target]:
         yield target
 
 
-def begun(target: Target, known: list[KnownFault], seeds_at_once: int | None) -> CampaignRun:
+def begun(target: Target, known: list[KnownFault], seeds_at_once: int | None) -> SearchRun:
     """A search of two lanes that has run the first two seeds of each."""
     lanes = tuple(LANES[name] for name in LANE_NAMES)
     plan = SearchPlan(lanes, range(5), None, with_reference=False, seeds_at_once=seeds_at_once)
-    run = CampaignRun(CommandOutput(None), target, lanes, plan, known, Path("unused"))
+    run = SearchRun(target, lanes, plan, known, Path("unused"))
     assert [seeds for _, seeds in run._turns(lanes)]
     told_apart = Attribution.of_target(known, target, reference_for(target))
-    run.campaign = search(
+    run.outcome = search(
         target,
         lanes,
         against=None,
@@ -58,7 +57,7 @@ def begun(target: Target, known: list[KnownFault], seeds_at_once: int | None) ->
 
 def test_where_all_that_is_listed_was_met_no_lane_goes_on(target: Target) -> None:
     run = begun(target, [MET], 2)
-    assert any(one.contract == "EC-6a" for one in run.campaign.breaks)
+    assert any(one.contract == "EC-6a" for one in run.outcome.breaks)
     assert run._lanes_to_go_on() == []
 
 
@@ -82,7 +81,7 @@ def test_a_seed_that_shows_a_fault_is_run_with_the_first_ones_and_once(target: T
     plan = SearchPlan(
         lanes, range(5), None, with_reference=False, seeds_at_once=2, shows_listed=True
     )
-    run = CampaignRun(CommandOutput(None), target, lanes, plan, known, Path("unused"))
+    run = SearchRun(target, lanes, plan, known, Path("unused"))
     first = list(run._seeds())
     assert first[-1] == (LANES["reused media ids"], (3, 7))
     assert [(lane.name, part) for lane, part in first[:-1]] == [(one, (0, 1)) for one in LANE_NAMES]

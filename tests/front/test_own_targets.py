@@ -14,7 +14,7 @@ from cacheproof.differential.generators.scheduler import scheduler_trace
 from cacheproof.differential.judges.lockstep import compare
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.provision import releases
-from cacheproof.differential.search.campaign import search
+from cacheproof.differential.search.seeded import search
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
@@ -252,8 +252,8 @@ def test_a_manager_built_on_the_reference_is_found_in_the_current_folder(
         "        return super().can_allocate(request, input_id, 10 ** 6, pending)\n",
     )
     assert mine.plug_in_kind == "encoder_cache"
-    campaign = search(mine, [LANES["encoder cache"]], against=None, seeds=range(120))
-    assert {contract for contract, _ in campaign.broken} == {"EC-12"}
+    outcome = search(mine, [LANES["encoder cache"]], against=None, seeds=range(120))
+    assert {contract for contract, _ in outcome.broken} == {"EC-12"}
 
 
 def test_a_host_sees_the_reference_and_nothing_else_that_is_installed_here(

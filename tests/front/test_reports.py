@@ -15,7 +15,7 @@ from cacheproof.differential.generators.scheduler import scheduler_trace
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search.gallery import kill_matrix
 from cacheproof.differential.traces.trace_file import dump
-from cacheproof.search import campaigning, searching
+from cacheproof.search import search_run, searching
 from tests.front.conftest import Run
 
 REFERENCE = "fuzz", "--target", "reference", "--seeds", "0:50"
@@ -306,7 +306,7 @@ def test_what_proves_nothing_is_void_and_ends_with_3(
 def test_faults_that_were_never_planted_count_as_missed(
     run: Run, monkeypatch: pytest.MonkeyPatch, folder: Path
 ) -> None:
-    monkeypatch.setattr(campaigning.CampaignRun, "_plants", lambda self: iter(()))
+    monkeypatch.setattr(search_run, "plantings", lambda lane, target: iter(()))
     ran = run(*FEW_CALLS, "--findings", folder)
     assert "MISSED: the fault planted against EC-1 (encoder cache)" in ran.out
     assert ran.code == 3

@@ -7,7 +7,7 @@ import pytest
 from cacheproof.differential.findings.breaks import Break
 from cacheproof.differential.findings.finding import LOCKSTEP
 from cacheproof.differential.lanes.all_lanes import LANES
-from cacheproof.differential.search.campaign import Campaign, LaneReport, Work
+from cacheproof.differential.search.seeded import LaneReport, SearchOutcome, Work
 from cacheproof.differential.search.verdict import Verdict
 from cacheproof.differential.traces.manager import ManagerConfig, ManagerHeader
 from cacheproof.differential.traces.trace import Trace
@@ -130,7 +130,7 @@ def verdict_of(traces: int) -> Verdict:
     """Of a search of one lane, beside another that was not reached."""
     first, second = (LaneReport(lane=LANES[name]) for name in ("encoder cache", "scheduler"))
     first.traces, first.calls, first.compared = traces, 7 * traces, Work(calls=7)
-    return Verdict(Campaign.begun_with("reference", None, [first, second]), [], {"EC-1": True})
+    return Verdict(SearchOutcome("reference", None, [first, second]), [], {"EC-1": True})
 
 
 def test_what_a_verdict_has_is_what_is_told() -> None:

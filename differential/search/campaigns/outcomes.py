@@ -9,9 +9,9 @@ import msgspec
 from cacheproof.differential.findings.breaks import Break
 from cacheproof.differential.findings.finding import Finding
 from cacheproof.differential.findings.register import FaultRecord
-from cacheproof.differential.search.campaign import Campaign, LaneReport, Work
 from cacheproof.differential.search.canary import Canary
 from cacheproof.differential.search.corpus import Reply
+from cacheproof.differential.search.seeded import LaneReport, SearchOutcome, Work
 from cacheproof.differential.search.work import WriteDown
 
 
@@ -37,7 +37,7 @@ class SearchedShard(msgspec.Struct, frozen=True, kw_only=True):
     listed: list[tuple[str, str, str, int]] | None = None
 
     @classmethod
-    def of(cls, part: Campaign) -> "SearchedShard":
+    def of(cls, part: SearchOutcome) -> "SearchedShard":
         """The outcome of a search of one lane."""
         (lane,) = part.lanes
         place = {state: at for at, state in enumerate(sorted(lane.reach.met))}
@@ -61,7 +61,7 @@ class SearchedShard(msgspec.Struct, frozen=True, kw_only=True):
             ),
         )
 
-    def put_into(self, part: Campaign) -> None:
+    def put_into(self, part: SearchOutcome) -> None:
         """Add the outcome to a campaign of one lane of which nothing was run yet."""
         (lane,) = part.lanes
         assert isinstance(lane, LaneReport)
@@ -93,12 +93,10 @@ class ReplayedOutcome(msgspec.Struct, frozen=True):
     reply: Reply
     error: str | None = None
 
-    def put_into(self, part: Campaign) -> None:
+    def put_into(self, part: SearchOutcome) -> None:
         """Add the outcome to a campaign of one lane of which nothing was run yet."""
         if (broken := self.reply.broken) is not None:
-            part.breaks.append(broken)
-            part.broken[broken.contract, broken.lane] += 1
-            part.count(broken)
+            part.add_break(broken)
         if self.error is not None:
             part.harness_errors.append(self.error)
 

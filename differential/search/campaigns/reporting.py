@@ -10,11 +10,9 @@ import msgspec
 from cacheproof.differential.findings import finding_file
 from cacheproof.differential.findings.finding import Finding
 from cacheproof.differential.findings.identity import identity_of
-from cacheproof.differential.findings.register import FaultRecord, of_run, record_of
+from cacheproof.differential.findings.register import FaultRecord, of_run
 from cacheproof.differential.findings.register_file import day_of
-from cacheproof.differential.findings.shrinking.edits import cost
 from cacheproof.differential.lanes.all_lanes import lane_called
-from cacheproof.differential.search.campaign import LaneReport
 from cacheproof.differential.search.campaigns import outcomes
 from cacheproof.differential.search.campaigns.faults import Fault, OfTarget, faults_of
 from cacheproof.differential.search.campaigns.outcomes import (
@@ -35,6 +33,8 @@ from cacheproof.differential.search.campaigns.store import (
 from cacheproof.differential.search.campaigns.totals import Totals, to_write
 from cacheproof.differential.search.canary import Canary, name_in, unbroken
 from cacheproof.differential.search.known import KnownFault
+from cacheproof.differential.search.noting import Conclusions
+from cacheproof.differential.search.seeded import LaneReport
 from cacheproof.differential.search.verdict import Verdict, exit_code_of, is_unlisted
 
 
@@ -57,7 +57,7 @@ class ReportedTarget:
         self.about = store.targets[number]
         self._store = store
         self._number = number
-        if before is not None and not before.verdict.campaign.harness_errors:
+        if before is not None and not before.verdict.outcome.harness_errors:
             self._totals = before._totals
         else:
             replays = store.last_number(number, REPLAY) + 1
@@ -68,7 +68,7 @@ class ReportedTarget:
         for _ in self._totals.take_from(store, number):
             pass  # what is noted is written down by who runs it
         self.seeds = _told(self._totals.seeds)
-        self.verdict = Verdict(self._totals.campaign, [], unfinished=self._unfinished())
+        self.verdict = Verdict(self._totals.outcome, [], unfinished=self._unfinished())
         self._plant()
         self.records = of_run(self._replayed(replayed), self._write())
 
@@ -100,8 +100,8 @@ class ReportedTarget:
             outcome: PlantedOutcome = outcomes.read(PlantedOutcome, ended.outcome)
             planted += ((ended.job.lane, canary, found) for canary, found in outcome.found)
             if outcome.error is not None:
-                self.verdict.campaign.harness_errors.append(outcome.error)
-        broken = self.verdict.campaign.kinds.keys()
+                self.verdict.outcome.harness_errors.append(outcome.error)
+        broken = self.verdict.outcome.kinds.keys()
         for name, canary, found in planted:
             lane = lane_called(name)
             if unbroken([canary], lane, broken):
@@ -118,27 +118,21 @@ class ReportedTarget:
         """Take in what was noted, in the order of the breaks; of findings that are one fault the
         smallest. Returns their records."""
         there = {one.job.key: one for one in self._store.ended(self._number, WRITE)}
-        findings: dict[object, tuple[Finding, EndedJob]] = {}
-        for noted in self._totals.noted:
+        concluded = Conclusions(fault_of)
+        for noted in self._totals.noting.noted:
             ended = there.get(to_write(self._number, self.about, noted).key)
             if ended is None:
                 self.verdict.not_written.append((noted.listed, noted.broken))
                 continue
             outcome: Written = outcomes.read(Written, ended.outcome)
             if outcome.error is not None:
-                self.verdict.campaign.harness_errors.append(outcome.error)
+                self.verdict.outcome.harness_errors.append(outcome.error)
             if outcome.finding is not None:
                 found = self._totals.noting.annotated(outcome.finding)
-                one = fault_of(found)
-                if one not in findings or cost(found.trace) < cost(findings[one][0].trace):
-                    findings[one] = found, ended
-                self.verdict.lanes_of[found.key] = noted.broken.lane
-        self.verdict.findings += [found for found, _ in findings.values()]
-        return [
-            record_of(found, ended.job.lane, day_of(ended.at))
-            for found, ended in findings.values()
-            if not found.stopped_early
-        ]
+                concluded.take(found, noted.broken.lane, ended.at)
+        self.verdict.findings += concluded.findings
+        self.verdict.lanes_of |= concluded.lanes_of
+        return concluded.records
 
 
 _LEFT = (OPEN, TAKEN)
@@ -204,18 +198,16 @@ def _target(one: ReportedTarget) -> dict[str, object]:
     verdict = one.verdict
     return {
         **msgspec.to_builtins(one.about),
-        "lanes": [
-            _lane(lane, one.seeds.get(lane.lane.name, [])) for lane in verdict.campaign.lanes
-        ],
+        "lanes": [_lane(lane, one.seeds.get(lane.lane.name, [])) for lane in verdict.outcome.lanes],
         "broken": [
             {
                 "contract": contract,
                 "lane": lane,
                 "kind": kind or None,
                 "traces": traces,
-                "listed": verdict.campaign.listed_in(contract, lane, kind),
+                "listed": verdict.outcome.listed_in(contract, lane, kind),
             }
-            for (contract, lane, kind), traces in sorted(verdict.campaign.kinds.items())
+            for (contract, lane, kind), traces in sorted(verdict.outcome.kinds.items())
         ],
         "canaries": dict(sorted(verdict.canaries.items())),
         "findings": [_finding(found) for found in verdict.findings],

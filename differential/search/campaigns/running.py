@@ -1,18 +1,15 @@
 """Runs a campaign's jobs of one target with a crew, beside whoever else does."""
 
 import math
-from collections.abc import Callable, Collection, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from cacheproof.differential.errors import HarnessError
-from cacheproof.differential.findings.finding import LOCKSTEP, Finding
+from cacheproof.differential.findings.finding import Finding
 from cacheproof.differential.findings.register import FaultRecord
 from cacheproof.differential.lanes.all_lanes import lane_called
 from cacheproof.differential.search import work
-from cacheproof.differential.search.campaign import Campaign
 from cacheproof.differential.search.campaigns import outcomes
 from cacheproof.differential.search.campaigns.outcomes import (
     PlantedOutcome,
@@ -40,10 +37,12 @@ from cacheproof.differential.search.campaigns.store import (
     key_of,
 )
 from cacheproof.differential.search.campaigns.totals import KEPT_PER_BREAK, Totals, to_write
-from cacheproof.differential.search.canary import Canary, canaries_in, name_in
-from cacheproof.differential.search.corpus import Reply
+from cacheproof.differential.search.canary import Canary, canaries_in, name_in, plantings
+from cacheproof.differential.search.corpus import Reply, asked
+from cacheproof.differential.search.job_runner import LOST, DoneAmong, JobCrew, JobRunner
 from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.search.noting import Noted
+from cacheproof.differential.search.seeded import SearchOutcome
 from cacheproof.differential.targets.base import Target
 
 AHEAD = 1
@@ -52,20 +51,6 @@ SHARDS_AHEAD = 200
 """Shards that are added to the store at once, at least; again when half of them are left."""
 SHARDS_OF_ONE = 4
 """Shards for each worker that are added at once, where that is more."""
-CANARIES_AT_ONCE = 8
-
-
-Working = Future[work.CameTo | None]
-"""A job that a worker does."""
-
-
-class JobCrew(Protocol):
-    """Workers that do jobs, `number` of them at once."""
-
-    @property
-    def number(self) -> int: ...
-
-    def submit(self, run: Callable[[work.Job], work.CameTo | None], task: work.Job) -> Working: ...
 
 
 @dataclass
@@ -80,7 +65,7 @@ class RunningTarget:
     known: Sequence[KnownFault]
     runner: str
     crew: JobCrew
-    done_among: Callable[[Collection[Working]], Collection[Working]]
+    done_among: DoneAmong[tuple[work.CameTo | None, float]]
     clock: StoreClock
     tell: Callable[[str, float | None], None] = lambda words, share: None
     say: Callable[[str], None] = lambda _: None
@@ -88,7 +73,7 @@ class RunningTarget:
 
     def __post_init__(self) -> None:
         self._about = self.store.targets[self.number]
-        self._under_way: dict[Working, ShardJob] = {}
+        self._jobs = JobRunner(self, self.crew, work.work, self.done_among, AHEAD)
         self._to_add: list[ShardJob] = []
         self._beat_at = -math.inf
         self._has_begun = False
@@ -108,8 +93,12 @@ class RunningTarget:
                     is_away = False
                 if not self._has_begun:
                     self._begin()
-                if self._step():
+                if not self._jobs.step():
                     return
+            except BrokenProcessPool:
+                raise HarnessError(
+                    f"{self._about.name}: {LOST} What has ended is kept; resume the campaign"
+                ) from None
             except Away as error:
                 if not is_away:  # once for each absence, however often it is tried
                     self.say(f"{error}; waiting for it")
@@ -127,29 +116,36 @@ class RunningTarget:
         """Go on with a store that was away. Jobs taken while it went may be unknown here."""
         self._beat_at = -math.inf
         self._beat()  # first: others may take this process for dead by now
-        self.store.let_go(self.runner, {job.key for job in self._under_way.values()})
+        self.store.let_go(self.runner, {job.key for job in self._jobs.under_way.values()})
         self.say(f"--store {self.store.where}: it is back")
 
-    def _step(self) -> bool:
-        """Do what there is to do now; returns whether all that counts has ended. The step is done
-        again from its beginning wherever the store went away."""
-        try:
-            self._advance()
-            self._claim()
-            self._beat()
-            self.tell(self._progress(), self._share())
-            if self._under_way:
-                self._finish(self.done_among(self._under_way))
-                return False
-            if self._is_complete():
-                return True
-            self.clock.wait()
+    def claim(self, room: int) -> Iterator[tuple[ShardJob, work.Job]]:
+        """Take jobs after those that what has ended brings, from the store that others use too."""
+        self._advance()
+        if room:
+            # Shards from the cut on would not count.
+            below = self.totals.cut
+            for job in self.store.claim(self.runner, self.number, below, room, self.clock.now()):
+                yield job, self._work_of(job)
+
+    def look(self) -> None:
+        """Show that this process lives, and how far all is."""
+        self._beat()
+        self.tell(self._progress(), self._share())
+
+    def finish(self, ended: Sequence[tuple[ShardJob, work.CameTo | None, float]]) -> None:
+        """Keep the outcomes of jobs; only then are they no longer under way."""
+        some = [self._ended(job, outcome) for job, outcome, _ in ended]
+        self.store.finish(self.runner, some, self.clock.now())
+        if some:
+            self._end_by_the_clock()
+
+    def goes_on(self) -> bool:
+        """Whether all that counts has not ended: others may do it, which is waited for."""
+        if self._is_complete():
             return False
-        except BrokenProcessPool:
-            raise HarnessError(
-                f"{self._about.name}: a worker process ended before its work was done: was it "
-                "killed, or out of memory? What has ended is kept; resume the campaign"
-            ) from None
+        self.clock.wait()
+        return True
 
     def _advance(self) -> None:
         """Take in jobs that have ended, and add the jobs that write down what they found."""
@@ -172,15 +168,6 @@ class RunningTarget:
     def _have_written(self, noted: Sequence[Noted]) -> None:
         self._to_add += (to_write(self.number, self._about, one) for one in noted)
 
-    def _claim(self) -> None:
-        room = self.crew.number * (1 + AHEAD) - len(self._under_way)
-        if room <= 0:
-            return
-        # Shards from the cut on would not count.
-        below = self.totals.cut
-        for job in self.store.claim(self.runner, self.number, below, room, self.clock.now()):
-            self._under_way[self.crew.submit(work.work, self._work_of(job))] = job
-
     def _work_of(self, job: ShardJob) -> work.Job:
         if job.kind == WRITE:
             task: ToWrite = outcomes.read(ToWrite, job.payload or "")
@@ -195,25 +182,12 @@ class RunningTarget:
     def _canaries(self, job: ShardJob) -> list[Canary]:
         return canaries_in(lane_called(job.lane), self.target)[job.first : job.last]
 
-    def _finish(self, done: Collection[Working]) -> None:
-        """Keep the outcomes of jobs; only then are they no longer under way."""
-        some: list[EndedJob] = []
-        try:
-            for future in done:
-                some.append(self._ended(self._under_way[future], future.result()))
-        finally:  # a worker that died takes no outcome of others with it
-            self.store.finish(self.runner, some, self.clock.now())
-        for future in done:
-            del self._under_way[future]
-        if some:
-            self._end_by_the_clock()
-
     def _ended(self, job: ShardJob, came: work.CameTo | None) -> EndedJob:
         events = calls = 0
         seconds = 0.0
         outcome: outcomes.Outcome
         match came:
-            case Campaign():
+            case SearchOutcome():
                 outcome = SearchedShard.of(came)
                 events, calls, seconds = outcome.work.events, outcome.work.calls, came.seconds
                 failed = bool(outcome.errors)
@@ -262,12 +236,12 @@ class RunningTarget:
         return min(1.0, max(shares)) if shares else None
 
     def _progress(self) -> str:
-        campaign = self.totals.campaign
-        traces = sum(lane.traces for lane in campaign.lanes)
-        faults = {one.listed.name for one in self.totals.noted if one.listed is not None}
-        unlisted = sum(map(self.totals.is_unlisted, self.totals.noted))
+        outcome = self.totals.outcome
+        traces = sum(lane.traces for lane in outcome.lanes)
+        noting = self.totals.noting
+        unlisted = sum(map(self.totals.is_unlisted, noting.noted))
         return (
-            f"{self.totals.next:,} shards, {traces:,} traces; listed faults: {len(faults)}, "
+            f"{self.totals.next:,} shards, {traces:,} traces; listed faults: {len(noting.listed)}, "
             f"unlisted breaks: {unlisted}"
         )
 
@@ -295,9 +269,9 @@ def plants_in(number: int, target: Target, lanes: Sequence[str]) -> list[ShardJo
     """The jobs that plant the faults of a campaign in a target, lane by lane."""
     jobs: list[ShardJob] = []
     for name in lanes:
-        count = len(canaries_in(lane_called(name), target))
-        for first in range(0, count, CANARIES_AT_ONCE):
-            last = min(first + CANARIES_AT_ONCE, count)
+        last = 0
+        for some in plantings(lane_called(name), target):
+            first, last = last, last + len(some)
             key = key_of(PLANT, target.name, name, first, last)
             jobs.append(ShardJob(key, number, PLANT, len(jobs), name, first, last))
     return jobs
@@ -307,12 +281,6 @@ def replays_in(
     number: int, about: CampaignTarget, records: Sequence[FaultRecord]
 ) -> list[ShardJob]:
     """The jobs that run the traces of a register on a target: those of its lanes."""
-    # A parting from the reference shows only where that runs beside.
-    asked = [
-        one
-        for one in records
-        if one.lane in about.lanes and (about.compared or one.contract != LOCKSTEP)
-    ]
     return [
         ShardJob(
             f"{REPLAY} {about.name} {one.identity}",
@@ -325,5 +293,5 @@ def replays_in(
             outcomes.written(one),
             turn=0,
         )
-        for which, one in enumerate(asked)
+        for which, one in enumerate(asked(records, about.lanes, compared=about.compared))
     ]

@@ -10,10 +10,10 @@ import msgspec
 import sqlalchemy as sql
 from sqlalchemy import Connection, Row, func, select
 
-from cacheproof.differential.search.campaign import Work
 from cacheproof.differential.search.campaigns.runners import Who
 from cacheproof.differential.search.campaigns.schema import JOBS, LOSSES, RUNNERS
 from cacheproof.differential.search.campaigns.store import DONE, SEARCH, TAKEN, CampaignStore
+from cacheproof.differential.search.seeded import Work
 
 _AT_ONCE = 200
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.findings.finding import DIFFERENCE, LOCKSTEP, MODEL_DIFFERENCE
 from cacheproof.differential.lanes.all_lanes import LANES
-from cacheproof.differential.search.campaign import Campaign, LaneReport, Work
 from cacheproof.differential.search.campaigns import outcomes
 from cacheproof.differential.search.campaigns.outcomes import (
     ReplayedOutcome,
@@ -26,6 +25,7 @@ from cacheproof.differential.search.campaigns.store import (
 )
 from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.search.noting import Noted, Noting
+from cacheproof.differential.search.seeded import SearchOutcome
 from cacheproof.spec.registry import by_id
 
 KEPT_PER_BREAK = 3
@@ -45,12 +45,11 @@ class Totals:
     ) -> None:
         self.replayed = 0
         self.next = 0
-        self.noted: list[Noted] = []
         self.seeds: dict[str, list[range]] = {}
         self.cutting = Cutting(plan, about.lanes)
         self.cut = self.cutting.total
         self.noting = Noting(known, shrinks_listed=plan.shrink_listed)
-        self.campaign = self._campaign(about, about.lanes)
+        self.outcome = self._outcome(about, about.lanes)
         self._plan = plan
         self._about = about
         self._replays = replays
@@ -82,10 +81,9 @@ class Totals:
             if ended.job.number != self.replayed:
                 break
             self.replayed += 1
-            part = self._campaign(self._about, [ended.job.lane])
+            part = self._outcome(self._about, [ended.job.lane])
             outcomes.read(ReplayedOutcome, ended.outcome).put_into(part)
             news += self._merge(part)
-        self.noted += news
         return news
 
     def take(self, some: Sequence[EndedJob]) -> list[Noted]:
@@ -102,7 +100,6 @@ class Totals:
             self.next += 1
             self._add_seeds(ended.job)
             news += self._take(ended)
-        self.noted += news
         return news
 
     def take_from(self, store: CampaignStore, target: int) -> Iterator[list[Noted]]:
@@ -118,12 +115,12 @@ class Totals:
     def _take(self, ended: EndedJob) -> list[Noted]:
         outcome: SearchedShard = outcomes.read(SearchedShard, ended.outcome)
         if ended.state != DONE:
-            self.campaign.harness_errors += outcome.errors
+            self.outcome.harness_errors += outcome.errors
             return []
-        part = self._campaign(self._about, [ended.job.lane])
+        part = self._outcome(self._about, [ended.job.lane])
         outcome.put_into(part)
         noted = self._merge(part)
-        self.campaign.seconds += ended.seconds
+        self.outcome.seconds += ended.seconds
         self._events += ended.events
         enough = self._plan.events is not None and self._events >= self._plan.events
         if enough or (self._plan.until == FIRST_UNLISTED and any(map(self.is_unlisted, noted))):
@@ -139,12 +136,8 @@ class Totals:
         ranges[:] = [one for one in ranges if one not in (before, after)]
         ranges.append(range(before.start, after.stop))
 
-    def _merge(self, part: Campaign) -> list[Noted]:
-        return [
-            one
-            for broken in self.campaign.merge(part, 0.0, KEPT_PER_BREAK)
-            if (one := self.noting.note(broken)) is not None
-        ]
+    def _merge(self, part: SearchOutcome) -> list[Noted]:
+        return self.noting.merge(self.outcome, part, 0.0, KEPT_PER_BREAK)
 
     def is_unlisted(self, noted: Noted) -> bool:
         """Whether a break is no listed fault, and of more harm than efficiency."""
@@ -156,18 +149,15 @@ class Totals:
         return (MODEL_DIFFERENCE if self._about.has_own_text else DIFFERENCE) not in _HARMLESS
 
     @staticmethod
-    def _campaign(about: CampaignTarget, names: Sequence[str]) -> Campaign:
-        """A campaign of these lanes of which nothing was run yet."""
+    def _outcome(about: CampaignTarget, names: Sequence[str]) -> SearchOutcome:
+        """A search of these lanes of which nothing was run yet."""
         if strange := [name for name in names if name not in LANES]:
             raise InputError(
                 f"{about.name}: the campaign has a lane {strange[0]!r}, which this cacheproof has "
                 "not; use the cacheproof that made it"
             )
-        lanes = [
-            LaneReport(lane=LANES[name], compared=Work() if about.compared else None)
-            for name in names
-        ]
-        return Campaign.begun_with(about.name, about.release, lanes)
+        lanes = [LANES[name] for name in names]
+        return SearchOutcome.begun(about.name, about.release, lanes, compared=about.compared)
 
 
 def to_write(target: int, about: CampaignTarget, noted: Noted) -> ShardJob:

@@ -24,7 +24,7 @@ from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.judges.lockstep import compare
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.provision import releases
-from cacheproof.differential.search.campaign import search
+from cacheproof.differential.search.seeded import search
 from cacheproof.differential.search.verdict import is_unlisted
 from cacheproof.differential.targets.changes import changed_once, changed_once_in
 from cacheproof.differential.targets.reference import ReferenceTarget

@@ -15,11 +15,11 @@ from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.provision.releases import InstalledRelease
 from cacheproof.differential.search import mending
 from cacheproof.differential.search.attribution import Attribution
-from cacheproof.differential.search.campaign import Campaign, search
 from cacheproof.differential.search.campaigns.outcomes import SearchedShard, read, written
 from cacheproof.differential.search.fault_folders import load
 from cacheproof.differential.search.known import Cause, KnownFault, Symptom
 from cacheproof.differential.search.paired import Both, RunSeeds
+from cacheproof.differential.search.seeded import SearchOutcome, search
 from cacheproof.differential.targets import reference_scheduler
 from cacheproof.differential.targets.changes import reads_otherwise
 from cacheproof.differential.targets.reference import ReferenceTarget
@@ -265,7 +265,7 @@ def test_a_search_counts_the_traces_that_are_a_listed_fault_and_a_store_keeps_it
     assert unknown.kinds == counted.kinds
     assert not unknown.listed
     kept = read(SearchedShard, written(SearchedShard.of(counted)))
-    again = Campaign.begun(model(), lanes, None)
+    again = SearchOutcome.begun("it", None, lanes, compared=False)
     kept.put_into(again)
     assert (again.kinds, again.listed) == (counted.kinds, counted.listed)
 

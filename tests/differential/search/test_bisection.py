@@ -8,12 +8,11 @@ import msgspec
 import pytest
 
 from cacheproof.differential.errors import HarnessError, InputError
-from cacheproof.differential.findings.finding import found_in
+from cacheproof.differential.findings.finding import LOCKSTEP, found_in
 from cacheproof.differential.findings.finding_file import load
 from cacheproof.differential.findings.question import Question
 from cacheproof.differential.findings.register import FaultRecord, record_of
 from cacheproof.differential.generators.manager import manager_trace
-from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search import corpus
 from cacheproof.differential.search import git_bisection as git
 from cacheproof.differential.search.attribution import Attribution
@@ -141,19 +140,22 @@ def test_a_release_is_asked_for_the_contract_alone() -> None:
 
 
 def test_a_corpus_says_where_it_breaks_and_where_it_is_mended() -> None:
-    record, lanes = _record(), [LANES["encoder cache"]]
-    old = corpus.run(of_release("0.28.0"), lanes, [record], None, "2026-02-01", NONE)
-    assert [(one.contract, one.lane) for one in old.breaks] == [("EC-6a", "encoder cache")]
-    new = corpus.run(of_release("0.33.0"), lanes, [record], None, "2026-02-01", NONE)
-    assert new.breaks == []
-    assert [one.status for one in new.records] == ["mended"]
+    record = _record()
+    old = corpus.ask(of_release("0.28.0"), record, None, NONE)
+    assert old.broken is not None
+    assert (old.broken.contract, old.broken.lane) == ("EC-6a", "encoder cache")
+    new = corpus.ask(of_release("0.33.0"), record, None, NONE)
+    assert new.broken is None
+    said = new.recorded(record, "vllm@0.33.0", "0.33.0", "2026-02-01")
+    assert [one.status for one in said] == ["mended"]
 
 
-def test_a_corpus_runs_what_the_lanes_of_the_search_have_alone() -> None:
-    ran = corpus.run(
-        of_release("0.28.0"), [LANES["scheduler"]], [_record()], None, "2026-02-01", NONE
-    )
-    assert ran == corpus.Corpus()
+def test_a_corpus_asks_what_the_lanes_of_the_search_have_alone() -> None:
+    record = _record()
+    assert corpus.asked([record], {"scheduler"}, compared=True) == []
+    assert corpus.asked([record], {"encoder cache"}, compared=False) == [record]
+    parting = msgspec.structs.replace(record, contract=LOCKSTEP)
+    assert corpus.asked([parting], {"encoder cache"}, compared=False) == []
 
 
 # a history in which the file `state` says what a step ends with

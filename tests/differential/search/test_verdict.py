@@ -9,9 +9,9 @@ import pytest
 from cacheproof.differential.findings.finding import LOCKSTEP, MODEL_DIFFERENCE, Finding, found_in
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search.attribution import Attribution
-from cacheproof.differential.search.campaign import Campaign, LaneReport, search
 from cacheproof.differential.search.fault_folders import load
 from cacheproof.differential.search.known import KnownFault, Symptom
+from cacheproof.differential.search.seeded import LaneReport, SearchOutcome, search
 from cacheproof.differential.search.verdict import (
     FROM_MODEL,
     HOLDS,
@@ -36,20 +36,20 @@ class Faulty(ReferenceTarget):
 
 
 @pytest.fixture(scope="module")
-def campaign() -> Campaign:
+def outcome() -> SearchOutcome:
     return search(Faulty(), [LANE], against=None, seeds=range(20))
 
 
 @pytest.fixture(scope="module")
-def finding(campaign: Campaign) -> Finding:
-    broken = next(one for one in campaign.breaks if one.contract == "EC-1")
+def finding(outcome: SearchOutcome) -> Finding:
+    broken = next(one for one in outcome.breaks if one.contract == "EC-1")
     found = found_in(Faulty(), broken.trace, "EC-1", ReferenceTarget(), times=2)
     assert found is not None
     assert found.first_wrong is not None
     return found
 
 
-def quiet() -> Campaign:
+def quiet() -> SearchOutcome:
     return search(ReferenceTarget(), [LANE], against=ReferenceTarget(), seeds=range(5))
 
 
@@ -113,14 +113,14 @@ def test_a_missed_canary_makes_it_void() -> None:
 
 
 def test_a_harness_error_makes_it_void() -> None:
-    campaign = quiet()
-    campaign.harness_errors.append("the host crashed")
-    assert Verdict(campaign, []).void_because == ["harness error: the host crashed"]
-    assert Verdict(campaign, []).exit_code == VOID
+    outcome = quiet()
+    outcome.harness_errors.append("the host crashed")
+    assert Verdict(outcome, []).void_because == ["harness error: the host crashed"]
+    assert Verdict(outcome, []).exit_code == VOID
 
 
 def test_a_search_without_a_trace_is_void() -> None:
-    nothing = Campaign("it", None, [LaneReport(lane=LANE)], [], Counter(), Counter(), [], 0.0)
+    nothing = SearchOutcome("it", None, [LaneReport(lane=LANE)], [], Counter(), Counter(), [], 0.0)
     assert Verdict(nothing, []).void_because == ["no trace was judged"]
 
 
@@ -135,15 +135,15 @@ def fault(
     return KnownFault("it", "a title", "safety", symptom=symptom, again=again)
 
 
-def of_release(campaign: Campaign, release: str | None) -> Campaign:
-    campaign.release = release
-    return campaign
+def of_release(outcome: SearchOutcome, release: str | None) -> SearchOutcome:
+    outcome.release = release
+    return outcome
 
 
 def test_a_listed_fault_that_was_not_found_again_makes_it_void() -> None:
-    campaign = of_release(quiet(), "0.28.0")
-    verdict = Verdict(campaign, [])
-    verdict.not_found_again = listed_but_missing(campaign, [fault("EC-6")])
+    outcome = of_release(quiet(), "0.28.0")
+    verdict = Verdict(outcome, [])
+    verdict.not_found_again = listed_but_missing(outcome, [fault("EC-6")])
     assert verdict.void_because == ["listed fault not found again: it (a title)"]
     assert verdict.exit_code == VOID
 
@@ -162,8 +162,8 @@ def test_a_listed_fault_that_was_not_found_again_makes_it_void() -> None:
 def test_a_listed_fault_is_missed_only_where_it_could_have_been_found(
     listed: KnownFault, missing: bool
 ) -> None:
-    campaign = of_release(quiet(), "0.28.0")
-    assert listed_but_missing(campaign, [listed]) == ([listed] if missing else [])
+    outcome = of_release(quiet(), "0.28.0")
+    assert listed_but_missing(outcome, [listed]) == ([listed] if missing else [])
 
 
 def test_a_listed_fault_that_was_found_is_not_missed() -> None:
@@ -174,15 +174,15 @@ def test_a_listed_fault_that_was_found_is_not_missed() -> None:
 
 
 def test_a_listed_fault_is_missed_where_its_contract_broke_for_another_cause(
-    campaign: Campaign,
+    outcome: SearchOutcome,
 ) -> None:
-    assert listed_but_missing(of_release(campaign, "0.28.0"), [fault("EC-1")]) == [fault("EC-1")]
+    assert listed_but_missing(of_release(outcome, "0.28.0"), [fault("EC-1")]) == [fault("EC-1")]
 
 
 def test_the_evidence_says_of_each_contract_what_speaks_for_it(
-    campaign: Campaign, finding: Finding
+    outcome: SearchOutcome, finding: Finding
 ) -> None:
-    lines = {line.contract: line for line in Verdict(campaign, [finding]).evidence()}
+    lines = {line.contract: line for line in Verdict(outcome, [finding]).evidence()}
     assert lines["EC-1"].verdict == "refuted"
     assert lines["EC-1"].known == "not listed"
     assert lines["EC-4"].verdict == "tested"
@@ -214,16 +214,15 @@ def test_a_rare_listed_fault_is_looked_for_by_its_seeds_and_missed_without_them(
 ) -> None:
     lane = LANES["KV cache"]
     target = ReferenceTarget(Semantics.of_vllm("0.18.1"), name="old", release="0.18.1")
-    campaign = search(
+    outcome = search(
         target,
         [lane],
         against=None,
-        seeds=range(2),
-        further={lane.name: further},
+        seeds=(0, 1, *further),
         attribution=Attribution([RARE], "0.18.1", target),
     )
-    assert campaign.lanes[0].traces == 2 + len(further)
-    assert listed_but_missing(campaign, [RARE]) == missing
+    assert outcome.lanes[0].traces == 2 + len(further)
+    assert listed_but_missing(outcome, [RARE]) == missing
 
 
 SEEDED = [
@@ -247,12 +246,12 @@ def test_the_seeds_of_the_shipped_list_show_their_faults(
     lane = LANES["KV cache"]
     target = ReferenceTarget(Semantics.of_vllm(release), name="old", release=release)
     told_apart = Attribution(load(), release, target)
-    campaign = search(
+    outcome = search(
         target, [lane], against=None, seeds=range(seed, seed + 1), attribution=told_apart
     )
-    refused = " ".join(campaign.lanes[0].illegal)
+    refused = " ".join(outcome.lanes[0].illegal)
     if listed.name in NOT_MODELLED:
         assert NOT_MODELLED[listed.name] in refused
     else:
         assert refused == ""
-        assert listed_but_missing(campaign, [listed]) == []
+        assert listed_but_missing(outcome, [listed]) == []

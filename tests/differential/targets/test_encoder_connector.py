@@ -14,7 +14,7 @@ from cacheproof.differential.findings.standalone.writing import standalone_test,
 from cacheproof.differential.judges.encoder_connector import OF_MORE_ROWS, OF_PREEMPTED
 from cacheproof.differential.judges.examination import Examination, examine
 from cacheproof.differential.lanes.all_lanes import LANES
-from cacheproof.differential.search.campaign import search
+from cacheproof.differential.search.seeded import search
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.host.connectors import redis_server
 from cacheproof.differential.targets.host.connectors.encoder_connector import DEPTH_OF_STORE

@@ -14,10 +14,10 @@ from cacheproof.differential.findings.finding_file import save
 from cacheproof.differential.judges.examination import LOCKSTEP
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.provision import releases
-from cacheproof.differential.search.campaign import Campaign, search
 from cacheproof.differential.search.canary import canaries_in, plant
 from cacheproof.differential.search.fault_folders import load
 from cacheproof.differential.search.known import may_be
+from cacheproof.differential.search.seeded import SearchOutcome, search
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import hasher_beside, reference_for
@@ -34,7 +34,9 @@ FORMS = {"size of an image", "palette of an image", "shape of an array", "dtype 
 Hosted = Callable[[str], AbstractContextManager[HostTarget]]
 
 
-def lockstep(hosted: Hosted, version: str, semantics: Semantics, seeds: range = SEEDS) -> Campaign:
+def lockstep(
+    hosted: Hosted, version: str, semantics: Semantics, seeds: range = SEEDS
+) -> SearchOutcome:
     """A release beside the reference with these semantics, in one environment."""
     with hosted(version) as real, closing(hasher_beside(real, semantics)) as hasher:
         reference = ReferenceTarget(semantics, media_hash=hasher)
@@ -46,11 +48,11 @@ def lockstep(hosted: Hosted, version: str, semantics: Semantics, seeds: range = 
 def test_a_release_has_the_digests_of_the_reference_and_breaks_what_is_listed(
     hosted: Hosted, version: str
 ) -> None:
-    campaign = lockstep(hosted, version, Semantics.of_vllm(version))
-    assert campaign.harness_errors == []
-    assert campaign.broken[LOCKSTEP, LANE.name] == 0
-    assert campaign.calls > 10 * len(SEEDS)
-    alone = [(rule, kind) for rule, _, kind in campaign.kinds if " + image + " not in kind]
+    outcome = lockstep(hosted, version, Semantics.of_vllm(version))
+    assert outcome.harness_errors == []
+    assert outcome.broken[LOCKSTEP, LANE.name] == 0
+    assert outcome.calls > 10 * len(SEEDS)
+    alone = [(rule, kind) for rule, _, kind in outcome.kinds if " + image + " not in kind]
     known = load()
     unlisted = [one for one in alone if not may_be(known, *one, version, (LANE.name,))]
     assert unlisted == []
@@ -69,16 +71,16 @@ def test_the_semantics_of_the_release_before_a_change_part(
 
 @pytest.mark.full
 def test_sound_semantics_part_from_the_newest_release_where_it_collides(hosted: Hosted) -> None:
-    campaign = lockstep(hosted, NEWEST, Semantics.ideal(), range(50))
-    assert campaign.broken[LOCKSTEP, LANE.name] == 50
+    outcome = lockstep(hosted, NEWEST, Semantics.ideal(), range(50))
+    assert outcome.broken[LOCKSTEP, LANE.name] == 50
 
 
 @pytest.mark.full
 def test_the_ideal_reference_keeps_every_contract_beside_torch(newest: HostTarget) -> None:
     with closing(hasher_beside(newest, Semantics.ideal())) as hasher:
-        campaign = search(hasher, [LANE], against=None, seeds=SEEDS)
-    assert campaign.kinds == Counter()
-    assert campaign.lanes[0].never_met == []
+        outcome = search(hasher, [LANE], against=None, seeds=SEEDS)
+    assert outcome.kinds == Counter()
+    assert outcome.lanes[0].never_met == []
 
 
 @pytest.mark.full
@@ -95,9 +97,9 @@ def test_the_public_collision_is_found_in_its_release_and_not_after_its_fix(
     found = {}
     for version in ("0.8.5", "0.9.0.1"):
         with hosted(version) as target:
-            campaign = search(target, [LANE], against=None, seeds=SEEDS)
-        found[version] = {kind for rule, _, kind in campaign.kinds if rule == "MH-3a"}
-        assert campaign.lanes[0].reach.met["another form over the same bytes"] >= 100
+            outcome = search(target, [LANE], against=None, seeds=SEEDS)
+        found[version] = {kind for rule, _, kind in outcome.kinds if rule == "MH-3a"}
+        assert outcome.lanes[0].reach.met["another form over the same bytes"] >= 100
     assert found["0.8.5"] >= FORMS
     assert found["0.9.0.1"] == set()
 
@@ -107,8 +109,8 @@ def test_planted_faults_are_found_beside_the_faults_of_the_release(
     hosted: Hosted, version: str
 ) -> None:
     with hosted(version) as target:
-        campaign = search(target, [LANE], against=None, seeds=range(60))
-        worth = canaries_in(LANE, target, campaign.kinds.keys())
+        outcome = search(target, [LANE], against=None, seeds=range(60))
+        worth = canaries_in(LANE, target, outcome.kinds.keys())
         assert all(plant(worth, target, LANE).values())
 
 
@@ -134,9 +136,9 @@ def test_what_is_found_is_shrunk_to_the_two_values_and_fails_as_a_test_of_its_ow
 ) -> None:
     """Every kind that the newest release breaks: two calls, or one that is made twice."""
     with closing(newest.another()) as elsewhere:
-        campaign = search(newest, [LANE], against=None, seeds=range(50), kept_per_break=1)
+        outcome = search(newest, [LANE], against=None, seeds=range(50), kept_per_break=1)
         tests = []
-        for broken in campaign.breaks:
+        for broken in outcome.breaks:
             one = found_in(
                 newest, broken.trace, broken.contract, kind=broken.kind, elsewhere=elsewhere
             )
@@ -144,7 +146,7 @@ def test_what_is_found_is_shrunk_to_the_two_values_and_fails_as_a_test_of_its_ow
             assert set(one.kind.split(" + ")) <= set(broken.kind.split(" + "))
             assert len(one.events) == (1 if one.kind == "huge int" else 2)
             tests += [path for path in save(one, tmp_path) if path.suffix == ".py"]
-    assert len(tests) >= len({(broken.contract, broken.kind) for broken in campaign.breaks}) - 1
+    assert len(tests) >= len({(broken.contract, broken.kind) for broken in outcome.breaks}) - 1
     assert ran(tests) == {path.name: False for path in tests}
 
 

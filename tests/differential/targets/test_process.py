@@ -15,7 +15,7 @@ import pytest
 from cacheproof.differential.errors import HarnessError, InputError
 from cacheproof.differential.generators.manager import manager_trace
 from cacheproof.differential.lanes.all_lanes import LANES
-from cacheproof.differential.search.campaign import BATCH_TRACES, HARNESS_ERRORS_MAX, search
+from cacheproof.differential.search.seeded import BATCH_TRACES, HARNESS_ERRORS_MAX, search
 from cacheproof.differential.search.verdict import VOID, Verdict
 from cacheproof.differential.targets import process
 from cacheproof.differential.targets.process import HostTarget
@@ -194,21 +194,21 @@ def test_a_plug_in_that_the_host_refuses_is_the_users_error(host: Make) -> None:
 
 
 def test_a_search_reports_a_broken_host_goes_on_and_is_void(host: Make, tmp_path: Path) -> None:
-    campaign = search(host(once(tmp_path, "sys.exit(7)")), [LANE], against=None, seeds=range(120))
-    (error,) = campaign.harness_errors
+    outcome = search(host(once(tmp_path, "sys.exit(7)")), [LANE], against=None, seeds=range(120))
+    (error,) = outcome.harness_errors
     assert error.startswith("encoder cache, from seed 0: host of it ")
-    assert campaign.lanes[0].traces == 120 - BATCH_TRACES
-    assert campaign.breaks == []
-    assert Verdict(campaign, []).exit_code == VOID
+    assert outcome.lanes[0].traces == 120 - BATCH_TRACES
+    assert outcome.breaks == []
+    assert Verdict(outcome, []).exit_code == VOID
 
 
 @pytest.mark.full
 def test_a_search_gives_up_on_a_host_that_breaks_every_time(host: Make) -> None:
     target = host("if request['do'] == 'run': sys.exit(7)")
-    campaign = search(target, [LANE], against=None, seeds=range(5000))
-    assert HARNESS_ERRORS_MAX <= len(campaign.harness_errors) <= HARNESS_ERRORS_MAX + 2
-    assert campaign.lanes[0].traces == 0
-    assert "no trace was judged" in Verdict(campaign, []).void_because
+    outcome = search(target, [LANE], against=None, seeds=range(5000))
+    assert HARNESS_ERRORS_MAX <= len(outcome.harness_errors) <= HARNESS_ERRORS_MAX + 2
+    assert outcome.lanes[0].traces == 0
+    assert "no trace was judged" in Verdict(outcome, []).void_because
 
 
 def test_what_a_search_gave_up_on_does_not_answer_the_next(host: Make, tmp_path: Path) -> None:
@@ -217,8 +217,8 @@ def test_what_a_search_gave_up_on_does_not_answer_the_next(host: Make, tmp_path:
     ended = f"len(os.listdir('{marks}')) >= {HARNESS_ERRORS_MAX}"
     end = f"open(f'{marks}/{{os.getpid()}}', 'w'); sys.exit(7)"
     target = host(f"if request['do'] == 'run' and not {ended}:\n    {end}")
-    campaign = search(target, [LANE], against=None, seeds=range(9 * BATCH_TRACES))
-    assert len(campaign.harness_errors) == HARNESS_ERRORS_MAX
+    outcome = search(target, [LANE], against=None, seeds=range(9 * BATCH_TRACES))
+    assert len(outcome.harness_errors) == HARNESS_ERRORS_MAX
     assert target.run(TRACES) == ReferenceTarget().run(TRACES)
 
 

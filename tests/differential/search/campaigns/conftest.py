@@ -68,7 +68,7 @@ class InlineCrew:
             raise Killed
         self.done.append(task)
         future: Future[Any] = Future()
-        future.set_result(task.run(SearchWorker.of(self.target, self.target.another(), [])))
+        future.set_result((task.run(SearchWorker.of(self.target, self.target.another(), [])), 0.0))
         return future
 
     @property

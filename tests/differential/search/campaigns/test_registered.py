@@ -15,7 +15,6 @@ from cacheproof.differential.findings.identity import identity_of
 from cacheproof.differential.findings.register import FaultRecord, record_of
 from cacheproof.differential.lanes.all_lanes import lane_called
 from cacheproof.differential.search import verdict
-from cacheproof.differential.search.campaign import search
 from cacheproof.differential.search.campaigns import reporting
 from cacheproof.differential.search.campaigns.faults import OfTarget, faults_of
 from cacheproof.differential.search.campaigns.merging import merge_stores
@@ -23,6 +22,7 @@ from cacheproof.differential.search.campaigns.plan_file import CampaignPlan
 from cacheproof.differential.search.campaigns.reporting import fault_of
 from cacheproof.differential.search.campaigns.running import replays_in
 from cacheproof.differential.search.campaigns.store import REPLAY, CampaignTarget
+from cacheproof.differential.search.seeded import search
 from cacheproof.differential.search.work import ReplayTask
 from cacheproof.differential.targets.reference import ReferenceTarget
 from tests.differential.search.campaigns.conftest import Faulty

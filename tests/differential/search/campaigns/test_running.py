@@ -334,7 +334,7 @@ class Constant(InlineCrew):
         if self._kept is not None:
             self._kept.append(task)
         future: Future[Any] = Future()
-        future.set_result(self._comes_to)
+        future.set_result((self._comes_to, 0.0))
         return future
 
 

@@ -9,8 +9,8 @@ from cacheproof.differential.errors import HarnessError
 from cacheproof.differential.findings.breaks import Attributed
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search.attribution import Attribution
-from cacheproof.differential.search.campaign import BATCH_TRACES, search
 from cacheproof.differential.search.fault_folders import load
+from cacheproof.differential.search.seeded import search
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.records import TraceResult
 from cacheproof.differential.traces.trace import Trace
@@ -43,11 +43,11 @@ class Forgetting(ReferenceTarget):
 
 
 def test_the_reference_holds_and_every_seed_is_searched_in_every_lane() -> None:
-    campaign = search(ReferenceTarget(), MANAGER_LANES, against=ReferenceTarget(), seeds=SEEDS)
-    assert [report.traces for report in campaign.lanes] == [len(SEEDS)] * len(MANAGER_LANES)
-    assert campaign.breaks == []
-    assert campaign.harness_errors == []
-    assert campaign.calls == sum(report.calls for report in campaign.lanes) > 10_000
+    outcome = search(ReferenceTarget(), MANAGER_LANES, against=ReferenceTarget(), seeds=SEEDS)
+    assert [report.traces for report in outcome.lanes] == [len(SEEDS)] * len(MANAGER_LANES)
+    assert outcome.breaks == []
+    assert outcome.harness_errors == []
+    assert outcome.calls == sum(report.calls for report in outcome.lanes) > 10_000
 
 
 def test_the_same_seeds_give_the_same_search() -> None:
@@ -57,41 +57,28 @@ def test_the_same_seeds_give_the_same_search() -> None:
 
 
 def test_of_what_breaks_often_every_break_is_counted_and_a_few_are_kept() -> None:
-    campaign = search(Faulty(), [LANE], against=None, seeds=SEEDS, kept_per_break=2)
-    assert campaign.broken["EC-1", LANE.name] > 10
-    kept = [one for one in campaign.breaks if one.contract == "EC-1"]
+    outcome = search(Faulty(), [LANE], against=None, seeds=SEEDS, kept_per_break=2)
+    assert outcome.broken["EC-1", LANE.name] > 10
+    kept = [one for one in outcome.breaks if one.contract == "EC-1"]
     assert len(kept) == 2
     assert kept[0].trace.header.seed in SEEDS
 
 
 def test_a_fault_differs_from_the_reference_as_well() -> None:
-    campaign = search(Faulty(), [LANE], against=ReferenceTarget(), seeds=SEEDS)
-    assert campaign.broken["lockstep", LANE.name] > 10
+    outcome = search(Faulty(), [LANE], against=ReferenceTarget(), seeds=SEEDS)
+    assert outcome.broken["lockstep", LANE.name] > 10
 
 
 def test_refused_traces_are_counted_by_reason_and_never_judged() -> None:
-    campaign = search(Refusing(), [LANE], against=None, seeds=SEEDS)
-    assert campaign.lanes[0].illegal == {"not today": len(SEEDS)}
-    assert campaign.calls == 0
+    outcome = search(Refusing(), [LANE], against=None, seeds=SEEDS)
+    assert outcome.lanes[0].illegal == {"not today": len(SEEDS)}
+    assert outcome.calls == 0
 
 
 def test_records_that_are_missing_are_a_harness_error_and_no_finding() -> None:
-    campaign = search(Forgetting(), [LANE], against=ReferenceTarget(), seeds=SEEDS)
-    assert campaign.breaks == []
-    assert any("records for" in error for error in campaign.harness_errors)
-
-
-def test_a_search_for_some_seconds_ends() -> None:
-    campaign = search(ReferenceTarget(), [LANE], against=None, seconds=0.01)
-    assert campaign.lanes[0].traces >= BATCH_TRACES
-
-
-def test_a_search_with_seeds_and_seconds_ends_with_whichever_is_used_up_first() -> None:
-    endless = range(5_000, 10**9)
-    by_time = search(ReferenceTarget(), [LANE], against=None, seeds=endless, seconds=0.01)
-    by_seeds = search(ReferenceTarget(), [LANE], against=None, seeds=range(3), seconds=1e6)
-    assert BATCH_TRACES <= by_time.lanes[0].traces < 10_000
-    assert by_seeds.lanes[0].traces == 3
+    outcome = search(Forgetting(), [LANE], against=ReferenceTarget(), seeds=SEEDS)
+    assert outcome.breaks == []
+    assert any("records for" in error for error in outcome.harness_errors)
 
 
 def test_rare_states_that_were_not_met_are_named() -> None:
@@ -113,9 +100,9 @@ def test_an_error_of_the_target_itself_is_reported_and_the_search_gives_up() -> 
         def run(self, traces: Sequence[Trace], fault: str | None = None) -> list[TraceResult]:
             raise HarnessError("it is gone")
 
-    campaign = search(Broken(), [LANE], against=None, seeds=range(5000))
-    assert campaign.harness_errors[0] == "encoder cache, from seed 0: it is gone"
-    assert len(campaign.harness_errors) < 10
+    outcome = search(Broken(), [LANE], against=None, seeds=range(5000))
+    assert outcome.harness_errors[0] == "encoder cache, from seed 0: it is gone"
+    assert len(outcome.harness_errors) < 10
 
 
 def test_a_lane_is_about_what_some_releases_do_not_have() -> None:

@@ -8,9 +8,8 @@ and reference work side by side, and neither waits where one lane costs the othe
 import itertools
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 
 from cacheproof.differential.errors import HarnessError
 from cacheproof.differential.findings.breaks import Attributed, Break
@@ -56,7 +55,7 @@ class Work:
 
 @dataclass
 class LaneReport(Work):
-    """What a campaign did in one lane. `compared` is what of it was compared with the reference;
+    """What a search did in one lane. `compared` is what of it was compared with the reference;
     None where no reference ran beside. `traces` counts those that the release refused too."""
 
     lane: Lane = field(kw_only=True)
@@ -82,7 +81,7 @@ class LaneReport(Work):
 
 
 @dataclass
-class Campaign:
+class SearchOutcome:
     """The outcome of a search. `breaks` keeps a few traces for each broken contract, lane, kind of
     break and model runner; `broken` and `kinds` count traces by contract and lane, and by kind as
     well; `listed` has those of `kinds` that are a listed fault, by its name as well."""
@@ -90,25 +89,21 @@ class Campaign:
     target: str
     release: str | None
     lanes: list[LaneReport]
-    breaks: list[Break]
-    broken: Counter[tuple[str, str]]
-    kinds: Counter[tuple[str, str, str]]
-    harness_errors: list[str]
-    seconds: float
+    breaks: list[Break] = field(default_factory=list)
+    broken: Counter[tuple[str, str]] = field(default_factory=Counter)
+    kinds: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    harness_errors: list[str] = field(default_factory=list)
+    seconds: float = 0.0
     listed: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)
 
     @classmethod
     def begun(
-        cls, target: Target, lanes: Sequence[Lane], against: ReferenceTarget | None
-    ) -> "Campaign":
-        """A campaign of which nothing was run yet."""
-        reports = [LaneReport(lane=lane, compared=Work() if against else None) for lane in lanes]
-        return cls.begun_with(target.name, target.release, reports)
-
-    @classmethod
-    def begun_with(cls, target: str, release: str | None, lanes: list[LaneReport]) -> "Campaign":
-        """A campaign of which nothing was run yet, by its target's name and release."""
-        return cls(target, release, lanes, [], Counter(), Counter(), [], 0.0)
+        cls, target: str, release: str | None, lanes: Iterable[Lane], *, compared: bool
+    ) -> "SearchOutcome":
+        """A search of which nothing was run yet, by its target's name and release, `compared` with
+        the reference or not."""
+        reports = [LaneReport(lane=lane, compared=Work() if compared else None) for lane in lanes]
+        return cls(target, release, reports)
 
     @property
     def calls(self) -> int:
@@ -121,12 +116,18 @@ class Campaign:
         if one.attributed.fault is not None:
             self.listed[*place, one.attributed.fault] += 1
 
+    def add_break(self, broken: Break) -> None:
+        """Take in a trace that was run by itself, outside of the seeds."""
+        self.breaks.append(broken)
+        self.broken[broken.contract, broken.lane] += 1
+        self.count(broken)
+
     def listed_in(self, contract: str, lane: str, kind: str) -> dict[str, int]:
         """How many traces that break a contract in that kind are a listed fault, by its name."""
         place = [contract, lane, kind]
         return {name: n for (*where, name), n in sorted(self.listed.items()) if where == place}
 
-    def merge(self, part: "Campaign", began: float, kept_per_break: int) -> list[Break]:
+    def merge(self, part: "SearchOutcome", began: float, kept_per_break: int) -> list[Break]:
         """Take in a part of the same search, which `began` that many seconds after the search.
 
         Returns:
@@ -149,9 +150,7 @@ class Campaign:
         return news
 
 
-Progress = Callable[[LaneReport, int], None]
 Batch = tuple[LaneReport, list[Trace]]
-_NO_FURTHER: Mapping[str, Sequence[int]] = MappingProxyType({})
 
 
 def search(
@@ -159,37 +158,27 @@ def search(
     lanes: Sequence[Lane],
     *,
     against: ReferenceTarget | None,
-    seeds: Sequence[int] | None = None,
-    seconds: float | None = None,
-    further: Mapping[str, Sequence[int]] = _NO_FURTHER,
+    seeds: Sequence[int],
     kept_per_break: int = 3,
     attribution: Attribution | None = None,
     causes_max: int | None = None,
-    progress: Progress = lambda lane, done: None,
-) -> Campaign:
-    """Search `target` over `seeds` of every lane (None: all, from 0), for about `seconds` at most.
+) -> SearchOutcome:
+    """Search `target` over `seeds` of every lane.
 
-    After them come the `further` seeds, by lane name, that are not among `seeds`. The first
-    `kept_per_break` traces are kept for each contract, lane, kind, model runner and listed fault,
-    as the `attribution` tells faults apart. It asks for the cause of all breaks, or of the first
-    `causes_max` of each contract, kind and model runner; a later break is the same fault as long as
-    the target decides as its model does. A host that breaks is restarted, and its batch counts as a
-    harness error; after HARNESS_ERRORS_MAX of those the search gives up.
+    The first `kept_per_break` traces are kept for each contract, lane, kind, model runner and
+    listed fault, as the `attribution` tells faults apart. It asks for the cause of all breaks, or
+    of the first `causes_max` of each contract, kind and model runner; a later break is the same
+    fault as long as the target decides as its model does. A host that breaks is restarted, and its
+    batch counts as a harness error; after HARNESS_ERRORS_MAX of those the search gives up.
     """
     started = time.monotonic()
-    outcome = Campaign.begun(target, lanes, against)
+    outcome = SearchOutcome.begun(target.name, target.release, lanes, compared=against is not None)
     reports = outcome.lanes
     kept: Counter[tuple[str, str, str, str | None, str | None]] = Counter()
     sure: dict[Where, str] = {}
     asked_of: Counter[tuple[Where, str | None]] = Counter()
 
-    def out_of_time() -> bool:
-        return seconds is not None and time.monotonic() - started > seconds
-
-    batches = itertools.chain(
-        _batches(reports, target.model, seeds, out_of_time),
-        _further_batches(reports, target.model, seeds, further),
-    )
+    batches = _batches(reports, target.model, seeds)
     for (report, traces), results in _executed(target, batches, outcome.harness_errors):
         try:  # the reference may have hosts of its own, which may break as well
             for trace, result in zip(traces, results, strict=True):
@@ -224,7 +213,6 @@ def search(
                 outcome.broken.update((contract, report.lane.name) for contract in seen.broken)
         except HarnessError as error:
             outcome.harness_errors.append(f"{report.lane.name}: {error}")
-        progress(report, len(traces))
     outcome.seconds = time.monotonic() - started
     return outcome
 
@@ -255,32 +243,13 @@ def _tally(report: LaneReport, seen: Examination, events: Sequence[AnyEvent]) ->
 
 
 def _batches(
-    reports: Sequence[LaneReport],
-    release: str | None,
-    seeds: Sequence[int] | None,
-    out_of_time: Callable[[], bool],
+    reports: Sequence[LaneReport], release: str | None, seeds: Sequence[int]
 ) -> Iterator[Batch]:
-    """Batches of every lane in turn, until the seeds or the time are used up."""
-    all_seeds = itertools.count() if seeds is None else iter(seeds)
-    while batch := list(itertools.islice(all_seeds, BATCH_TRACES)):
+    """Batches of every lane in turn, until the seeds are used up."""
+    for first in range(0, len(seeds), BATCH_TRACES):
         for report in reports:
-            if out_of_time():
-                return
-            yield report, [report.lane.trace(seed, release) for seed in batch]
-
-
-def _further_batches(
-    reports: Sequence[LaneReport],
-    release: str | None,
-    seeds: Sequence[int] | None,
-    further: Mapping[str, Sequence[int]],
-) -> Iterator[Batch]:
-    """A batch of each lane that has seeds of its own."""
-    # No clock ends these: they show listed faults that a short search need not meet.
-    for report in reports:
-        own = [seed for seed in further.get(report.lane.name, ()) if seed not in (seeds or ())]
-        if own:
-            yield report, [report.lane.trace(seed, release) for seed in own]
+            some = seeds[first : first + BATCH_TRACES]
+            yield report, [report.lane.trace(seed, release) for seed in some]
 
 
 def _executed(
