@@ -13,6 +13,7 @@ from cacheproof.differential.findings.finding import (
     MODEL_DIFFERENCE,
     Finding,
 )
+from cacheproof.differential.judges.retrace import violation_of
 from cacheproof.differential.search.known import KnownFault, called
 from cacheproof.differential.search.seeded import LaneReport
 from cacheproof.differential.search.verdict import Verdict, judged
@@ -204,5 +205,8 @@ def _operation(one: Finding) -> str:
     """What is asked where the finding's contract breaks."""
     if one.parting is not None:
         return one.parting.operation
-    broken = one.retrace.first_break(one.contract)
-    return "" if broken is None else broken.judge.violations[one.contract].operation
+    broken = one.first_break
+    if broken is None:
+        return ""
+    violation = violation_of(broken.judge, one.contract, one.kind)
+    return "" if violation is None else violation.operation

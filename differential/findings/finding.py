@@ -18,7 +18,7 @@ from cacheproof.differential.findings.shrinking.edits import shape
 from cacheproof.differential.findings.shrinking.shrink import BATCH, BATCHES_MAX, shrink
 from cacheproof.differential.judges.examination import Examination, examine
 from cacheproof.differential.judges.lockstep import Difference
-from cacheproof.differential.judges.retrace import Retrace
+from cacheproof.differential.judges.retrace import Retrace, RetracedBreak
 from cacheproof.differential.judges.violation import Violation
 from cacheproof.differential.media.differences import parts
 from cacheproof.differential.targets.base import Target
@@ -104,6 +104,11 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return Retrace(
             self.trace, self.records, self.release, Protocol(**self.protocol), self.capacity
         )
+
+    @property
+    def first_break(self) -> RetracedBreak | None:
+        """Where the records break the contract first, in the finding's kind."""
+        return self.retrace.first_break(self.contract, self.kind)
 
     def annotated(self, known: str | None, note: str | None, fault: str | None = None) -> "Finding":
         """The finding with the thread that is listed for it, None for a listed one without, and the

@@ -147,7 +147,7 @@ def _tells_the_truth(finding: Finding) -> bool:
         if finding.contract == LOCKSTEP:
             return finding.parting is not None
         by_id(finding.contract)
-        broken = finding.retrace.first_break(finding.contract)
+        broken = finding.first_break
     except (ArithmeticError, AttributeError, HarnessError, LookupError, TypeError, ValueError):
         return False  # the records contradict the trace: whoever edited one forgot the other
     return broken is not None and broken.event == finding.event

@@ -7,6 +7,7 @@ from cacheproof.differential.judges.examination import judge_of
 from cacheproof.differential.judges.judge import AnyJudge
 from cacheproof.differential.judges.manager import ManagerJudge
 from cacheproof.differential.judges.rare_states import Reachability
+from cacheproof.differential.judges.violation import Violation
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.traces.records import StepRecord
 from cacheproof.differential.traces.trace import AnyEvent, Trace
@@ -77,15 +78,16 @@ class Retrace:
         ):
             yield judged(judge, number, event, record)
 
-    def first_break(self, contract: str) -> RetracedBreak | None:
-        """Where the contract breaks first; None when it holds."""
+    def first_break(self, contract: str, kind: str = "") -> RetracedBreak | None:
+        """Where the contract breaks first, in that kind where one is given; None where it does
+        not."""
         judge = self._judge()
         for number, (event, record) in enumerate(
             zip(self.trace.events, self.records, strict=False)
         ):
             judge.judge(number, event, record)
-            if contract in judge.violations:
-                return self._first_call(contract, number)
+            if violation_of(judge, contract, kind) is not None:
+                return self._first_call(contract, kind, number)
         return None
 
     def at(self, event: int, call: int) -> RetracedBreak:
@@ -103,10 +105,10 @@ class Retrace:
         judge = self._judge_up_to(event, count)
         return RetracedBreak(event, count, judge, before or self._judge().state)
 
-    def _first_call(self, contract: str, number: int) -> RetracedBreak:
+    def _first_call(self, contract: str, kind: str, number: int) -> RetracedBreak:
         count = len(self.records[number][1])
         for call in range(1, count):
-            if contract in self._judge_up_to(number, call).violations:
+            if violation_of(self._judge_up_to(number, call), contract, kind) is not None:
                 return self.at(number, call)
         return self.at(number, count)
 
@@ -129,3 +131,10 @@ class Retrace:
 
     def _judge(self) -> AnyJudge:
         return judge_of(self.trace, self.release, self.protocol, self.capacity, Reachability())
+
+
+def violation_of(judge: AnyJudge, contract: str, kind: str) -> Violation | None:
+    """The first violation of a contract, in that kind where one is given."""
+    if not kind:
+        return judge.violations.get(contract)
+    return judge.by_kind.get((contract, kind))

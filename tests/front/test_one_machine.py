@@ -19,7 +19,7 @@ from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search.campaigns.reporting import fault_of
 from cacheproof.differential.search.noting import Noted, Noting
 from cacheproof.review import reviewing
-from cacheproof.search import main_job, searching
+from cacheproof.search import main_job, searching, two_targets
 from tests.front.conftest import Run
 
 DEPTH, SEEDS = "manager", "0:6"
@@ -69,7 +69,7 @@ def searched(
     def resolve(text: str, **_: object) -> Any:
         return getattr(odd_targets, "ReferenceTarget" if text == "sound" else request.param)()
 
-    for module in (searching, campaign_run, main_job, reviewing):
+    for module in (searching, campaign_run, main_job, two_targets):
         monkeypatch.setattr(module, "resolve", resolve)
     return "--known", nothing_known, *TWO
 
@@ -130,7 +130,7 @@ def test_a_check_finds_what_a_search_finds(
 def test_a_review_tells_of_head_what_a_search_of_it_does(
     run: Run, searched: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reviewing, "require_lanes", lambda lanes, *texts: None)
+    monkeypatch.setattr(two_targets, "require_lanes", lambda lanes, *texts: None)
     monkeypatch.setattr(reviewing, "_kept_traces", lambda *_: {})
     sides = "--base", "sound", "--head", "odd", "--depth", DEPTH, "--seeds", SEEDS
     run("review", *sides, *searched, "--json", tmp_path / "review.json")

@@ -37,7 +37,7 @@ class BlockHashTest:
     """What the template needs for a finding at block-hash depth."""
 
     def __init__(self, finding: Finding, variables: dict[str, str]) -> None:
-        broken = finding.retrace.first_break(finding.contract)
+        broken = finding.first_break
         assert broken is not None
         assert isinstance(broken.judge, BlockHashJudge)
         self._judge = broken.judge

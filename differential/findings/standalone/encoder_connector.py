@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from cacheproof.differential.findings.finding import LOCKSTEP, Finding
 from cacheproof.differential.findings.standalone.template import PLUG_IN, render, variables
+from cacheproof.differential.judges.retrace import violation_of
 from cacheproof.differential.traces import encoder_connector as connector
 from cacheproof.differential.traces.trace import AnyEvent
 from cacheproof.differential.traces.wording import literal
@@ -118,9 +119,10 @@ class ConnectorTest:
 
     def _claim(self, last: AnyEvent, started: set[str]) -> Iterator[str]:
         """The last event, and what does not hold after it."""
-        broken = self._finding.retrace.first_break(self._finding.contract)
+        broken = self._finding.first_break
         assert broken is not None
-        violation = broken.judge.violations[self._finding.contract]
+        violation = violation_of(broken.judge, self._finding.contract, self._finding.kind)
+        assert violation is not None
         engine = self._variables.get(violation.request, "")
         item = literal(violation.identifier)
         if self._finding.contract == "EX-12":

@@ -95,7 +95,7 @@ class KVCacheTest:
     """What the template needs for a finding at kv_cache depth."""
 
     def __init__(self, finding: Finding, variables: dict[str, str]) -> None:
-        broken = finding.retrace.first_break(finding.contract)
+        broken = finding.first_break
         assert broken is not None
         assert isinstance(broken.judge, KVCacheJudge)
         assert isinstance(finding.configuration.config, KVCacheConfig)

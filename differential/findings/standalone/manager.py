@@ -41,7 +41,7 @@ def standalone_test(finding: Finding) -> tuple[str | None, str]:
     """The file's text, or None and why there is none."""
     retrace, parting = finding.retrace, finding.parting
     if parting is None:
-        broken = retrace.first_break(finding.contract)
+        broken = finding.first_break
     else:
         broken = None if parting.call is None else retrace.at(finding.event, parting.call + 1)
     text = None if broken is None else ManagerTest(AssertedCase(finding, broken)).text()

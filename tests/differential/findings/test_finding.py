@@ -14,13 +14,14 @@ import pytest
 from rich.console import Console
 
 from cacheproof.differential.errors import InputError
-from cacheproof.differential.findings.finding import LOCKSTEP, Finding, found_in, replay
+from cacheproof.differential.findings.finding import LOCKSTEP, Finding, found_in, of_run, replay
 from cacheproof.differential.findings.finding_file import load, path_of, save
 from cacheproof.differential.findings.report import print_finding
 from cacheproof.differential.findings.standalone.writing import standalone_test
 from cacheproof.differential.generators.manager import manager_trace
 from cacheproof.differential.generators.scheduler import scheduler_trace
 from cacheproof.differential.judges.examination import examine
+from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces import manager as events
 from cacheproof.differential.traces.base import Item
@@ -183,6 +184,17 @@ def test_a_finding_survives_its_file(repeated_item: Finding, tmp_path: Path) -> 
     assert sorted(path.name for path in document.parent.iterdir()) == sorted(
         (document.name, test.name)
     )
+
+
+def test_a_finding_behind_a_break_in_another_kind_survives_its_file(tmp_path: Path) -> None:
+    target = ReferenceTarget(Semantics.of_vllm("0.33.0"), release="0.33.0")
+    trace = LANES["media hash"].trace(0)
+    earlier, later = of_run(target, trace, replay(trace, target, 1))
+    assert earlier.contract == later.contract == "MH-3"
+    assert earlier.event < later.event
+    for finding in (earlier, later):
+        saved, *_ = save(finding, tmp_path)
+        assert load(saved) == finding
 
 
 def test_a_trace_file_loads_as_a_trace(tmp_path: Path) -> None:
