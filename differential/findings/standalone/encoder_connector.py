@@ -3,7 +3,12 @@
 from collections.abc import Iterator
 
 from cacheproof.differential.findings.finding import LOCKSTEP, Finding
-from cacheproof.differential.findings.standalone.template import PLUG_IN, render, variables
+from cacheproof.differential.findings.standalone.template import (
+    OF_A_DIFFERENCE,
+    PLUG_IN,
+    render,
+    variables,
+)
 from cacheproof.differential.judges.retrace import violation_of
 from cacheproof.differential.traces import encoder_connector as connector
 from cacheproof.differential.traces.trace import AnyEvent
@@ -16,7 +21,7 @@ def standalone_test(finding: Finding) -> tuple[str | None, str]:
     """The file's text, or None and why there is none."""
     events = finding.events[: finding.event + 1]
     if finding.parting is not None or finding.contract == LOCKSTEP:
-        return None, "a difference from the reference is shown by its replay"
+        return None, OF_A_DIFFERENCE
     if finding.contract not in SHOWN:
         return None, f"what {finding.contract} says is of processes: its replay shows it"
     config = finding.trace.header.config
