@@ -12,12 +12,12 @@ from types import SimpleNamespace
 
 import z3
 
-from cacheproof.proofs.keys import language, paths
+from cacheproof.proofs.keys import key_modules, paths
 from cacheproof.proofs.keys.hashed_values import DIGEST, HASH, VALUE, Whole, hash_of, invertible
 from cacheproof.proofs.keys.loops import HELPER, LoopClaims, Loops
 from cacheproof.proofs.keys.paths import Unread
-from cacheproof.proofs.keys.source import run_text
 from cacheproof.proofs.keys.symbolic import CONTENT, Number, Symbol, SymbolicText, Truth, number
+from cacheproof.proofs.keys.texts import run_text
 from cacheproof.reference.semantics.block_keys import BlockKeySemantics
 
 INT = z3.IntSort()
@@ -185,7 +185,7 @@ def _hash(
 
     names = run_text(
         text,
-        language.BLOCK_HASH,
+        key_modules.BLOCK_HASH,
         range=BlockRange,
         _ExtraKeys=extra_keys,
         **{HELPER: Loops({"hasher 1": blocks})},

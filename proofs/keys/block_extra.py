@@ -14,11 +14,10 @@ from typing import Any
 
 import z3
 
-from cacheproof.proofs.keys import language, paths
+from cacheproof.proofs.keys import key_modules, paths
+from cacheproof.proofs.keys.ambiguity import SYMBOL, Layout, constants, differing
 from cacheproof.proofs.keys.hashed_values import LITERAL, VALUE, value_of
 from cacheproof.proofs.keys.paths import Unread
-from cacheproof.proofs.keys.readings import SYMBOL, Layout, constants, differing
-from cacheproof.proofs.keys.source import run_text, text_of
 from cacheproof.proofs.keys.symbolic import (
     CONTENT,
     EMPTY,
@@ -37,6 +36,7 @@ from cacheproof.proofs.keys.symbolic import (
     fresh,
     number,
 )
+from cacheproof.proofs.keys.texts import run_text, text_of
 from cacheproof.reference import block_hash
 from cacheproof.reference.semantics.block_keys import BlockKeySemantics
 
@@ -95,7 +95,7 @@ def _extra(
             raise Unread("a digest of something else than all rows")
         return SimpleNamespace(digest=lambda: _data(digest))
 
-    names = run_text(hashing.text, language.BLOCK_HASH, hashlib=SimpleNamespace(sha256=sha256))
+    names = run_text(hashing.text, key_modules.BLOCK_HASH, hashlib=SimpleNamespace(sha256=sha256))
     adapter = SimpleNamespace(
         lora_name=SymbolicText(content_of("adapter")),
         lora_path=SymbolicText(content_of("path")),

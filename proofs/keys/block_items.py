@@ -9,11 +9,11 @@ from types import SimpleNamespace
 
 import z3
 
-from cacheproof.proofs.keys import language, paths
+from cacheproof.proofs.keys import key_modules, paths
 from cacheproof.proofs.keys.loops import HELPER, LoopClaims, Loops
-from cacheproof.proofs.keys.source import run_text, text_of
 from cacheproof.proofs.keys.symbolic import CONTENT, Number, Symbol, SymbolicText
 from cacheproof.proofs.keys.symbolic import number as term_of
+from cacheproof.proofs.keys.texts import run_text, text_of
 from cacheproof.reference import block_hash
 from cacheproof.reference.semantics.block_keys import BlockKeySemantics
 
@@ -165,7 +165,7 @@ def _names_items(
     passing, naming = _Passing(claims, start), _Naming(claims, start, end)
     names = run_text(
         text_of(block_hash) if text is None else text,
-        language.BLOCK_HASH,
+        key_modules.BLOCK_HASH,
         **{HELPER: Loops({"_of_items 1": passing, "_of_items 2": naming})},
     )
     paths.assume(start.term >= 0, start.term < end.term, ANY >= 0, ANY < COUNT)

@@ -12,10 +12,10 @@ from cacheproof.proofs.keys import (
     identifiers,
     vllm_media,
 )
+from cacheproof.proofs.keys.ambiguity import LayoutReader
 from cacheproof.proofs.keys.block_extra import Hashing
 from cacheproof.proofs.keys.media import Encoding, Texts
-from cacheproof.proofs.keys.readings import LayoutReader
-from cacheproof.proofs.keys.source import text_of
+from cacheproof.proofs.keys.texts import text_of
 from cacheproof.reference import block_hash, media_hash_of_vllm, media_identifier
 from cacheproof.reference.media_hash_of_vllm import ReleaseStream
 from cacheproof.reference.semantics import Semantics

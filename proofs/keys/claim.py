@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-from cacheproof.proofs.keys.language import Language
+from cacheproof.proofs.keys.key_modules import Language
 from cacheproof.proofs.keys.paths import Undecided, Unread
 from cacheproof.proofs.keys.second_reading import SecondReading
-from cacheproof.proofs.keys.source import place_of
+from cacheproof.proofs.keys.texts import place_of
 from cacheproof.spec.evidence import Evidence, Outcome, RedTwin, witnessed
 
 TextT = TypeVar("TextT")

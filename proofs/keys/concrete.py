@@ -12,10 +12,10 @@ from typing import Any
 
 import z3
 
+from cacheproof.proofs.keys.ambiguity import Layout
 from cacheproof.proofs.keys.hashed_values import LITERAL, VALUE
 from cacheproof.proofs.keys.identifiers import CHARACTERS
 from cacheproof.proofs.keys.paths import satisfiable
-from cacheproof.proofs.keys.readings import Layout
 from cacheproof.proofs.keys.symbolic import EMPTY, BytesRun, Decimal, Field, Nested, Repeated
 
 

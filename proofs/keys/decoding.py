@@ -11,12 +11,11 @@ from types import SimpleNamespace
 
 import z3
 
-from cacheproof.proofs.keys import language, paths
+from cacheproof.proofs.keys import key_modules, paths
+from cacheproof.proofs.keys.ambiguity import BYTE, INT, VALUE, VALUE_END, Layout, LayoutReading
 from cacheproof.proofs.keys.loops import HELPER, LoopClaims, Loops
 from cacheproof.proofs.keys.media import pieces
 from cacheproof.proofs.keys.media_values import Open
-from cacheproof.proofs.keys.readings import BYTE, INT, VALUE, VALUE_END, Layout, LayoutReading
-from cacheproof.proofs.keys.source import Namespace, run_text
 from cacheproof.proofs.keys.symbolic import (
     Many,
     Nested,
@@ -29,6 +28,7 @@ from cacheproof.proofs.keys.symbolic import (
     fresh,
     number,
 )
+from cacheproof.proofs.keys.texts import Namespace, run_text
 from cacheproof.reference import media_stream
 
 START, LENGTH, ROUND, TAG = z3.Ints("start length round tag")
@@ -142,7 +142,7 @@ def decoding_paths(text: str, claims: LoopClaims, *, is_list: bool) -> list[path
 def _decodes(text: str, claims: LoopClaims, is_list: bool) -> Decoding:
     names = run_text(
         text,
-        language.MEDIA_STREAM,
+        key_modules.MEDIA_STREAM,
         int=SimpleNamespace(from_bytes=_from_bytes),
         range=lambda count: count,
         **{HELPER: Loops({"_decode 1": _Rounds(claims)})},

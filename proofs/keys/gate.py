@@ -12,7 +12,7 @@ import hashlib
 from functools import cache
 
 from cacheproof.proofs.keys.gate_function import Function, Gate, first_line
-from cacheproof.proofs.keys.language import HELPER, Language
+from cacheproof.proofs.keys.key_modules import HELPER, Language
 from cacheproof.proofs.keys.loops import HELPER as CUT
 from cacheproof.proofs.keys.paths import Unread
 from cacheproof.proofs.text.bindings import imports

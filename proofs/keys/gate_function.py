@@ -5,7 +5,7 @@ import builtins
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
-from cacheproof.proofs.keys.language import HELPER, WRAPPER, Language
+from cacheproof.proofs.keys.key_modules import HELPER, WRAPPER, Language
 from cacheproof.proofs.keys.loops import HELPER as CUT
 from cacheproof.proofs.keys.loops import bound_before
 from cacheproof.proofs.keys.paths import Unread

@@ -13,10 +13,10 @@ from types import SimpleNamespace
 
 import z3
 
-from cacheproof.proofs.keys import language, paths
+from cacheproof.proofs.keys import key_modules, paths
+from cacheproof.proofs.keys.ambiguity import Layout
+from cacheproof.proofs.keys.collisions import witness
 from cacheproof.proofs.keys.paths import Unread
-from cacheproof.proofs.keys.readings import Layout
-from cacheproof.proofs.keys.source import run_text, text_of
 from cacheproof.proofs.keys.symbolic import (
     EMPTY,
     BytesRun,
@@ -27,7 +27,7 @@ from cacheproof.proofs.keys.symbolic import (
     content_of,
     size,
 )
-from cacheproof.proofs.keys.witnesses import witness
+from cacheproof.proofs.keys.texts import run_text, text_of
 from cacheproof.reference import media_identifier
 from cacheproof.reference.media_identifier import ItemName
 from cacheproof.reference.semantics.media import MediaSemantics
@@ -116,7 +116,7 @@ def _identifier(
         return Length(count, formatted)
 
     item = SimpleNamespace(text=name, is_users=is_users)
-    names = run_text(text, language.MEDIA_IDENTIFIER, len=length)
+    names = run_text(text, key_modules.MEDIA_IDENTIFIER, len=length)
     made = names["identifier"](item, adapter if adapts else None, semantics)
     kind = f"{ID if is_users else 'digest'}{' with an adapter' if adapts else ''}"
     content = (*name.content, *(adapter.content if adapts else ()))

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-from cacheproof.proofs.keys import language, paths
+from cacheproof.proofs.keys import key_modules, paths
+from cacheproof.proofs.keys.ambiguity import Layout
 from cacheproof.proofs.keys.media_values import (
     TORCH,
     Constructed,
@@ -29,8 +30,6 @@ from cacheproof.proofs.keys.media_values import (
     pack,
     refused_kinds,
 )
-from cacheproof.proofs.keys.readings import Layout
-from cacheproof.proofs.keys.source import run_text, symbolic_type, text_of
 from cacheproof.proofs.keys.symbolic import (
     Data,
     Laid,
@@ -42,6 +41,7 @@ from cacheproof.proofs.keys.symbolic import (
     collect,
     content_of,
 )
+from cacheproof.proofs.keys.texts import run_text, symbolic_type, text_of
 from cacheproof.reference import media_content, media_stream
 
 
@@ -57,14 +57,14 @@ class Encoding:
     """The encoding that the texts define."""
 
     def __init__(self, texts: Texts) -> None:
-        stream = run_text(texts.stream, language.MEDIA_STREAM)
+        stream = run_text(texts.stream, key_modules.MEDIA_STREAM)
         self._chunks = stream["chunks"]
         self._tags = stream["LEAVES"], stream["LISTS"]
         self._written: dict[tuple[int, bool], None] = {}
         stream["chunks"] = self._chunks_of
         content = run_text(
             texts.content,
-            language.MEDIA_CONTENT,
+            key_modules.MEDIA_CONTENT,
             Node=stream["Node"],
             Mapping=symbolic_type(abc.Mapping),
             encode=EncodedNode,
@@ -75,10 +75,10 @@ class Encoding:
             struct=SimpleNamespace(pack=pack),
             json=SimpleNamespace(dumps=dumps),
             sys=SimpleNamespace(modules={"torch": TORCH}),
-            **{f"{language.HELPER}entries": Entries},
+            **{f"{key_modules.HELPER}entries": Entries},
         )
         self._refused = content["Refused"]
-        self._wrapper = content[language.WRAPPER]
+        self._wrapper = content[key_modules.WRAPPER]
         self._content = content["content"]
         content["content"] = self._content_of
         self._call = content["call"]

@@ -5,7 +5,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
-from cacheproof.proofs.keys import language, validation, validation_of_loops
+from cacheproof.proofs.keys import key_modules, validation, validation_of_loops
+from cacheproof.proofs.keys.ambiguity import LayoutReader, ambiguous_lists, impossible_lists
 from cacheproof.proofs.keys.checks import (
     beside_failure,
     collisions,
@@ -42,9 +43,8 @@ from cacheproof.proofs.keys.mutants import (
     without_an_element,
     without_an_operand,
 )
-from cacheproof.proofs.keys.readings import LayoutReader, ambiguous_lists, impossible_lists
 from cacheproof.proofs.keys.second_reading import SecondReading
-from cacheproof.proofs.keys.source import text_of
+from cacheproof.proofs.keys.texts import text_of
 from cacheproof.reference import block_hash, media_hash_of_vllm, media_identifier
 from cacheproof.reference.releases import NEWEST
 from cacheproof.reference.semantics import Semantics
@@ -141,7 +141,7 @@ def _decoder(seed: int) -> Claim:
         [(one.name, replace(texts, stream=one.text)) for one in changed],
         digest_of([texts.content, texts.stream]),
         SecondReading(explored(media_decoded, "calls"), validation_of_loops.of_decoder),
-        (language.MEDIA_STREAM, language.MEDIA_CONTENT),
+        (key_modules.MEDIA_STREAM, key_modules.MEDIA_CONTENT),
     )
 
 
@@ -163,7 +163,7 @@ def _media(seed: int) -> Iterator[Claim]:
         twins,
         digest_of([texts.content, texts.stream]),
         SecondReading(explored(media_apart, "calls"), validation.of_media),
-        (language.MEDIA_STREAM, language.MEDIA_CONTENT),
+        (key_modules.MEDIA_STREAM, key_modules.MEDIA_CONTENT),
     )
 
 
@@ -180,7 +180,7 @@ def _identifiers(seed: int) -> Claim:
         [(one.name, one.text) for one in harmful(changed)],
         digest_of([text]),
         _OF_IDENTIFIERS,
-        (language.MEDIA_IDENTIFIER,),
+        (key_modules.MEDIA_IDENTIFIER,),
     )
 
 
@@ -208,7 +208,7 @@ def _blocks(seed: int) -> Iterator[Claim]:
         twins = [(one.name, one.text) for one in harmful(mutants(text, functions, *edits))]
         yield Claim(
             contract, "reference", subject, UNBOUNDED, text, check, twins, digest_of([text]),
-            second[contract], (language.BLOCK_HASH,),
+            second[contract], (key_modules.BLOCK_HASH,),
         )  # fmt: skip
 
 
@@ -232,7 +232,7 @@ def _media_of_release(release: str, seed: int, own: Own | None) -> Iterator[Clai
         [(unnamed.name, unnamed.text)],
         digest,
         of_frames,
-        (language.MEDIA_HASH_OF_VLLM,),
+        (key_modules.MEDIA_HASH_OF_VLLM,),
     )
     if semantics.frames_media_chunks:
         changed = mutants(text, FRAMES, without_an_operand, without_a_yield)
@@ -246,7 +246,7 @@ def _media_of_release(release: str, seed: int, own: Own | None) -> Iterator[Clai
             [(one.name, one.text) for one in harmful(changed)],
             digest,
             of_frames,
-            (language.MEDIA_HASH_OF_VLLM,),
+            (key_modules.MEDIA_HASH_OF_VLLM,),
         )
 
 
@@ -263,7 +263,7 @@ def _identifiers_of_release(release: str, seed: int) -> Claim:
         [(uncoloned.name, uncoloned.text)],
         digest_of([text]),
         replace(_OF_IDENTIFIERS, of_release=True),
-        (language.MEDIA_IDENTIFIER,),
+        (key_modules.MEDIA_IDENTIFIER,),
     )
 
 
@@ -284,7 +284,7 @@ def _blocks_of_release(release: str, seed: int, own: Own | None) -> Iterator[Cla
         [(unnamed.name, unnamed.text)],
         digest_of([text]),
         second,
-        (language.BLOCK_HASH,),
+        (key_modules.BLOCK_HASH,),
     )
     unfenced = next(harmful(mutants(text, ("_of_items",), shifted_comparison)))
     yield Claim(
@@ -297,5 +297,5 @@ def _blocks_of_release(release: str, seed: int, own: Own | None) -> Iterator[Cla
         [(unfenced.name, unfenced.text)],
         digest_of([text]),
         second,
-        (language.BLOCK_HASH,),
+        (key_modules.BLOCK_HASH,),
     )

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import PIL.Image
 
-from cacheproof.proofs.keys.language import (
+from cacheproof.proofs.keys.key_modules import (
     BLOCK_HASH,
     MEDIA_CONTENT,
     MEDIA_HASH_OF_VLLM,

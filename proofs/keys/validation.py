@@ -12,11 +12,11 @@ from typing import Any
 import z3
 
 from cacheproof.proofs.keys import block_extra, identifiers, scopes, vllm_media
+from cacheproof.proofs.keys.ambiguity import Layout, LayoutReading, constants
 from cacheproof.proofs.keys.block_extra import END, PARTS, START, Hashing
 from cacheproof.proofs.keys.concrete import ConcreteValues, NotConcrete, admits, evaluated, written
 from cacheproof.proofs.keys.media import Encoding, Texts
 from cacheproof.proofs.keys.paths import satisfiable
-from cacheproof.proofs.keys.readings import Layout, LayoutReading, constants
 from cacheproof.proofs.keys.running import (
     BlockTexts,
     MediaTexts,

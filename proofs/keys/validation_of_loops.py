@@ -13,18 +13,18 @@ from typing import Any, TypeVar
 
 import z3
 
-from cacheproof.proofs.keys import block_chain, block_items, decoding, language, scopes
+from cacheproof.proofs.keys import block_chain, block_items, decoding, key_modules, scopes
+from cacheproof.proofs.keys.ambiguity import BYTE, VALUE_END, constants
 from cacheproof.proofs.keys.block_chain import HASHED, LENGTH, LOOKAHEAD, SIZE
 from cacheproof.proofs.keys.concrete import ConcreteValues, evaluated
 from cacheproof.proofs.keys.hashed_values import value_of
 from cacheproof.proofs.keys.loops import LoopClaims
 from cacheproof.proofs.keys.media import Texts
 from cacheproof.proofs.keys.paths import Path, all_paths, ended, satisfiable
-from cacheproof.proofs.keys.readings import BYTE, VALUE_END, constants
 from cacheproof.proofs.keys.running import BlockTexts, MediaNode, MediaTexts, Requested, ideal_hash
-from cacheproof.proofs.keys.source import run_round_by_round
 from cacheproof.proofs.keys.symbolic import CONTENT, Number, Symbol, SymbolicText, size
 from cacheproof.proofs.keys.symbolic import number as term_of
+from cacheproof.proofs.keys.texts import run_round_by_round
 from cacheproof.proofs.keys.validation import Validated, of_extra
 from cacheproof.reference.semantics.block_keys import BlockKeySemantics
 
@@ -285,7 +285,7 @@ def _named_by_reader(
     spans: Sequence[tuple[int, int]],
     known: int,
 ) -> list[list[object]]:
-    names = run_round_by_round(text, language.BLOCK_HASH)
+    names = run_round_by_round(text, key_modules.BLOCK_HASH)
     features = _Listed(items)
     request = SimpleNamespace(mm_features=features, lora_request=None, block_hashes=(b"",) * known)
 

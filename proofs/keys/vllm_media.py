@@ -14,7 +14,9 @@ from typing import Any
 
 import z3
 
-from cacheproof.proofs.keys import language, paths
+from cacheproof.proofs.keys import key_modules, paths
+from cacheproof.proofs.keys.ambiguity import Layout
+from cacheproof.proofs.keys.collisions import witness
 from cacheproof.proofs.keys.media import pieces
 from cacheproof.proofs.keys.media_values import (
     Constructed,
@@ -26,8 +28,6 @@ from cacheproof.proofs.keys.media_values import (
     is_of,
 )
 from cacheproof.proofs.keys.paths import Unread
-from cacheproof.proofs.keys.readings import Layout
-from cacheproof.proofs.keys.source import run_text, text_of
 from cacheproof.proofs.keys.symbolic import (
     EMPTY,
     Data,
@@ -43,7 +43,7 @@ from cacheproof.proofs.keys.symbolic import (
     data,
     fresh,
 )
-from cacheproof.proofs.keys.witnesses import witness
+from cacheproof.proofs.keys.texts import run_text, text_of
 from cacheproof.reference import media_hash_of_vllm
 from cacheproof.reference.semantics.media import MediaSemantics
 
@@ -139,7 +139,7 @@ class ReleaseEncoding:
         self._semantics = semantics
         names = run_text(
             text_of(media_hash_of_vllm) if text is None else text,
-            language.MEDIA_HASH_OF_VLLM,
+            key_modules.MEDIA_HASH_OF_VLLM,
             is_of=is_of,
             image_id=image_id,
             struct=SimpleNamespace(pack=_pack),

@@ -12,7 +12,7 @@ from cacheproof.differential.traces.records import TraceResult
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.proofs.keys.exploration import ExploredKeys
 from cacheproof.proofs.keys.prove import prove_keys_of
-from cacheproof.proofs.keys.source import text_of
+from cacheproof.proofs.keys.texts import text_of
 from cacheproof.proving.own_run import OwnRun
 from cacheproof.reference import block_hash, media_hash_of_vllm
 from cacheproof.reference.semantics import Semantics

@@ -24,7 +24,7 @@ from cacheproof.proofs.keys.running import (
     identifier_by,
 )
 from cacheproof.proofs.keys.scopes import Named
-from cacheproof.proofs.keys.source import text_of
+from cacheproof.proofs.keys.texts import text_of
 from cacheproof.reference import block_hash, media_content, media_identifier, media_stream
 from cacheproof.reference.media_identifier import ItemName
 from cacheproof.reference.semantics.block_keys import BlockKeySemantics

@@ -8,6 +8,7 @@ from itertools import chain
 import pytest
 
 from cacheproof.differential.targets.resolve import resolve
+from cacheproof.proofs.keys.ambiguity import LayoutReader
 from cacheproof.proofs.keys.block_extra import Hashing
 from cacheproof.proofs.keys.checks import (
     beside_confusion,
@@ -38,8 +39,7 @@ from cacheproof.proofs.keys.prove import (
     prove_keys,
     prove_keys_of,
 )
-from cacheproof.proofs.keys.readings import LayoutReader
-from cacheproof.proofs.keys.source import text_of
+from cacheproof.proofs.keys.texts import text_of
 from cacheproof.proving.own_run import OwnRun
 from cacheproof.reference import block_hash, media_identifier
 from cacheproof.reference.releases import NEWEST

@@ -3,10 +3,10 @@
 import z3
 
 from cacheproof.proofs.keys import mutants, paths
-from cacheproof.proofs.keys.language import Language
+from cacheproof.proofs.keys.key_modules import Language
 from cacheproof.proofs.keys.loops import HELPER, LoopClaims, Loops
-from cacheproof.proofs.keys.source import run_text
 from cacheproof.proofs.keys.symbolic import Field, Many, Number, Repeated, collect
+from cacheproof.proofs.keys.texts import run_text
 
 X = z3.Int("x!0")
 

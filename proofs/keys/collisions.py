@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import z3
 
+from cacheproof.proofs.keys.ambiguity import BYTE, Layout, differing
 from cacheproof.proofs.keys.paths import satisfiable
-from cacheproof.proofs.keys.readings import BYTE, Layout, differing
 from cacheproof.proofs.keys.symbolic import BytesRun, Field, Piece
 
 LENGTHS = (40, 200, 2000)

@@ -15,7 +15,7 @@ from types import CodeType, ModuleType, SimpleNamespace, TracebackType, UnionTyp
 from typing import Any, NoReturn, TypeVar
 
 from cacheproof.proofs.keys import gate
-from cacheproof.proofs.keys.language import HELPER, Language
+from cacheproof.proofs.keys.key_modules import HELPER, Language
 from cacheproof.proofs.keys.loops import cut
 from cacheproof.proofs.keys.paths import Unread
 from cacheproof.proofs.keys.symbolic import (

@@ -2,7 +2,7 @@
 
 import z3
 
-from cacheproof.proofs.keys.readings import Layout, LayoutReader, ambiguous_lists
+from cacheproof.proofs.keys.ambiguity import Layout, LayoutReader, ambiguous_lists
 from cacheproof.proofs.keys.symbolic import (
     CONTENT,
     BytesRun,
