@@ -9,6 +9,7 @@ from cacheproof.proofs.keys.key_modules import HELPER, WRAPPER, Language
 from cacheproof.proofs.keys.loops import HELPER as CUT
 from cacheproof.proofs.keys.loops import bound_before
 from cacheproof.proofs.keys.paths import Unread
+from cacheproof.proofs.text.bindings import bound_by
 
 STATEMENTS: tuple[type[ast.stmt], ...] = (
     ast.AnnAssign, ast.Assign, ast.AugAssign, ast.Expr, ast.For, ast.FunctionDef, ast.If,
@@ -133,7 +134,7 @@ class Function(Gate):
         """A function within this one: what it takes from here is bound once."""
         if inner.name not in self._language.read:
             self._refuse(inner, f"the function {inner.name} within another")
-        bound = [one for node in self._own for one in _stored_by(node)]
+        bound = [one for node in self._own for one in bound_by(node)]
         for node in ast.walk(inner):
             if isinstance(node, ast.Name) and bound.count(node.id) > 1:
                 self._refuse(node, f"{node.id}, which changes outside {inner.name}")
@@ -207,7 +208,7 @@ class Function(Gate):
 
     def _made(self, kind: type[ast.List | ast.Dict]) -> set[str]:
         """Variables that are bound once, to an empty list or mapping made there."""
-        bound = [one for node in self._own for one in _stored_by(node)]
+        bound = [one for node in self._own for one in bound_by(node)]
         made: set[str] = set()
         for node in self._own:
             match node:
@@ -300,18 +301,8 @@ def _outside_functions(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
                 yield from _outside_functions(ast.iter_child_nodes(node))
 
 
-def _stored_by(node: ast.AST) -> list[str]:
-    """The variables that a node binds by itself."""
-    match node:
-        case ast.Name(id=name, ctx=ast.Store()) | ast.FunctionDef(name=name):
-            return [name]
-        case ast.MatchAs(name=str(name)):
-            return [name]
-    return []
-
-
 def _stored(node: ast.AST) -> set[str]:
-    return {name for one in ast.walk(node) for name in _stored_by(one)}
+    return {name for one in ast.walk(node) for name in bound_by(one)}
 
 
 def _is_name_of_type(node: ast.expr) -> bool:
