@@ -59,7 +59,7 @@ class Task:
 
 def decided(task: Task) -> dict[str, Any]:
     """Digests of the lane's traces, records and verdicts, and of its findings by their place."""
-    target = resolve(task.target, report=print)
+    target = resolve(task.target, report=_say)
     reference = reference_for(target)
     lane = LANES[task.lane]
     traces = [lane.trace(seed, target.model) for seed in range(task.seeds)]
@@ -99,11 +99,16 @@ def digest(value: Any) -> str:
 def tasks(seeds: int, small: int) -> Iterator[Task]:
     """Each lane that a target offers."""
     for name in TARGETS:
-        target = resolve(name, report=print)
+        target = resolve(name, report=_say)
         for lane in LANES.values():
             if lane.is_offered_by(target.model) and target.runs_depth(lane.depth):
                 yield Task(name, lane.name, seeds, small)
         target.close()
+
+
+def _say(line: str) -> None:
+    """Tell of what goes on; the output is the digests alone."""
+    print(line, file=sys.stderr)
 
 
 def main() -> None:
@@ -113,16 +118,21 @@ def main() -> None:
     parser.add_argument("--against", type=Path)
     parser.add_argument("--cluster", metavar="ADDRESS", help="of a Ray cluster that does the work")
     options = parser.parse_args()
+    before: dict[str, Any] = {}
+    if options.against is not None:
+        try:
+            before = json.loads(options.against.read_text())
+        except (OSError, ValueError) as error:
+            parser.error(f"--against {options.against}: no digests of a run before: {error}")
     small = options.seeds if options.small is None else options.small
     todo = list(tasks(options.seeds, small))
     now: dict[str, Any] = {}
     for number, outcome in Workplace(cluster=options.cluster).results(decided, todo):
         now[todo[number].name] = outcome
-        print(f"{len(now)} of {len(todo)}: {todo[number].name}", file=sys.stderr)
+        _say(f"{len(now)} of {len(todo)}: {todo[number].name}")
     if options.against is None:
         print(json.dumps(dict(sorted(now.items())), indent=1))
         return
-    before = json.loads(options.against.read_text())
     differ = [
         f"{name}: {what}"
         for name in sorted(before.keys() | now.keys())
