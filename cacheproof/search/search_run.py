@@ -80,6 +80,7 @@ class SearchRun(MemoryStore):
         self.outcome = self._nothing()
         super().__init__(self.outcome.harness_errors, WEIGHTS, plan.seconds)
         self._conclusions = Conclusions(face_of)
+        self._files: dict[object, list[Path]] = {}
         self._notes: list[_Note] = []
         self._concluded = 0
         self._errors_told = 0
@@ -261,16 +262,26 @@ class SearchRun(MemoryStore):
         if not isinstance(outcome, Finding):
             return
         found, listed = self._noting.annotated(outcome), note.noted.listed
+        count = len(self._conclusions.findings)
         if self._conclusions.take(found, note.noted.broken.lane, time.time()):
             if listed is None:
-                finding_file.save(found, self.folder)
-            if self._is_a_cause(found):
+                self._save(found)
+            if len(self._conclusions.findings) > count and self._is_a_cause(found):
                 self.live.say(
                     f"found: {found.contract} in lane {note.noted.broken.lane}: {found.title}"
                 )
         # the finding is saved, and no longer needs the trace as it broke
         if note.raw is not None:
             note.raw.unlink(missing_ok=True)
+
+    def _save(self, found: Finding) -> None:
+        """Save a finding, in the place of a larger one that this search has saved."""
+        was_there = finding_file.path_of(found, self.folder).exists()
+        files = finding_file.save(found, self.folder)
+        for larger in self._files.pop(face_of(found), ()):
+            larger.unlink(missing_ok=True)
+        if not was_there:
+            self._files[face_of(found)] = files
 
     def _is_a_cause(self, found: Finding) -> bool:
         """Whether a finding is not listed, and likely no other face of what was found so far."""
