@@ -177,7 +177,7 @@ def is_raised_by_release(error: Exception) -> bool:
     frames = [Path(one.filename) for one in traceback.extract_tb(error.__traceback__)]
     # Libraries may be called by either: the innermost frame that is none of theirs decides.
     ours_or_theirs = (one for one in reversed(frames) if not _is_of_others(one))
-    return next(ours_or_theirs, frames[-1]).parent != _DRIVER
+    return _DRIVER not in next(ours_or_theirs, frames[-1]).parents
 
 
 def _is_of_others(file: Path) -> bool:

@@ -287,13 +287,17 @@ def test_what_is_raised_while_something_is_made_breaks_a_contract(
     assert broken(host, ChangedText(edit.path, edit.function, text), lane, range(1), contract)
 
 
+DRIVER = {module.parent for module in Path(session.__file__).parent.rglob("*.py")}
+"""The folders of what runs in a host."""
+
+
 @pytest.mark.parametrize(
     ("file", "text", "is_of_release"),
     [
         ("vllm/v1/request.py", "request.absent", True),
         ("vllm/v1/request.py", "request(1)", True),
         ("vllm/v1/request.py", "stand_in.absent", False),
-        (str(Path(session.__file__)), "request(1)", False),
+        *((str(folder / "any.py"), "request(1)", False) for folder in sorted(DRIVER)),
     ],
 )
 def test_a_driver_that_does_not_know_a_release_is_told_apart(
