@@ -147,10 +147,9 @@ def _tells_the_truth(finding: Finding) -> bool:
         if finding.contract == LOCKSTEP:
             return finding.parting is not None
         by_id(finding.contract)
-        broken = finding.first_break
+        return finding.retrace.breaks_at(finding.contract, finding.event)
     except (ArithmeticError, AttributeError, HarnessError, LookupError, TypeError, ValueError):
         return False  # the records contradict the trace: whoever edited one forgot the other
-    return broken is not None and broken.event == finding.event
 
 
 def _refused(path: Path, reason: str) -> InputError:

@@ -90,6 +90,15 @@ class Retrace:
                 return self._first_call(contract, kind, number)
         return None
 
+    def breaks_at(self, contract: str, event: int) -> bool:
+        """Whether the contract breaks at an event for the first time in one of its kinds, whatever
+        that was called when it was found."""
+        judge = self._judge()
+        for number, record in enumerate(self.records[: event + 1]):
+            judge.judge(number, self.trace.events[number], record)
+        found = judge.by_kind.items()
+        return any(name == contract and one.event == event for (name, _), one in found)
+
     def at(self, event: int, call: int) -> RetracedBreak:
         """The moment just after call number `call` of an event, counted from 1."""
         return RetracedBreak(

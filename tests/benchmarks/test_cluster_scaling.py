@@ -13,7 +13,7 @@ def test_a_head_below_a_tenth_of_a_core_takes_seeds_in_proportion_to_the_cores(s
 def test_a_costless_crew_hands_back_the_same_outcome_at_once(script) -> None:
     future = script.Costless(4, "outcome").submit(len, "job")
     assert isinstance(future, Future)
-    assert script.every_one([future])[0].result() == "outcome"
+    assert script.every_one([future])[0].result() == ("outcome", 0.0)
 
 
 def test_a_shard_that_is_run_with_no_cost_is_counted_all_the_same(script, tmp_path) -> None:

@@ -138,13 +138,18 @@ def test_a_flag_alone_changes_how_the_scheduler_calls_its_manager(flag: str, lan
 
 
 def test_every_flag_is_named_by_a_test_that_shows_it() -> None:
-    """Those of block keys are not: their test goes over all of them."""
+    """Or by a story that does without it. Those of block keys are not: their test goes over all of
+    them."""
+    tests = Path(__file__).parents[1]
     named = {
         node.value.rpartition(".")[2]
-        for path in Path(__file__).parents[1].rglob("test_*.py")
+        for path in tests.rglob("test_*.py")
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
+    stories = "\n".join(path.read_text() for path in tests.rglob("stories/*.txt"))
+    told = re.findall(r"^\S+ with(?:out)? .*", stories, re.MULTILINE)
+    named |= {word for line in told for word in re.findall(r"\w+\.(\w+)", line)}
     flags = {flag for flag in CHANGES if not flag.startswith("block_keys.")}
     assert {flag for flag in flags if flag.rpartition(".")[2] not in named} == set()
 
