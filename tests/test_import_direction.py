@@ -344,7 +344,7 @@ def test_imports_point_one_way(path: str) -> None:
         ("differential/judges/manager.py", "from cacheproof.proofs import goals"),
         ("differential/judges/manager.py", "from cacheproof.differential import search"),
         ("differential/judges/manager.py", "from cacheproof.differential.search.known import load"),
-        ("differential/findings/finding.py", "from cacheproof.differential.search import campaign"),
+        ("differential/findings/finding.py", "from cacheproof.differential.search import seeded"),
         ("differential/files.py", "from cacheproof.differential.traces.trace import Trace"),
         ("differential/targets/base.py", "from cacheproof.differential.judges import manager"),
         ("differential/judges/manager.py", "from cacheproof.cli import main"),
@@ -411,7 +411,7 @@ def test_a_forbidden_import_is_flagged(path: str, statement: str) -> None:
             "from cacheproof.reference import request",
         ),
         ("cacheproof/cli.py", "from cacheproof.errors import UsageError"),
-        ("cacheproof/cli.py", "from cacheproof.differential.search import campaign"),
+        ("cacheproof/cli.py", "from cacheproof.differential.search import seeded"),
         ("cacheproof/proving/own_run.py", "from cacheproof.proofs.keys import scopes"),
     ],
 )

@@ -93,9 +93,7 @@ class Retrace:
     def breaks_at(self, contract: str, event: int) -> bool:
         """Whether the contract breaks at an event for the first time in one of its kinds, whatever
         that was called when it was found."""
-        judge = self._judge()
-        for number, record in enumerate(self.records[: event + 1]):
-            judge.judge(number, self.trace.events[number], record)
+        judge = self._judge_up_to(event, len(self.records[event].calls))
         found = judge.by_kind.items()
         return any(name == contract and one.event == event for (name, _), one in found)
 
