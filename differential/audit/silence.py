@@ -24,6 +24,11 @@ _SIZES = frozenset({"SC-21"})
 """The contract that compares with the configured size: a record has the size that came of it."""
 NEVER_JUDGED = _TEXTS | _TRANSFERS | _SIZES
 
+_ITEMS = frozenset({"BP-11"})
+"""The contract of what stands in a block beside tokens: a record tells a request's keys only."""
+_LIVES = frozenset({"KV-15"})
+"""The contract of how long contents lived, which a collector is asked, and no record."""
+KV_NEVER_JUDGED = _ITEMS | _LIVES
 _KV_NOT_JUDGED = {
     "sparse retention of KV": frozenset({"KV-11"}),
     "block keys that look ahead": frozenset({"KV-11"}),
@@ -34,7 +39,7 @@ blocks need not be found."""
 
 def kv_not_judged(features: Iterable[str]) -> frozenset[str]:
     """Contracts that say nothing of a KV cache manager with these features."""
-    return frozenset().union(*(_KV_NOT_JUDGED.get(one, frozenset()) for one in features))
+    return KV_NEVER_JUDGED.union(*(_KV_NOT_JUDGED.get(one, frozenset()) for one in features))
 
 
 def not_judged(features: set[str]) -> frozenset[str]:
