@@ -24,6 +24,7 @@ from cacheproof.differential.traces.engine import EngineConfig, EngineHeader
 from cacheproof.differential.traces.manager import Add, Update
 from cacheproof.differential.traces.scheduler import Schedule
 from cacheproof.differential.traces.trace import ModelRunner, Trace
+from cacheproof.reference.releases import NEWEST
 
 RUNNERS: tuple[ModelRunner, ...] = get_args(ModelRunner)
 REQUESTS = (1, 2, 4)
@@ -67,7 +68,7 @@ def seconds(target: HostTarget, trace: Trace) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--target", default="engine@0.33.0")
+    parser.add_argument("--target", default=f"engine@{NEWEST}")
     parser.add_argument("--rounds", type=int, default=9)
     options = parser.parse_args()
     engine, reference = pair_of(options.target)

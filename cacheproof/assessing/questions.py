@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 
 from cacheproof.differential.provision.versions import order
+from cacheproof.reference.releases import NEWEST
 
-ENGINES = ("0.20.0", "0.33.0")
+ENGINES = ("0.20.0", NEWEST)
 """The oldest and the newest release of which whole engines were run."""
 
 
