@@ -52,8 +52,8 @@ def check(
             min=1,
             max=A_WEEK,
             metavar="N",
-            help="Begin no seeds after N seconds, shared by the releases; such a search need not "
-            "meet every known fault.",
+            help="End the search after N seconds, shared by the releases; it need not meet every "
+            "known fault, and says what it had no time for.",
         ),
     ] = None,
     release: Annotated[
@@ -111,8 +111,8 @@ def fuzz(
             min=1,
             max=A_WEEK,
             metavar="N",
-            help="Begin no seed after N seconds, 60 where no --seeds are given; findings get 15 s "
-            "more to be minimised, and all faults are planted.",
+            help="End the search after N seconds, 60 where no --seeds are given, minimising and "
+            "planted faults included; what it had no time for is said.",
         ),
     ] = None,
     seeds: Annotated[

@@ -41,7 +41,7 @@ from cacheproof.search.result import SearchSubject
 from cacheproof.search.searching import (
     judge_target,
     print_details,
-    print_interrupted,
+    print_not_written,
     print_outcome,
     verdict_json,
 )
@@ -114,8 +114,7 @@ def run(
     for line in _closing_lines(verdicts):
         output.line(line)
     for verdict in verdicts:
-        if verdict.interrupted:
-            print_interrupted(output, verdict, folder)
+        print_not_written(output, verdict, folder)
     facts = {
         "targets": [verdict_json(verdict) for verdict in verdicts],
         "evidence": [line.to_json() for verdict in verdicts for line in verdict.evidence()],

@@ -23,6 +23,10 @@ from cacheproof.work.workplace import AnyCrew
 One = TypeVar("One")
 
 
+class OutOfTimeError(Exception):
+    """What is under way is to be left where it is: the seconds are up."""
+
+
 @dataclass(frozen=True)
 class DueJob:
     """A job that is due, and what takes its outcome in: once the jobs begun before it are taken in,
@@ -71,6 +75,8 @@ class MemoryStore:
             JobRunner(self, crew, work, done_among).run()
         except KeyboardInterrupt:
             self.interrupted = True
+        except OutOfTimeError:
+            self.stopped = True
         except BrokenProcessPool:
             self.errors.append(LOST)
 
@@ -92,9 +98,14 @@ class MemoryStore:
         return lambda came: self.errors.append(came) if isinstance(came, str) else take(came)
 
     @property
+    def deadline(self) -> float:
+        """The moment of the monotonic clock at which the seconds are up."""
+        return math.inf if self.seconds is None else self.ready + self.seconds
+
+    @property
     def is_out_of_time(self) -> bool:
         """Whether the seconds are up."""
-        return self.seconds is not None and time.monotonic() - self.ready > self.seconds
+        return time.monotonic() > self.deadline
 
     def in_time(self, parts: Iterable[One]) -> Iterator[One]:
         """The parts of a search until the seconds are up, when it is `stopped`."""
@@ -124,13 +135,17 @@ class MemoryStore:
             self._taken += 1
 
     def look(self) -> None:
-        """Show how far all is."""
+        """Show how far all is. Raises OutOfTimeError when what is under way is to be left."""
         now = time.monotonic()
         if self.ready == math.inf:
             self.live.show("a worker starts, and imports the target")
             return
-        at_least = 0.0 if self.seconds is None else max(0.0, self.ready + self.seconds - now)
-        self.live.show(self._told(), *self.reckoning.told(now, self._crew.number, at_least))
+        self.live.show(self._told(), *self._left(now))
+
+    def _left(self, now: float) -> tuple[float | None, float | None]:
+        """The share that is done, and the seconds that the rest takes."""
+        at_least = 0.0 if self.seconds is None else max(0.0, self.deadline - now)
+        return self.reckoning.told(now, self._crew.number, at_least)
 
 
 def turns(
@@ -142,7 +157,7 @@ def turns(
             yield lane, some
 
 
-def alternating(*several: Iterator[One]) -> Iterator[One]:
-    """One of each in turns, then the rest of the longer."""
+def alternating(*several: Iterator[One | None]) -> Iterator[One]:
+    """One of each in turns, then the rest of the longer; None lets the others go first."""
     for some in itertools.zip_longest(*several):
         yield from (one for one in some if one is not None)

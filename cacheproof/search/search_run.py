@@ -8,7 +8,7 @@ import itertools
 import math
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +21,12 @@ from cacheproof.differential.findings.register import FaultRecord, of_run
 from cacheproof.differential.findings.register_file import day_of
 from cacheproof.differential.lanes.lane import Lane
 from cacheproof.differential.search import corpus, work
-from cacheproof.differential.search.canary import canaries_in, name_in, plantings
+from cacheproof.differential.search.canary import (
+    Canary,
+    canaries_in,
+    name_in,
+    plantings_in_turns,
+)
 from cacheproof.differential.search.corpus import Reply
 from cacheproof.differential.search.known import KnownFault, showing_seeds
 from cacheproof.differential.search.noting import Conclusions, Noted, Noting, face_of
@@ -31,7 +36,14 @@ from cacheproof.differential.search.work import Plant, ReplayTask, SearchTask, S
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.resolve import semantics_beside
 from cacheproof.output.console import CommandOutput, Live
-from cacheproof.search.memory_store import DueJob, MemoryStore, alternating, turns
+from cacheproof.output.verdict_line import names
+from cacheproof.search.memory_store import (
+    DueJob,
+    MemoryStore,
+    OutOfTimeError,
+    alternating,
+    turns,
+)
 from cacheproof.search.searchers import crew_for
 from cacheproof.work.plan import SearchPlan
 from cacheproof.work.workplace import AnyCrew
@@ -42,7 +54,16 @@ PART_SECONDS = 2.0
 """Most seconds of a part of a search that ends by the clock: who waits for the end waits for its
 parts. Its lanes take turns more often."""
 SHRINK_SECONDS = 15.0
-"""Seconds after the end of a search for minimising what is not small yet."""
+"""Most seconds before the end that are left for minimising what is not small yet."""
+WRITE_SECONDS = 5.0
+"""Most seconds before the end that are left for replaying what was minimised."""
+LEFT_SHARE = 0.25
+"""Most of a search's seconds that is left for either."""
+GRACE_SECONDS = 2.0
+"""Seconds after the end for which jobs that are under way are waited for: they look at the clock
+between two traces, and a single one may take long."""
+PLANTED_SHARE = 0.15
+"""Most of the work of a search by the clock that is spent on planted faults."""
 ERRORS_MAX = 10
 """Errors of hosts after which a search gives up: it is void, and would wait for more of them."""
 WEIGHTS = {"Search": 1.0, "Plant": 2.0, "WriteDown": 30.0, "WriteDown as it is": 5.0}
@@ -88,6 +109,8 @@ class SearchRun(MemoryStore):
         self._noting = Noting(known, shrinks_listed=plan.shrinks_listed)
         self._urgent: deque[DueJob] = deque()
         self._listed: deque[DueJob] = deque()
+        self._has_seeds, self._has_begun = True, False
+        self._unreplayed = 0
         self._shown: dict[str, tuple[int, ...]] = {}
         self._all_seeds = iter(itertools.count() if plan.seeds is None else plan.seeds)
 
@@ -104,19 +127,17 @@ class SearchRun(MemoryStore):
             DueJob(ReplayTask(one), self.unless_error(partial(self._replayed, one)), "Replay")
             for one in corpus.asked(records, names, compared=self._is_compared)
         ]
-        planted = self.unless_error(self.canaries.update)
-        plants = [
-            DueJob(Plant(lane, some), planted, "Plant", len(some), in_order=False)
-            for lane in self.lanes
-            for some in plantings(lane, self.target)
-        ]
-        self.plan_for(*replays, *plants)
+        self.plan_for(*replays)
+        plants = [*plantings_in_turns(self.lanes, self.target)]
+        self.reckoning.planned["Plant"] = sum(len(some) for _, some in plants)
         if self.plan.seconds is None and self.plan.seeds is not None:
             at_once = self.plan.seeds[: self.plan.seeds_at_once]
             self.reckoning.planned["Search"] = len(at_once) * len(self.lanes)
         start = DueJob(StartTask(), self.unless_error(lambda _: None), "Start", in_order=False)
-        searches = alternating(self._searches(self._seeds()), iter(plants))
-        self.do(crew, work.work, live, itertools.chain([start], replays, searches), self._progress)
+        searches = alternating(self._searches(self._seeds()), self._planted(plants))
+        ordinary = itertools.chain([start], self.in_time(replays), searches)
+        self.do(crew, work.work, live, ordinary, self._progress)
+        self._unreplayed = len(replays) - self.reckoning.units["Replay"]
         return self._verdict()
 
     # what there is to do
@@ -129,7 +150,10 @@ class SearchRun(MemoryStore):
     def next_due(self) -> DueJob | None:
         """First what writes down what was found, then the search and the planted faults in
         turns."""
-        if self._gave_up:
+        # until a host is ready nobody knows when the seconds of what is begun are up
+        is_starting = self.seconds is not None and self.ready == math.inf and self._has_begun
+        self._has_begun = True
+        if self._gave_up or is_starting or time.monotonic() > self.deadline:
             return None
         if self._urgent:
             return self._urgent.popleft()
@@ -150,8 +174,27 @@ class SearchRun(MemoryStore):
 
     def _searches(self, parts: Iterator[tuple[Lane, Sequence[int]]]) -> Iterator[DueJob]:
         for lane, seeds in self.in_time(parts):
-            task = SearchTask(lane, seeds, self.plan.kept_per_break)
+            task = SearchTask(lane, seeds, self.plan.kept_per_break, _of_clock(self.deadline))
             yield DueJob(task, self._merge, "Search", len(seeds))
+        self._has_seeds = False
+
+    def _planted(
+        self, plants: Iterable[tuple[Lane, tuple[Canary, ...]]]
+    ) -> Iterator[DueJob | None]:
+        """Faults to be planted; None where the search is to go on first."""
+        take = self.unless_error(self.canaries.update)
+        for lane, some in self.in_time(plants):
+            while self._has_planted_enough:
+                yield None
+            job = Plant(lane, some, _of_clock(self.deadline))
+            yield DueJob(job, take, "Plant", len(some), in_order=False)
+
+    @property
+    def _has_planted_enough(self) -> bool:
+        """Whether a search by the clock has spent its share on planted faults."""
+        spent = self.reckoning.seconds
+        share = PLANTED_SHARE * sum(spent.values())
+        return self.seconds is not None and self._has_seeds and spent.get("Plant", 0.0) > share
 
     def _turns(self, lanes: Sequence[Lane]) -> Iterator[tuple[Lane, Sequence[int]]]:
         """The lanes in turns, a few seeds at a time, up to `seeds_at_once` of each; seeds that were
@@ -205,8 +248,6 @@ class SearchRun(MemoryStore):
     # what comes of it
 
     def _replayed(self, record: FaultRecord, outcome: Reply) -> None:
-        # the seconds of the search begin when the register is done
-        self.ready = time.monotonic()
         name, release, day = self.target.name, self.target.release, day_of(time.time())
         self._of_register += outcome.recorded(record, name, release, day)
         part = self._nothing()
@@ -221,7 +262,8 @@ class SearchRun(MemoryStore):
             self._notes.append(note)
             kind = "WriteDown" if noted.batches else "WriteDown as it is"
             written = partial(self._written, note)
-            due = DueJob(noted.job(self._until), written, kind, in_order=False)
+            until = _of_clock(self._before_end(WRITE_SECONDS))
+            due = DueJob(noted.job(until), written, kind, in_order=False)
             self.plan_for(due)
             if noted.listed is None:
                 # saved as it broke, to be replayed until it is minimised
@@ -236,11 +278,15 @@ class SearchRun(MemoryStore):
             finding_file.save(self._noting.annotated(outcome), self.folder)
 
     @property
-    def _until(self) -> float:
-        """The moment until which something may be minimised."""
-        if self.plan.seconds is None:
-            return math.inf
-        return self.ready + self.plan.seconds + SHRINK_SECONDS
+    def is_out_of_time(self) -> bool:
+        """Whether the seconds are up, or what is left of them is for minimising."""
+        is_small = all(one.noted.listed or one.outcome is not None for one in self._notes)
+        return time.monotonic() > (self.deadline if is_small else self._before_end(SHRINK_SECONDS))
+
+    def _before_end(self, most: float) -> float:
+        """The moment that is so many seconds before the end, or a share of all where they are
+        few."""
+        return self.deadline - (min(most, LEFT_SHARE * self.seconds) if self.seconds else 0.0)
 
     def look(self) -> None:
         """Report the outcomes of breaks in their order, up to the first that is not known, and how
@@ -253,7 +299,16 @@ class SearchRun(MemoryStore):
         for error in self.errors[self._errors_told :]:
             self.live.say(f"{self.target.name}: {error}")
         self._errors_told = len(self.errors)
+        if time.monotonic() > self.deadline + GRACE_SECONDS:
+            raise OutOfTimeError
         super().look()
+
+    def _left(self, now: float) -> tuple[float | None, float | None]:
+        """By the clock, if it ends the search."""
+        if self.seconds is None:
+            return super()._left(now)
+        left, spent = max(0.0, self.deadline - now), now - self.began
+        return spent / (spent + left), left
 
     def _conclude(self, note: _Note) -> None:
         outcome = note.outcome
@@ -319,7 +374,7 @@ class SearchRun(MemoryStore):
             for lane in self.lanes
             for canary in canaries_in(lane, self.target, broken)
         ]
-        is_cut_short = self.interrupted or self._gave_up
+        is_cut_short = self.interrupted or self._gave_up or self.stopped
         # cut short, a search is not blamed for faults that it did not come to plant
         planted = [name for name in worth if name in self.canaries or not is_cut_short]
         found = {name: self.canaries.get(name, False) for name in planted}
@@ -328,7 +383,7 @@ class SearchRun(MemoryStore):
             for note in self._notes
             if not isinstance(note.outcome, Finding)
         ]
-        return Verdict(
+        verdict = Verdict(
             self.outcome,
             self._conclusions.findings,
             found,
@@ -336,6 +391,27 @@ class SearchRun(MemoryStore):
             not_written=kept,
             lanes_of=self._conclusions.lanes_of,
         )
+        if self.stopped:
+            self._tell_left_undone(verdict, len(worth))
+        return verdict
+
+    def _tell_left_undone(self, verdict: Verdict, worth: int) -> None:
+        """Say in a verdict what the seconds did not last for; `worth` faults were to be planted."""
+        undone = {
+            "planted faults": worth - len(verdict.canaries),
+            "traces of the register": self._unreplayed,
+        }
+        verdict.left_undone = {what: count for what, count in undone.items() if count}
+        reasons = [] if verdict.canaries or not worth else ["no fault was planted"]
+        if unsmall := verdict.unsmall:
+            reasons.append(f"what breaks {names(unsmall)} may be new, and was not minimised")
+        if reasons:
+            verdict.unfinished = f"within {self.seconds:g} s {' and '.join(reasons)}"
+
+
+def _of_clock(moment: float) -> float:
+    """A moment of the monotonic clock as one of the clock, which machines share."""
+    return time.time() + moment - time.monotonic()
 
 
 def run_search(

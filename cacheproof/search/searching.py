@@ -123,6 +123,7 @@ def verdict_json(verdict: Verdict) -> dict[str, object]:
         ],
         "canaries": verdict.canaries,
         "void_because": verdict.void_because,
+        "left_undone": verdict.left_undone,
         "findings": verdict.findings,
         "causes": causes_json(verdict),
     }
@@ -172,12 +173,11 @@ def print_verdict(output: CommandOutput, verdict: Verdict, folder: Path) -> None
         output.line(f"{told_count(verdict)} in {folder}")
     for reason in verdict.void_because:
         output.line(f"void: {reason}")
-    if verdict.interrupted:
-        print_interrupted(output, verdict, folder)
+    print_not_written(output, verdict, folder)
 
 
-def print_interrupted(output: CommandOutput, verdict: Verdict, folder: Path) -> None:
-    """What was met before the interruption and is no finding yet."""
+def print_not_written(output: CommandOutput, verdict: Verdict, folder: Path) -> None:
+    """What broke and is no finding yet, for want of time or of a host."""
     for fault, broken in verdict.not_written:
         if fault is None:
             file = finding_file.trace_path(broken, verdict.outcome.target, folder)

@@ -1,6 +1,7 @@
 """What searches conclude: fuzz, check and the report of a campaign."""
 
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,12 +14,12 @@ from cacheproof.differential.search.verdict import (
     INTERRUPTED,
     NOTHING_JUDGED,
     UNLISTED,
+    VOID,
     Verdict,
     exit_code_of,
     is_from_model,
     is_unlisted,
 )
-from cacheproof.formats.result import rule_of
 from cacheproof.output.folders import findings_folder
 from cacheproof.output.verdict_line import (
     VerdictLine,
@@ -51,6 +52,7 @@ class Searched:
         known: names of listed faults that were met.
         void: why it proves nothing.
         left_out: programs that this machine lacks, with the kinds of workload that want them.
+        undone: what a search by the clock had no time for, and how much of it.
     """
 
     targets: tuple[str, ...]
@@ -68,6 +70,7 @@ class Searched:
     known: tuple[str, ...] = ()
     void: tuple[str, ...] = ()
     left_out: tuple[tuple[str, int], ...] = ()
+    undone: tuple[tuple[str, int], ...] = ()
 
     @classmethod
     def of(cls, verdicts: Sequence[Verdict], shown: Sequence[ShownFault]) -> "Searched":
@@ -89,7 +92,8 @@ class Searched:
             new=tuple(one.head.contract for one in new),
             faces=sum(len(one.faces) for one in new),
             from_model=sum(is_from_model(one.head) for one in causes),
-            unsmall=tuple(_unsmall(verdicts)),
+            unsmall=tuple(one for verdict in verdicts for one in verdict.unsmall),
+            undone=tuple(_undone(verdicts).items()),
             harmless=sum(_is_harmless(one.head) for one in causes),
             known=tuple(one.fault.name for one in shown),
             void=tuple(briefly(why) for verdict in verdicts for why in _doubts(verdict)),
@@ -146,6 +150,9 @@ class Searched:
             yield f"what held proves nothing, since {self.void[0]}"
         if self.unreached:
             yield f"{_kinds(self.unreached)} not reached"
+        if self.undone:
+            left = names([f"{count:,} {what}" for what, count in self.undone])
+            yield f"the seconds were up before {left} had their turn"
         for program, kinds in self.left_out:
             yield f"{_kinds(kinds)} left out, for want of {program}"
 
@@ -176,6 +183,13 @@ def _doubts(verdict: Verdict) -> list[str]:
     return [why for why in verdict.void_because if why not in left]
 
 
+def _undone(verdicts: Sequence[Verdict]) -> Counter[str]:
+    undone = Counter[str]()
+    for verdict in verdicts:
+        undone.update(verdict.left_undone)
+    return undone
+
+
 def _is_harmless(one: Finding) -> bool:
     """Whether it is not listed, costs only wasted work, and so fails no command."""
     return one.known_note is None and not is_unlisted(one) and not is_from_model(one)
@@ -183,13 +197,6 @@ def _is_harmless(one: Finding) -> bool:
 
 def _kinds(number: int) -> str:
     return f"{counted(number, 'kind')} of workload {'was' if number == 1 else 'were'}"
-
-
-def _unsmall(verdicts: Sequence[Verdict]) -> Iterator[str]:
-    for verdict in verdicts:
-        for fault, broken in verdict.not_written:
-            if fault is None and rule_of(broken.contract).harm != "efficiency":
-                yield broken.contract
 
 
 def line_of(
@@ -226,6 +233,8 @@ def _next(
         return page, replay_of(parted[0], folder)
     if not searched.calls:
         return "give it more time, with --seconds or --seeds", ""
+    if searched.code == VOID and searched.undone:
+        return "give it more time, with --seconds", ""
     if searched.code not in (HOLDS, UNLISTED):
         return "the lines that begin with void say why; mend that, and run the command again", ""
     example = next((finding for one in shown for finding in one.findings), None)

@@ -4,8 +4,11 @@ A search that does not find a fault that is there says nothing by finding none. 
 one per contract, each by itself, and is void when one of them does not come back.
 """
 
+import math
+import time
 from collections.abc import Collection, Iterable, Iterator, Set
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import get_args
 
 from cacheproof.differential.depths import DEPTHS
@@ -24,6 +27,7 @@ from cacheproof.differential.targets.host.faults.media_hash import MEDIA_HASH_FA
 from cacheproof.differential.targets.host.faults.scheduler import SCHEDULER_FAULTS
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.texts import mends
+from cacheproof.differential.traces.records import TraceResult
 from cacheproof.differential.traces.trace import ModelRunner, Trace
 from cacheproof.reference.semantics import offered_by
 from cacheproof.spec.registry import Contract
@@ -136,21 +140,48 @@ def _canaries_of(rule: Contract, manager: str) -> list[Canary]:
     return [Canary(rule.id, fault, kind) for kind, fault in faults[rule.id].items()]
 
 
-def finds_canary(canary: Canary, target: Target, traces: Iterable[Trace]) -> bool:
-    """Whether the search finds the canary on the target; stops at the first trace that shows it. A
-    break does not count where the run without the fault has the same records: then the fault did
-    nothing, and the target breaks the contract of itself.
+class Planting:
+    """Plants canaries of a lane in a target, and looks for them in its traces. What a trace comes
+    to without a fault is run once for all of them."""
 
-    Raises HarnessError as the target.
-    """
-    sought = canary.contract, canary.kind
-    for drawn in traces:
-        trace = drawn if canary.runner is None else drawn.under_runner(canary.runner)
-        (planted,) = target.run([trace], canary.fault)
-        # The run without the fault comes last: most traces do not break what is sought.
-        if sought in examine(trace, planted, target).by_kind and target.run([trace]) != [planted]:
-            return True
-    return False
+    def __init__(self, target: Target, traces: Iterable[Trace]) -> None:
+        self._target = target
+        self._left = iter(traces)
+        self._drawn: list[Trace] = []
+        self._without: dict[tuple[int, ModelRunner | None], TraceResult] = {}
+
+    def finds(self, canary: Canary, until: float = math.inf) -> bool | None:
+        """Whether a canary is found; the first trace that shows it ends the search, and None says
+        that the moment `until` of the monotonic clock did. A break does not count where the run
+        without the fault has the same records: then the fault did nothing, and the target breaks
+        the contract of itself.
+
+        Raises HarnessError as the target.
+        """
+        sought = canary.contract, canary.kind
+        for number, drawn in enumerate(self._traces()):
+            if time.monotonic() >= until:
+                return None
+            trace = drawn if canary.runner is None else drawn.under_runner(canary.runner)
+            (planted,) = self._target.run([trace], canary.fault)
+            if sought not in examine(trace, planted, self._target).by_kind:
+                continue
+            if self._run_without(number, canary.runner, trace) != planted:
+                return True
+        return False
+
+    def _traces(self) -> Iterator[Trace]:
+        """The traces, drawn as they are asked for: the first that shows a canary ends its
+        search."""
+        yield from self._drawn
+        for trace in self._left:
+            self._drawn.append(trace)
+            yield trace
+
+    def _run_without(self, number: int, runner: ModelRunner | None, trace: Trace) -> TraceResult:
+        if (number, runner) not in self._without:
+            (self._without[number, runner],) = self._target.run([trace])
+        return self._without[number, runner]
 
 
 def canaries_in(
@@ -186,6 +217,16 @@ def plantings(lane: Lane, target: Target) -> Iterator[tuple[Canary, ...]]:
         yield tuple(some[first : first + CANARIES_AT_ONCE])
 
 
+def plantings_in_turns(
+    lanes: Iterable[Lane], target: Target
+) -> Iterator[tuple[Lane, tuple[Canary, ...]]]:
+    """The canaries of all lanes, the first few of each lane first: what the clock leaves out should
+    not be whole lanes."""
+    by_lane = [[(lane, some) for some in plantings(lane, target)] for lane in lanes]
+    for turn in zip_longest(*by_lane):
+        yield from (one for one in turn if one is not None)
+
+
 def unbroken(some: Iterable[Canary], lane: Lane, broken: Set[tuple[str, str, str]]) -> list[Canary]:
     """The canaries of a lane whose contracts the target does not break of itself."""
     ours = {(contract, kind) for contract, name, kind in broken if name == lane.name}
@@ -199,15 +240,14 @@ def name_in(lane: Lane, canary: Canary) -> str:
     return f"{canary.name} ({where})"
 
 
-def plant(some: Iterable[Canary], target: Target, lane: Lane) -> dict[str, bool]:
-    """Plant canaries of a lane in `target`: which were found. Raises HarnessError as the target."""
-    # Traces are drawn as they are asked for: the first that shows a canary ends its search.
-    return {
-        name_in(lane, canary): finds_canary(
-            canary, target, (lane.trace(seed, target.model) for seed in range(CANARY_TRACES))
-        )
-        for canary in some
-    }
+def plant(
+    some: Iterable[Canary], target: Target, lane: Lane, until: float = math.inf
+) -> dict[str, bool]:
+    """Plant canaries of a lane in `target`: which were found, without those that the moment `until`
+    left out. Raises HarnessError as the target."""
+    planting = Planting(target, (lane.trace(seed, target.model) for seed in range(CANARY_TRACES)))
+    told = {name_in(lane, canary): planting.finds(canary, until) for canary in some}
+    return {name: found for name, found in told.items() if found is not None}
 
 
 def _plans(target: Target) -> bool:

@@ -24,9 +24,6 @@ from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.semantics import NotModelled, Semantics
 from cacheproof.spec.versions import release_key
 
-SHRINK_SECONDS = 15.0
-"""Further seconds for minimising, after those of the comparison are up."""
-
 
 @dataclass(frozen=True)
 class ExplainedParting:
@@ -113,7 +110,7 @@ def _find(
                 explained = comparison.explanation(trace, difference)
                 if new := (explained or {lane.name}) & unshown:
                     flag = min(new) if explained else None
-                    parting = comparison.smallest(lane, trace, flag, end + SHRINK_SECONDS)
+                    parting = comparison.smallest(lane, trace, flag, end)
                     unshown -= parting.flags or {lane.name}
                     outcome.partings.append(parting)
 

@@ -32,7 +32,7 @@ class Noted:
     times: int
 
     def job(self, until: float = math.inf) -> WriteDown:
-        """What writes it down, until that moment of the monotonic clock."""
+        """What writes it down, until that moment of the clock."""
         return WriteDown(self.broken, self.batches, self.times, until)
 
 

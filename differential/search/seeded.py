@@ -6,6 +6,7 @@ and reference work side by side, and neither waits where one lane costs the othe
 """
 
 import itertools
+import math
 import time
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -162,6 +163,7 @@ def search(
     kept_per_break: int = 3,
     attribution: Attribution | None = None,
     causes_max: int | None = None,
+    until: float = math.inf,
 ) -> SearchOutcome:
     """Search `target` over `seeds` of every lane.
 
@@ -169,7 +171,8 @@ def search(
     listed fault, as the `attribution` tells faults apart. It asks for the cause of all breaks, or
     of the first `causes_max` of each contract, kind and model runner; a later break is the same
     fault as long as the target decides as its model does. A host that breaks is restarted, and its
-    batch counts as a harness error; after HARNESS_ERRORS_MAX of those the search gives up.
+    batch counts as a harness error; after HARNESS_ERRORS_MAX of those the search gives up. No batch
+    is begun after the moment `until` of the monotonic clock.
     """
     started = time.monotonic()
     outcome = SearchOutcome.begun(target.name, target.release, lanes, compared=against is not None)
@@ -178,7 +181,7 @@ def search(
     sure: dict[Where, str] = {}
     asked_of: Counter[tuple[Where, str | None]] = Counter()
 
-    batches = _batches(reports, target.model, seeds)
+    batches = _batches(reports, target.model, seeds, until)
     for (report, traces), results in _executed(target, batches, outcome.harness_errors):
         try:  # the reference may have hosts of its own, which may break as well
             for trace, result in zip(traces, results, strict=True):
@@ -243,11 +246,13 @@ def _tally(report: LaneReport, seen: Examination, events: Sequence[AnyEvent]) ->
 
 
 def _batches(
-    reports: Sequence[LaneReport], release: str | None, seeds: Sequence[int]
+    reports: Sequence[LaneReport], release: str | None, seeds: Sequence[int], until: float
 ) -> Iterator[Batch]:
-    """Batches of every lane in turn, until the seeds are used up."""
+    """Batches of every lane in turn, until the seeds or the seconds are used up."""
     for first in range(0, len(seeds), BATCH_TRACES):
         for report in reports:
+            if time.monotonic() >= until:
+                return
             some = seeds[first : first + BATCH_TRACES]
             yield report, [report.lane.trace(seed, release) for seed in some]
 

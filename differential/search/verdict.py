@@ -10,6 +10,7 @@ from cacheproof.differential.judges.examination import LOCKSTEP
 from cacheproof.differential.judges.rules import rules_for
 from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.search.seeded import LaneReport, SearchOutcome
+from cacheproof.spec.registry import by_id
 
 HOLDS, UNLISTED, VOID, FROM_MODEL = 0, 1, 3, 4
 INTERRUPTED = 130
@@ -57,10 +58,11 @@ class Verdict:
     are listed faults that a search over fixed seeds should have met. `told` is what was said of the
     target's text before the search, as JSON has it. `not_written` are breaks, with the listed fault
     that each is, of which there is no finding: where the search was `interrupted`, or for a
-    harness error. `unfinished` says what was to be run and was not. `lanes_of` has the lane in
-    which a finding was first met, by its key. `left_out` has the lanes that this machine cannot
-    run, with the program that each lacks. `changed_once` are the definitions in which the target
-    differs from the nearest release in one place.
+    harness error. `unfinished` says what was to be run and was not. `left_undone` is what a search
+    by the clock had no time for, and how much of it: no reason to doubt the rest. `lanes_of` has
+    the lane in which a finding was first met, by its key. `left_out` has the lanes that this
+    machine cannot run, with the program that each lacks. `changed_once` are the definitions in
+    which the target differs from the nearest release in one place.
     """
 
     outcome: SearchOutcome
@@ -71,6 +73,7 @@ class Verdict:
     interrupted: bool = False
     not_written: list[tuple[KnownFault | None, Break]] = field(default_factory=list)
     unfinished: str = ""
+    left_undone: dict[str, int] = field(default_factory=dict)
     lanes_of: dict[tuple[str, str], str] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
     changed_once: frozenset[str] = frozenset()
@@ -90,6 +93,13 @@ class Verdict:
     def from_model(self) -> list[Finding]:
         """Differences from the model."""
         return [finding for finding in self.findings if is_from_model(finding)]
+
+    @property
+    def unsmall(self) -> list[str]:
+        """The contracts that broke on traces that were not minimised: only then is it known whether
+        the break is listed. Those that cost only wasted work are left out."""
+        new = {broken.contract: None for fault, broken in self.not_written if fault is None}
+        return [one for one in new if one == LOCKSTEP or by_id(one).harm != "efficiency"]
 
     @property
     def exit_code(self) -> int:

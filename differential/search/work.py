@@ -5,6 +5,7 @@ search comes out the same whatever number of workers shares it.
 """
 
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -23,6 +24,12 @@ from cacheproof.differential.search.seeded import SearchOutcome, search
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for
+
+
+def _monotonic(moment: float) -> float:
+    """A moment of the clock, which machines share, as one of the monotonic clock, which they do
+    not."""
+    return time.monotonic() + moment - time.time()
 
 
 @dataclass
@@ -64,11 +71,13 @@ class SearchWorker:
 
 @dataclass(frozen=True)
 class SearchTask:
-    """Seeds of a lane to be searched, of which the first breaks of each place are kept."""
+    """Seeds of a lane to be searched, as far as one comes until a moment of the clock; the first
+    breaks of each place are kept."""
 
     lane: Lane
     seeds: Sequence[int]
     kept_per_break: int
+    until: float = math.inf
 
     def run(self, worker: SearchWorker) -> SearchOutcome:
         return search(
@@ -79,13 +88,14 @@ class SearchTask:
             kept_per_break=self.kept_per_break,
             attribution=worker.attribution,
             causes_max=self.kept_per_break,
+            until=_monotonic(self.until),
         )
 
 
 @dataclass(frozen=True)
 class WriteDown:
-    """A break to be written down: minimised in at most `batches` batches of candidates, and then
-    run `times` times."""
+    """A break to be written down: minimised in at most `batches` batches of candidates, and until a
+    moment of the clock, and then run `times` times."""
 
     broken: Break
     batches: int = BATCHES_MAX
@@ -104,7 +114,7 @@ class WriteDown:
                 times=self.times,
                 seconds=self.broken.seconds,
                 batches=self.batches,
-                until=self.until,
+                until=_monotonic(self.until),
                 elsewhere=worker.elsewhere,
                 parts=worker.attribution.parts if self.broken.attributed.parts else None,
             )
@@ -120,15 +130,17 @@ class WriteDown:
 
 @dataclass(frozen=True)
 class Plant:
-    """Faults to be planted, and looked for in traces of a lane."""
+    """Faults to be planted, and looked for in traces of a lane, as far as one comes until a moment
+    of the clock."""
 
     lane: Lane
     canaries: tuple[Canary, ...]
+    until: float = math.inf
 
     def run(self, worker: SearchWorker) -> dict[str, bool] | str:
         """Which were found, or why that cannot be said."""
         try:
-            return plant(self.canaries, worker.target, self.lane)
+            return plant(self.canaries, worker.target, self.lane, _monotonic(self.until))
         except HarnessError as error:
             worker.close()
             return f"while planting canaries: {error}"

@@ -306,7 +306,7 @@ def test_what_proves_nothing_is_void_and_ends_with_3(
 def test_faults_that_were_never_planted_count_as_missed(
     run: Run, monkeypatch: pytest.MonkeyPatch, folder: Path
 ) -> None:
-    monkeypatch.setattr(search_run, "plantings", lambda lane, target: iter(()))
+    monkeypatch.setattr(search_run, "plantings_in_turns", lambda lanes, target: iter(()))
     ran = run(*FEW_CALLS, "--findings", folder)
     assert "MISSED: the fault planted against EC-1 (encoder cache)" in ran.out
     assert ran.code == 3

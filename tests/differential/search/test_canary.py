@@ -21,9 +21,9 @@ from cacheproof.differential.search.canary import (
     NO_CANARY,
     NO_CANARY_WHERE_PLANNED,
     Canary,
+    Planting,
     canaries,
     canaries_in,
-    finds_canary,
     plant,
 )
 from cacheproof.differential.targets.host.connectors.faults import CONNECTOR_FAULTS
@@ -69,7 +69,7 @@ SEEDS = range(60)
 def test_each_canary_is_found(kind: str, canary: Canary) -> None:
     traces = map(TRACES[kind], SEEDS)
     with closing(ReferenceTarget()) as target:
-        assert finds_canary(canary, target, traces)
+        assert Planting(target, traces).finds(canary)
 
 
 @pytest.mark.sample(6)
@@ -78,7 +78,7 @@ def test_a_canary_without_a_fault_is_missed(kind: str) -> None:
     for canary in canaries(kind, depth=DEPTHS[kind]):
         silent = Canary(canary.contract, "nothing")
         traces = map(TRACES[kind], SEEDS[:5])
-        assert not finds_canary(silent, ReferenceTarget(), traces)
+        assert not Planting(ReferenceTarget(), traces).finds(silent)
 
 
 def test_a_break_of_the_targets_own_is_no_canary_found() -> None:
@@ -90,9 +90,9 @@ def test_a_break_of_the_targets_own_is_no_canary_found() -> None:
 
     traces = [TRACES["encoder_cache"](seed) for seed in SEEDS[:5]]
     with closing(Leaking()) as target:
-        assert not finds_canary(Canary("EC-1", "leaks_a_slot"), target, traces)
+        assert not Planting(target, traces).finds(Canary("EC-1", "leaks_a_slot"))
     with closing(ReferenceTarget()) as target:
-        assert finds_canary(Canary("EC-1", "leaks_a_slot"), target, traces)
+        assert Planting(target, traces).finds(Canary("EC-1", "leaks_a_slot"))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -132,7 +132,7 @@ def _scheduler_traces(canary: Canary, release: str | None = None) -> Iterator[Tr
 def test_each_canary_of_a_scheduler_is_found(release: str | None, canary: Canary) -> None:
     semantics = None if release is None else Semantics.of_vllm(release)
     target = ReferenceTarget(semantics)
-    assert finds_canary(canary, target, _scheduler_traces(canary, release))
+    assert Planting(target, _scheduler_traces(canary, release)).finds(canary)
 
 
 def test_the_canary_of_a_promise_to_an_encoder_decoder_cache_is_found() -> None:
@@ -141,15 +141,15 @@ def test_the_canary_of_a_promise_to_an_encoder_decoder_cache_is_found() -> None:
     ]
     lane = LANES["scheduler of encoder-decoders"]
     traces = [lane.trace(seed, None) for seed in SEEDS[:5]]
-    assert finds_canary(promise, ReferenceTarget(), traces)
-    assert not finds_canary(Canary("CP-6", "nothing"), ReferenceTarget(), traces)
+    assert Planting(ReferenceTarget(), traces).finds(promise)
+    assert not Planting(ReferenceTarget(), traces).finds(Canary("CP-6", "nothing"))
 
 
 @pytest.mark.sample(4)
 @pytest.mark.parametrize("canary", OF_SCHEDULER, ids=lambda canary: canary.name)
 def test_a_canary_of_a_scheduler_without_its_fault_is_missed(canary: Canary) -> None:
     silent = Canary(canary.contract, "nothing", canary.kind)
-    assert not finds_canary(silent, ReferenceTarget(), _scheduler_traces(canary))
+    assert not Planting(ReferenceTarget(), _scheduler_traces(canary)).finds(silent)
 
 
 def test_every_contract_of_a_scheduler_has_a_canary_or_a_reason() -> None:
@@ -238,7 +238,7 @@ def test_who_ends_inside_an_item_beside_kv_loads_is_found(release: str, otherwis
     assert canary in canaries_in(lane, target)
     assert all(plant([canary], target, lane).values())
     without = [trace_without_its_end(lane.trace(seed, release)) for seed in SEEDS]
-    assert finds_canary(canary, target, without) == otherwise
+    assert Planting(target, without).finds(canary) == otherwise
 
 
 def trace_without_its_end(trace: Trace) -> Trace:

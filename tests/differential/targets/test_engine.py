@@ -11,7 +11,7 @@ from cacheproof.differential.generators.whisper import whisper_trace
 from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.judges.lockstep import compare
 from cacheproof.differential.lanes.all_lanes import LANES
-from cacheproof.differential.search.canary import canaries, finds_canary
+from cacheproof.differential.search.canary import Planting, canaries
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.base import Group, Item
@@ -89,7 +89,7 @@ def test_every_canary_of_an_engine_is_found(engine: HostTarget, name: str) -> No
     planted = canaries(lane.manager, engine.release, {"WM-3a"}, lane.depth)
     assert {canary.contract for canary in planted} == {"EQ-1", "WM-1"}
     for canary in planted:
-        assert finds_canary(canary, engine, map(lane.make, range(40))), canary.name
+        assert Planting(engine, map(lane.make, range(40))).finds(canary), canary.name
 
 
 def test_a_batch_of_outputs_stays_in_memory_for_one_of_them(
@@ -260,7 +260,7 @@ def test_every_canary_of_an_engine_with_an_encoder_decoder_is_found(engine: Host
         broken = examine(trace, engine.run([trace])[0], engine).broken
         assert not broken & {canary.contract for canary in planted}
     for canary in planted:
-        assert finds_canary(canary, engine, map(whisper_trace, SEEDS)), canary.name
+        assert Planting(engine, map(whisper_trace, SEEDS)).finds(canary), canary.name
 
 
 def test_a_model_wants_its_own_manager(engine: HostTarget) -> None:
