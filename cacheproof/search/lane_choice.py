@@ -86,10 +86,14 @@ def depths_of(target: EITHER) -> str:
 
 
 def _offered(lanes: Iterable[Lane], target: EITHER) -> list[Lane]:
-    offered = [lane for lane in lanes if lane.is_offered_by(target.model, target.projects)]
+    offered = [
+        lane
+        for lane in lanes
+        if lane.is_offered_by(target.model, target.projects) and target.runs_depth(lane.depth)
+    ]
     if isinstance(target, HostTarget) and target.plug_in_kind is not None:
         return [lane for lane in offered if _drives(lane, target.plug_in_kind)]
-    return [lane for lane in offered if target.runs_depth(lane.depth)]
+    return offered
 
 
 def _in_common(targets: Sequence[EITHER], offered: Sequence[Sequence[Lane]]) -> list[Lane]:

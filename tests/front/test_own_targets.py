@@ -19,7 +19,9 @@ from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
 from cacheproof.differential.traces.trace import Trace
+from cacheproof.output.console import CommandOutput
 from cacheproof.reference.releases import NEWEST
+from cacheproof.search.lane_choice import lanes_for
 from tests.front.conftest import Run
 
 Opening = Callable[[str], HostTarget]
@@ -238,6 +240,19 @@ def test_the_real_scheduler_breaks_nothing_with_the_reference_manager_but_what_i
     assert report["void_because"] == []
     assert report["lanes"][0]["calls"] > 1000
     assert all(one["known_note"] for one in report["findings"])
+
+
+def test_a_manager_is_searched_by_itself_and_in_a_scheduler_and_in_no_engine(
+    target_of_mine: OpeningOfMine,
+) -> None:
+    mine = target_of_mine(
+        "Mine",
+        "from cacheproof.reference.encoder_cache import EncoderCacheManager\n"
+        "class Mine(EncoderCacheManager): pass\n",
+    )
+    lanes = lanes_for([*LANES.values()], mine, CommandOutput(None))
+    assert {lane.depth for lane in lanes} == {"manager", "scheduler"}
+    assert {lane.manager for lane in lanes} == {"encoder_cache"}
 
 
 @pytest.mark.full
