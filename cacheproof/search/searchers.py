@@ -32,9 +32,10 @@ def crew_for(
     reference beside it where wanted; `elsewhere` is another process of the target."""
     if place.cluster is not None:
         return ClusterCrew(begin_there, target.name, text_of(target), with_reference, known)
-    for one in (target, elsewhere):
-        if isinstance(one, HostTarget):
-            one.prepare()
+    if isinstance(target, HostTarget):
+        target.prepare()
+    if isinstance(elsewhere, HostTarget):
+        elsewhere.prepare(imports=False)  # only what is written down is run there
     return Crew(place.number(mib_of(target)), work.begin, target, elsewhere, with_reference, known)
 
 

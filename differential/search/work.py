@@ -22,6 +22,7 @@ from cacheproof.differential.search.corpus import Reply
 from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.search.seeded import SearchOutcome, search
 from cacheproof.differential.targets.base import Target
+from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for
 
@@ -104,6 +105,8 @@ class WriteDown:
 
     def run(self, worker: SearchWorker) -> Finding | str:
         """The finding, or why there is none."""
+        if self.times > 1 and isinstance(worker.elsewhere, HostTarget):
+            worker.elsewhere.prepare()
         try:
             found = found_in(
                 worker.target,

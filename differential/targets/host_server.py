@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import IO
 
@@ -73,8 +74,8 @@ class HostServer:
     def start(
         cls, command: Sequence[str], arguments: Sequence[str], environment: Mapping[str, str]
     ) -> "HostServer":
-        """Start a server, which begins to import. Raises OSError where the interpreter cannot be
-        started."""
+        """Start a server, which imports when it is first asked for something. Raises OSError where
+        the interpreter cannot be started."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         scratch = tempfile.mkdtemp(prefix="cacheproof-host-")
         with theirs:
@@ -97,6 +98,12 @@ class HostServer:
     def __reduce__(self) -> tuple[object, ...]:
         """A server that another process can ask, but does not end."""
         return HostServer, (self.control, self.scratch)
+
+    def wake(self) -> None:
+        """Let it import in the background."""
+        if not self.has_imported:
+            with suppress(OSError):  # it has ended, as whoever begins a host will see
+                self.control.send(msgspec.json.encode({"do": "import"}))
 
     def begin(self, log: IO[bytes], scratch: str, buffer: int, seconds: float) -> ForkedHost | None:
         """A new host whose files go to `scratch`; None where the server serves none.

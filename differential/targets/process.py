@@ -344,8 +344,9 @@ class HostTarget:
         for forward, *ends in ways:
             threading.Thread(target=forward, args=ends, daemon=True).start()
 
-    def prepare(self) -> None:
-        """Begin to import in the background, so that hosts start at once later."""
+    def prepare(self, *, imports: bool = True) -> None:
+        """Begin to import in the background, so that hosts start at once later; without `imports`
+        only start what imports as soon as a host is begun or this is called again."""
         if self._server_number is not None and self._server is None:
             self._server = SERVERS.of(
                 [*self._interpreter, str(HOST_FOLDER)],
@@ -353,6 +354,8 @@ class HostTarget:
                 self._environment,
                 self._server_number,
             )
+        if self._server is not None and imports:
+            self._server.wake()
 
     def _forked(self) -> ForkedHost | None:
         """A forked host, which has imported already; None where one must be started anew."""

@@ -61,6 +61,8 @@ def main() -> None:
     here = Path(__file__).resolve().parent
     sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != here]
     _load_own_package()
+    if control is not None:
+        importlib.import_module("host.forking").wait_for_work(control)
     importlib.import_module("host.as_imported")
     importlib.import_module("host.session").calm_collector()
     importlib.import_module("host.torch_names").answer()

@@ -1,6 +1,7 @@
 """A process that has imported a release, and forks a host from itself for whoever asks.
 
-It answers over a socket of whole messages in JSON. `begin`, with the host's working folder and one
+It imports when it is first asked for anything, and answers over a socket of whole messages in JSON.
+`import` asks for no more than that. `begin`, with the host's working folder and one
 for its temporary files, brings three descriptors: a host's standard input, the pipe for its results
 and its log; the first line in that pipe is the host's process id. `wait`, `kill` and `poll` bring
 one, into which the exit status of a host is written, or nothing if it still runs. When its own
@@ -23,6 +24,15 @@ NOT_ALONE = 0
 WAIT_SECONDS = 5.0
 MESSAGE_BYTES = 1 << 13
 _THREADS = Path("/proc/self/task")
+
+
+def wait_for_work(control: socket.socket) -> None:
+    """Wait until a process that forks hosts is asked for something; it ends here where its standard
+    input does."""
+    ready, _, _ = select.select([0, control.fileno()], [], [])
+    if control.fileno() not in ready and not os.read(0, 1):
+        _clean_up()
+        os._exit(0)
 
 
 def fork_hosts(control: socket.socket) -> int:
@@ -51,7 +61,7 @@ def fork_hosts(control: socket.socket) -> int:
                 os.write(descriptors[1], f"{NOT_ALONE}\n".encode())
             else:
                 hosts.add(host)
-        elif request["host"] in hosts:
+        elif request["do"] != "import" and request["host"] in hosts:
             status = _status(request["host"], request["do"])
             if status is not None:
                 hosts.remove(request["host"])
@@ -60,8 +70,12 @@ def fork_hosts(control: socket.socket) -> int:
             os.close(descriptor)
     for host in hosts:
         os.killpg(host, signal.SIGKILL)
-    shutil.rmtree(os.environ["TMPDIR"], ignore_errors=True)
+    _clean_up()
     os._exit(0)
+
+
+def _clean_up() -> None:
+    shutil.rmtree(os.environ["TMPDIR"], ignore_errors=True)
 
 
 def _fork() -> int | None:

@@ -186,6 +186,31 @@ def test_a_server_that_still_imports_is_not_begun_anew(tmp_path: Path) -> None:
     assert begun(ENDS, 60, tmp_path) is None
 
 
+WAITS = [
+    sys.executable,
+    "-c",
+    "import os, socket, sys\n"
+    "from cacheproof.differential.targets.host.forking import wait_for_work\n"
+    "wait_for_work(socket.socket(fileno=int(sys.argv[2])))\n"
+    "open(os.environ['TMPDIR'] + '/imports', 'w').close()\n",
+]
+
+
+@pytest.mark.parametrize("is_asked", [True, False])
+def test_a_server_imports_only_when_it_is_asked(is_asked: bool) -> None:
+    server = host_server.HostServer.start(WAITS, [], os.environ)
+    with closing(server):
+        assert server.process is not None
+        assert server.process.stdin is not None
+        if is_asked:
+            server.wake()
+        else:
+            server.process.stdin.close()
+        assert server.process.wait() == 0
+        assert Path(server.scratch, "imports").exists() == is_asked
+        assert Path(server.scratch).exists() == is_asked  # else it has cleaned up
+
+
 def test_a_target_says_that_its_host_has_not_started_in_time() -> None:
     slow = HostTarget("it", None, SLEEPS[:1], os.environ, is_forked=True, start_seconds=0)
     slow._interpreter = SLEEPS
