@@ -64,9 +64,11 @@ def examine(
     reference: ReferenceTarget | None = None,
     reach: Reachability | None = None,
     last: int | None = None,
+    sought: tuple[str, str] | None = None,
 ) -> Examination:
-    """Judge a target's result for a trace, up to its `last` event that matters. One that the target
-    refuses, with a documented reason or for want of what is asked for, is not judged.
+    """Judge a target's result for a trace, up to its `last` event that matters, or to the first at
+    which the contract and kind that are `sought` break. One that the target refuses, with a
+    documented reason or for want of what is asked for, is not judged.
 
     Raises:
         HarnessError: the records contradict the trace or themselves: some are missing, they name
@@ -84,6 +86,10 @@ def examine(
     judged = trace.events if last is None else trace.events[: last + 1]
     for number, (event, record) in enumerate(zip(judged, result.records, strict=False)):
         judge_record(judge, number, event, record, target)
+        if sought is None or sought[0] not in judge.violations or result.illegal is not None:
+            continue
+        if sought in judge.by_kind:
+            break
     if result.illegal is not None and SERVED not in judge.violations:
         return _not_judged(result.illegal)
     difference = None

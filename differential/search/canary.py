@@ -164,9 +164,9 @@ class Planting:
                 return None
             trace = drawn if canary.runner is None else drawn.under_runner(canary.runner)
             (planted,) = self._target.run([trace], canary.fault)
-            if sought not in examine(trace, planted, self._target).by_kind:
+            if planted == self._run_without(number, canary.runner, trace):
                 continue
-            if self._run_without(number, canary.runner, trace) != planted:
+            if sought in examine(trace, planted, self._target, sought=sought).by_kind:
                 return True
         return False
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search import canary, seeded
 from cacheproof.differential.search.canary import Canary, Planting, plant
@@ -76,6 +77,21 @@ def test_planting_runs_a_trace_without_a_fault_once(monkeypatch: pytest.MonkeyPa
     assert all(plant(some, target, lane).values())
     without = [trace.header.seed for trace, fault in runs if fault is None]
     assert len(without) == len(set(without)) < len(some)
+
+
+def test_a_judge_that_seeks_one_contract_stops_where_it_breaks_and_finds_no_less() -> None:
+    lane, target = LANES["scheduler"], ReferenceTarget()
+    stopped = 0
+    for one in canary.canaries_in(lane, target):
+        sought = one.contract, one.kind
+        for trace in (lane.trace(seed, NEWEST) for seed in range(3)):
+            (result,) = target.run([trace], one.fault)
+            whole = examine(trace, result, target)
+            seen = examine(trace, result, target, sought=sought)
+            assert (sought in seen.by_kind) == (sought in whole.by_kind)
+            assert seen.by_kind.items() <= whole.by_kind.items()
+            stopped += seen.calls < whole.calls
+    assert stopped > 10
 
 
 def test_no_fault_is_planted_after_the_end() -> None:
