@@ -225,8 +225,9 @@ def host_command(
         "HF_HUB_OFFLINE": "1",
         "TRANSFORMERS_OFFLINE": "1",
         "DO_NOT_TRACK": "1",
-        "HF_HOME": str(scratch / "huggingface"),
-        "TORCHINDUCTOR_CACHE_DIR": str(scratch / "torch"),
+        # read while libraries are imported, which releases share
+        "HF_HOME": str(cache.scratch / "huggingface"),
+        "TORCHINDUCTOR_CACHE_DIR": str(cache.scratch / "torch"),
         "VLLM_CACHE_ROOT": str(scratch / "cache"),
         "VLLM_CONFIG_ROOT": str(scratch / "config"),
         "VLLM_NO_USAGE_STATS": "1",

@@ -4,10 +4,14 @@ A server is a process of `targets/host` that has imported a release and runs not
 is a fork of it with pipes of its own, in the state that follows the imports: no more is shared than
 by starting anew, but for the memory that nobody writes to. What a fresh process would do otherwise
 (addresses, seeds taken while importing) a fork of the same server does not show, so a second server
-stands for every `another` process.
+stands for every `another` process, which shares nothing with the first.
+
+Nine tenths of an import are libraries, of which releases import the same. So a server that can is
+itself a fork, of a process that has imported LIBRARIES alone.
 """
 
 import atexit
+import functools
 import os
 import select
 import shutil
@@ -19,6 +23,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import IO
 
 import msgspec
@@ -28,6 +33,25 @@ IDLE_SERVERS = 4
 END_SECONDS = 2.0
 """Seconds that a server is given to end; one that has imported ends at once."""
 FORKS = sys.platform == "linux"
+LIBRARIES = (
+    *("PIL.Image", "aiohttp", "cachetools", "cbor2", "cloudpickle", "cpuinfo", "huggingface_hub"),
+    *("msgspec", "numpy.typing", "openai_harmony", "packaging.version"),
+    *("prometheus_client", "psutil", "pybase64", "pydantic.dataclasses", "regex", "requests"),
+    *("safetensors.torch", "torch", "torch._dynamo.convert_frame"),
+    *("torch._inductor.custom_graph_pass", "torch._inductor.standalone_compile"),
+    *("torch._subclasses.fake_tensor", "torch.distributed", "torch.library"),
+    *("transformers.dynamic_module_utils", "transformers.generation.logits_process"),
+    *("transformers.models.auto.image_processing_auto", "transformers.models.auto.modeling_auto"),
+    *("transformers.models.auto.tokenization_auto", "transformers.processing_utils"),
+    *("transformers.models.whisper.tokenization_whisper", "zmq.asyncio"),
+)
+"""Modules that every modelled release imports, in the environment that they share."""
+_OWN_SETTINGS = ("PYTHONPATH", "PYTHONPYCACHEPREFIX", "VLLM_")
+"""Beginnings of the settings that the libraries do not read."""
+
+
+Key = tuple[object, ...]
+"""What tells servers apart."""
 
 
 @dataclass
@@ -58,34 +82,88 @@ class ForkedHost:
         return self.status
 
 
+class ForkedServer:
+    """A server that was forked, with the methods of `subprocess.Popen` that are used of it. Its
+    process id comes over the pipe `answer`, once the process that forks it has imported; 0 or
+    nothing where that could not."""
+
+    def __init__(self, stdin: IO[bytes], answer: int) -> None:
+        self.stdin = stdin
+        self._answer = answer
+        self._process: int | None = None
+
+    def __del__(self) -> None:
+        os.close(self._answer)
+        if self._process is not None:
+            os.close(self._process)
+
+    def poll(self) -> int | None:
+        """An exit status; None while it is there or is to come."""
+        return self._ended(0)
+
+    def wait(self, seconds: float | None = None) -> int:
+        """Wait until it has ended. Raises TimeoutExpired."""
+        status = self._ended(seconds)
+        if status is None:
+            raise subprocess.TimeoutExpired("a server", seconds or 0)
+        return status
+
+    def kill(self) -> None:
+        """End it, if it is there. What is still to come ends by itself: its input has ended."""
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._process, signal.SIGKILL)
+
+    def _ended(self, seconds: float | None) -> int | None:
+        if self._process is None:
+            if not select.select([self._answer], [], [], seconds)[0]:
+                return None
+            pid = int(os.read(self._answer, 20) or 0)
+            try:
+                self._process = os.pidfd_open(pid)
+            except (OSError, ValueError):  # there is none
+                return -signal.SIGKILL
+        return 0 if select.select([self._process], [], [], seconds)[0] else None
+
+
 @dataclass
 class HostServer:
     """A server: `control` is the socket on which it is asked, `process` the server itself if it was
-    started here. `scratch` is for its temporary files and its hosts'. `has_imported`: a host of it
-    was begun here."""
+    started here, `libraries` the one that it is a fork of. `scratch` is for its temporary files and
+    its hosts'. `has_imported`: a host of it was begun here."""
 
     control: socket.socket
     scratch: str
-    process: "subprocess.Popen[bytes] | None" = None
+    process: "subprocess.Popen[bytes] | ForkedServer | None" = None
+    libraries: "tuple[Key, HostServer] | None" = None
     hosts: int = 0
     has_imported: bool = False
 
     @classmethod
     def start(
-        cls, command: Sequence[str], arguments: Sequence[str], environment: Mapping[str, str]
+        cls,
+        command: Sequence[str],
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        libraries: "tuple[Key, HostServer] | None" = None,
     ) -> "HostServer":
-        """Start a server, which imports when it is first asked for something. Raises OSError where
-        the interpreter cannot be started."""
+        """Start a server, which imports when it is first asked for something, or a fork of one that
+        has imported `libraries`, which imports the rest at once. Raises OSError where the
+        interpreter cannot be started."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         scratch = tempfile.mkdtemp(prefix="cacheproof-host-")
+        its_own = {**environment, "TMPDIR": scratch}
         with theirs:
+            if libraries is not None:
+                process = libraries[1].fork_server(theirs, arguments, its_own)
+                return cls(ours, scratch, process, libraries)
             try:
-                process = subprocess.Popen(
+                started = subprocess.Popen(
                     [*command, "--forks", str(theirs.fileno()), *arguments],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
-                    env={**environment, "TMPDIR": scratch},
+                    env=its_own,
                     pass_fds=(theirs.fileno(),),
                     process_group=0,  # Ctrl-C is for whoever has started it
                 )
@@ -93,11 +171,32 @@ class HostServer:
                 ours.close()
                 os.rmdir(scratch)
                 raise
-        return cls(ours, scratch, process)
+        return cls(ours, scratch, started)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """A server that another process can ask, but does not end."""
-        return HostServer, (self.control, self.scratch)
+        """A server that another process can ask, but does not end; that process forks from the same
+        libraries."""
+        return _received, (self.control, self.scratch, self.libraries)
+
+    def fork_server(
+        self, control: socket.socket, arguments: Sequence[str], environment: Mapping[str, str]
+    ) -> ForkedServer:
+        """A fork of this one, which has imported libraries alone. Raises OSError where it has
+        ended."""
+        given, stdin = os.pipe()
+        answer, answers = os.pipe()
+        about = {"folder": os.getcwd(), "environment": environment, "arguments": arguments}
+        message = msgspec.json.encode({"do": "serve", **about})
+        try:
+            socket.send_fds(self.control, [message], [given, control.fileno(), answers])
+        except OSError:
+            os.close(stdin)
+            os.close(answer)
+            raise
+        finally:
+            os.close(given)
+            os.close(answers)
+        return ForkedServer(os.fdopen(stdin, "wb"), answer)
 
     def wake(self) -> None:
         """Let it import in the background."""
@@ -173,11 +272,22 @@ class HostServer:
             shutil.rmtree(self.scratch, ignore_errors=True)  # where it could not by itself
 
 
+def _received(
+    control: socket.socket, scratch: str, libraries: tuple[Key, HostServer] | None
+) -> HostServer:
+    """A server that another process has started."""
+    if libraries is not None:
+        SERVERS.libraries.setdefault(*libraries)
+    return HostServer(control, scratch, None, libraries)
+
+
 @dataclass
 class HostServers:
-    """The servers that this process has started, those used last after the others."""
+    """The servers that this process has started, those used last after the others, and the
+    processes that they are forks of."""
 
-    servers: dict[tuple[object, ...], HostServer] = field(default_factory=dict)
+    servers: dict[Key, HostServer] = field(default_factory=dict)
+    libraries: dict[Key, HostServer] = field(default_factory=dict)
 
     def of(
         self,
@@ -195,8 +305,11 @@ class HostServers:
         if server is None or server.process is None or server.process.poll() is not None:
             if server is not None:
                 server.close()
+            libraries = None
+            if not (number or arguments):  # what stands for `another` process shares no import
+                libraries = self._libraries_for(command, environment)
             try:
-                server = HostServer.start(command, arguments, environment)
+                server = HostServer.start(command, arguments, environment, libraries)
             except OSError:
                 return None
         self.servers[key] = server
@@ -205,13 +318,40 @@ class HostServers:
             self.servers.pop(old).close()
         return server
 
+    def _libraries_for(
+        self, command: Sequence[str], environment: Mapping[str, str]
+    ) -> tuple[Key, HostServer] | None:
+        """The process that has imported the libraries of an interpreter in this environment, those
+        of other versions in folders before them included, started if it is not there; None where
+        the interpreter has none."""
+        theirs = _modules_in(_site_packages(Path(command[0])))
+        if "torch" not in theirs:
+            return None
+        folders = environment.get("PYTHONPATH", "").split(os.pathsep)
+        before = [one for one in folders if one and theirs & _modules_in(Path(one))]
+        settings = {
+            name: value for name, value in environment.items() if not name.startswith(_OWN_SETTINGS)
+        }
+        settings["PYTHONPATH"] = os.pathsep.join(before)
+        key = (*command, *sorted(settings.items()))
+        found = self.libraries.get(key)
+        if found is None or (found.process is not None and found.process.poll() is not None):
+            try:
+                found = HostServer.start(command, ["--libraries", *LIBRARIES], settings)
+            except OSError:
+                return None
+            self.libraries[key] = found
+        return key, found
+
     def abandon(self) -> None:
         """End the servers that still import. To be called last: the others see by themselves that
         this process ends."""
         importing = [
             (one.process.pid, one.scratch)
-            for one in list(self.servers.values())
-            if one.process is not None and one.process.returncode is None and not one.has_imported
+            for one in (*list(self.servers.values()), *list(self.libraries.values()))
+            if isinstance(one.process, subprocess.Popen)
+            and one.process.returncode is None
+            and not one.has_imported
         ]
         for _, scratch in importing:
             shutil.rmtree(scratch, ignore_errors=True)
@@ -220,8 +360,24 @@ class HostServers:
 
     def close(self) -> None:
         """End all servers."""
-        while self.servers:
-            self.servers.popitem()[1].close()
+        for several in (self.servers, self.libraries):
+            while several:
+                several.popitem()[1].close()
+
+
+@functools.cache
+def _modules_in(folder: Path) -> frozenset[str]:
+    """Names of the modules that a folder has."""
+    try:
+        names = [one.name for one in folder.iterdir()]
+    except OSError:
+        return frozenset()
+    return frozenset(one.partition(".")[0] for one in names if one.isidentifier() or ".py" in one)
+
+
+def _site_packages(python: Path) -> Path:
+    """The libraries of an interpreter of a virtual environment."""
+    return next(python.parent.parent.glob("lib/python3*/site-packages"), Path(os.devnull))
 
 
 SERVERS = HostServers()

@@ -3,7 +3,9 @@
 Started as `PYTHON <this folder>` with a vLLM tree on PYTHONPATH and PYTHONHASHSEED=0. What the
 release prints goes to standard error; results alone travel over standard output. A module named
 on the command line gives the `HOST` that is run in place of vLLM. With `--forks` and a
-descriptor in front of it, every host is a fork of the process that imported it: see forking.py.
+descriptor in front of it, every host is a fork of the process that imported it; with `--libraries`
+and their names behind that, such processes are forks themselves, of one that imported libraries
+alone: see forking.py.
 """
 
 import atexit
@@ -66,6 +68,10 @@ def main() -> None:
     importlib.import_module("host.as_imported")
     importlib.import_module("host.session").calm_collector()
     importlib.import_module("host.torch_names").answer()
+    if control is not None and arguments[:1] == ["--libraries"]:
+        for library in arguments[1:]:
+            importlib.import_module(library)
+        control, arguments = importlib.import_module("host.forking").fork_servers(control)
     module = importlib.import_module(arguments[0] if arguments else "host.release")
     if control is not None:
         descriptor = importlib.import_module("host.forking").fork_hosts(control)

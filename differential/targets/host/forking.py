@@ -6,8 +6,13 @@ for its temporary files, brings three descriptors: a host's standard input, the 
 and its log; the first line in that pipe is the host's process id. `wait`, `kill` and `poll` bring
 one, into which the exit status of a host is written, or nothing if it still runs. When its own
 standard input ends, whoever started it has ended: it ends with all of its hosts and its folder.
+
+A process that has imported libraries alone forks such processes, each for one release: `serve`,
+with the environment and the arguments that it would be started with, brings its standard input, its
+own socket and a pipe for its process id. They end by themselves, as they would without it.
 """
 
+import importlib
 import json
 import os
 import select
@@ -17,12 +22,16 @@ import socket
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 NOT_ALONE = 0
 """Stands for a process id where more than one thread runs here, so that nothing can be forked."""
 WAIT_SECONDS = 5.0
 MESSAGE_BYTES = 1 << 13
+SERVE_BYTES = 1 << 18
+"""An environment may be large."""
 _THREADS = Path("/proc/self/task")
 
 
@@ -72,6 +81,63 @@ def fork_hosts(control: socket.socket) -> int:
         os.killpg(host, signal.SIGKILL)
     _clean_up()
     os._exit(0)
+
+
+def fork_servers(control: socket.socket) -> tuple[socket.socket, list[str]]:
+    """Fork processes that fork hosts, until nobody is left to ask for one; returns in a fork alone.
+
+    Returns:
+        The socket on which the fork is asked, and its arguments.
+    """
+    # nobody here waits for them, so the system forgets them when they have ended
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    while True:
+        ready, _, _ = select.select([0, control.fileno()], [], [])
+        if 0 in ready and not os.read(0, 1):
+            break
+        if control.fileno() not in ready:
+            continue
+        message, descriptors, _, _ = socket.recv_fds(control, SERVE_BYTES, 3)
+        if not message:
+            break
+        request = json.loads(message)
+        if request["do"] == "serve":
+            server = _fork() if len(os.listdir(_THREADS)) == 1 else NOT_ALONE
+            if server is None:
+                control.close()
+                return _settle_server(descriptors, request)
+            os.write(descriptors[2], f"{server}\n".encode())
+        for descriptor in descriptors:
+            os.close(descriptor)
+    control.setblocking(False)
+    # whoever asked has ended, and the folders were to be those of servers that never came
+    with suppress(OSError):
+        while message := control.recv(SERVE_BYTES):
+            shutil.rmtree(json.loads(message)["environment"]["TMPDIR"], ignore_errors=True)
+    _clean_up()
+    os._exit(0)
+
+
+def _settle_server(
+    descriptors: list[int], request: dict[str, Any]
+) -> tuple[socket.socket, list[str]]:
+    """Make this fork like a process that was started with this environment and these arguments."""
+    os.setpgid(0, 0)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    given, control, answer = descriptors
+    os.dup2(given, 0)
+    os.close(given)
+    os.close(answer)
+    os.chdir(request["folder"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    tempfile.tempdir = None
+    path = [one for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one]
+    sys.path[:] = [*path, *(one for one in sys.path if one not in path)]
+    sys.pycache_prefix = os.environ.get("PYTHONPYCACHEPREFIX")
+    sys.argv[1:] = request["arguments"]
+    importlib.invalidate_caches()
+    return socket.socket(fileno=control), request["arguments"]
 
 
 def _clean_up() -> None:

@@ -1,6 +1,7 @@
 """Hosts that are forked from one import: as good as hosts that imported by themselves, and ended
 with whoever has asked for them."""
 
+import json
 import os
 import pickle
 import select
@@ -19,7 +20,8 @@ from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.provision import releases
 from cacheproof.differential.targets import host_server
 from cacheproof.differential.targets.process import HostTarget
-from cacheproof.differential.targets.resolve import host_of
+from cacheproof.differential.targets.resolve import host_of, resolve
+from cacheproof.reference.releases import MODELLED
 
 RELEASE = "0.33.0"
 TRACES = [LANES["scheduler"].trace(seed, RELEASE) for seed in range(5)]
@@ -216,3 +218,58 @@ def test_a_target_says_that_its_host_has_not_started_in_time() -> None:
     slow._interpreter = SLEEPS
     with closing(slow), pytest.raises(HarnessError, match="it has not started within 0 s"):
         assert slow.hello
+
+
+LOOKS = """
+import json, os, sys
+from cacheproof.reference.encoder_cache import EncoderCacheManager
+
+class Mine(EncoderCacheManager):
+    pass
+
+modules = sorted(sys.modules)
+json.dump([modules, dict(os.environ), sys.path, sys.argv[1:]], open(os.environ["SEEN"], "w"))
+"""
+
+
+@pytest.mark.parametrize(
+    "release",
+    [
+        pytest.param(one, marks=[] if one in (RELEASE, "0.15.1") else [pytest.mark.full])
+        for one in MODELLED
+    ],
+)
+def test_a_release_that_found_its_libraries_imported_is_as_one_that_imports_them(
+    release: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "looks.py").write_text(LOOKS)
+    monkeypatch.chdir(tmp_path)
+    seen = []
+    for forks in (True, False):
+        monkeypatch.setattr(host_server, "FORKS", forks)
+        monkeypatch.setenv("SEEN", str(tmp_path / f"seen-{forks}"))
+        with closing(resolve(f"looks:Mine@{release}", report=print)) as target:
+            assert isinstance(target, HostTarget)
+            assert target.hello
+            assert (target._server is not None and target._server.libraries is not None) == forks
+        seen.append(json.loads((tmp_path / f"seen-{forks}").read_text()))
+    (modules, environment, path, arguments), (others, environs, paths, _) = seen
+    assert set(modules) ^ set(others) <= {"host.forking", "pickle", "tempfile"}
+    differing = {
+        one for one in environment.keys() | environs if environment.get(one) != environs.get(one)
+    }
+    assert differing <= {"TMPDIR", "SEEN"}
+    assert (path, arguments) == (paths, [])
+
+
+def test_a_library_that_the_release_does_not_import_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host_server, "LIBRARIES", (*host_server.LIBRARIES, "mailbox"))
+    monkeypatch.setattr(host_server, "SERVERS", host_server.HostServers())
+    its_user = "cacheproof.differential.targets.process.SERVERS"
+    monkeypatch.setattr(its_user, host_server.SERVERS)
+    with closing(host_server.SERVERS), pytest.raises(AssertionError, match="mailbox"):
+        test_a_release_that_found_its_libraries_imported_is_as_one_that_imports_them(
+            RELEASE, tmp_path, monkeypatch
+        )
