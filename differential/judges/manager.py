@@ -187,6 +187,7 @@ class ManagerJudge:
         # Both know what came just before, which at this position is something else.
         self._evaluator.forget()
         self._rare_calls.forget()
+        self._state_of_last_step = None
 
     def _initial_state(self) -> LedgerState:
         if self._is_decoder:

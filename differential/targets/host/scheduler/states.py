@@ -14,7 +14,6 @@ What tells states apart is the tree: the attributes of all these objects, with t
 """
 
 import io
-import marshal
 import pickle
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
@@ -22,15 +21,13 @@ from enum import Enum
 from types import FunctionType
 from typing import Any
 
-from ..explorer import SET, ExplorerMoment, is_fixed
+from ..explorer import SET, ExplorerMoment, as_bytes, is_fixed
 from ..protocol import HostError, Tree
 from ..vllm_objects.kv_cache import BlockPool, FreeKVCacheBlockQueue, KVCacheBlock, KVCacheManager
 from ..vllm_objects.scheduler import Scheduler
 from .session import SchedulerSession
 
 _HASH_DIGITS = 12
-_WITHOUT_REFERENCES = 2
-"""The version of the format in which equal trees have equal bytes."""
 _OF_TRANSFERS = "it numbers steps for the sake of KV transfers, of which there are none"
 _TOLD = "the workers were told of it; nothing reads it when the output comes back"
 _LEFT_OUT: Mapping[str, Mapping[str, str]] = {
@@ -94,9 +91,7 @@ class SchedulerStates:
         data = self._data()
         kinds = [type(part).__name__ for part in self._parts]
         tree = _Teller(self._session.scheduler, self._stays).tree(data, kinds)
-        return ExplorerMoment(
-            marshal.dumps(tree, _WITHOUT_REFERENCES), lambda: self._dumped(data), lambda: tree
-        )
+        return ExplorerMoment(as_bytes(tree), lambda: self._dumped(data), lambda: tree)
 
     def put_back(self, kept: bytes) -> None:
         position, *attributes = _Loader(io.BytesIO(kept), self._stays).load()
