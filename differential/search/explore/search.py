@@ -93,6 +93,8 @@ class _Search:
         self._level = [root]
         self.taken: list[tuple[_State, AnyEvent]] = []
         self._broken: dict[str, tuple[Violation, Trace]] = {}
+        # To tell why takes longer than to judge, and of each contract the first break is kept.
+        judge.explain_others(self._broken.keys())
 
     def run(self, transitions_max: int | None, until: Callable[[Set[str]], object]) -> Exploration:
         events = 0
@@ -180,9 +182,10 @@ class _Search:
 
     def _part(self, number: int) -> StatePart:
         """The state of the target of that number, as part of a state."""
-        for tree in self._steps.trees[len(self._parts) :]:
-            self._parts.append(self._symmetry.part(tree))
-        return self._parts[number]
+        parts = self._parts
+        if number >= len(parts):
+            parts += map(self._symmetry.part, self._steps.trees[len(parts) :])
+        return parts[number]
 
     def _key(self, state: _State) -> bytes:
         return self._symmetry.key(self._part(state.number), self._knowledge.part(state.judge))

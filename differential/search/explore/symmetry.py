@@ -13,8 +13,8 @@ from cacheproof.differential.targets.host.explorer import SET, as_bytes
 from cacheproof.differential.targets.host.protocol import Tree
 
 DIGEST_BYTES = 16
-DEPTH = 2
-"""Down to this depth lists are put together of what their parts are under each renaming: states
+DEPTH = 1
+"""How far down the lists in a part are put together of what is known of their own parts: states
 have most of these in common."""
 Renaming = Mapping[str, str]
 
@@ -45,15 +45,22 @@ class Symmetry:
             texts = map(add, texts, other.texts)
         return hashlib.blake2b(min(texts).encode(), digest_size=DIGEST_BYTES).digest()
 
-    def part(self, tree: Tree, depth: int = DEPTH) -> StatePart:
+    def part(self, tree: Tree) -> StatePart:
         """A part of a state that is known by its tree."""
-        if depth and type(tree) is list and tree and tree[0] != SET:
-            return self.joined([self.part(held, depth - 1) for held in tree])
+        if type(tree) is list and tree and tree[0] != SET:
+            return self.joined([self._known_part(held, DEPTH) for held in tree])
+        return self._known_part(tree, 0)
+
+    def _known_part(self, tree: Tree, depth: int) -> StatePart:
         data = as_bytes(tree)
         part = self._known.get(data)
         if part is None:
-            texts = [_text(tree, renaming) for renaming in self._renamings]
-            part = self._known[data] = StatePart(texts, frozenset(_names(tree)))
+            if depth and type(tree) is list and tree and tree[0] != SET:
+                part = self.joined([self._known_part(held, depth - 1) for held in tree])
+            else:
+                texts = [_text(tree, renaming) for renaming in self._renamings]
+                part = StatePart(texts, frozenset(_names(tree)))
+            self._known[data] = part
         return part
 
     def joined(self, parts: Sequence[StatePart]) -> StatePart:
