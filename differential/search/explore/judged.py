@@ -21,7 +21,8 @@ from cacheproof.spec.scheduler_records import Standing
 LONG_AGO = 2
 """Steps since an encode that stand for all more: ED-3 asks whether one has passed, or more."""
 Pairs = tuple[tuple[Any, Any], ...]
-Moment = tuple[Any, ...]
+Moment = tuple[tuple[Any, ...], tuple[Any, ...]]
+"""What a judge knows of a manager, and what of a scheduler."""
 
 
 class _Ledger(NamedTuple):
@@ -58,7 +59,7 @@ class Knowledge:
         if isinstance(judge, SchedulerJudge):
             judge.forget(is_there)
         at = judge.position()
-        moment: Moment = (
+        of_manager = (
             self._ledger_number(at.state),
             tuple([_pairs(step) for step in at.in_flight]),
             *_of_ghost(at.ghost, self._is_shared),
@@ -68,21 +69,20 @@ class Knowledge:
             frozenset(at.evicting),
             frozenset(at.allocating),
         )
-        if isinstance(at, SchedulerPosition):
-            moment += _of_scheduler(at)
-        number = self._numbers.setdefault(moment, len(self._moments))
-        if number == len(self._moments):
+        moment = of_manager, _of_scheduler(at) if isinstance(at, SchedulerPosition) else ()
+        known = len(self._moments)
+        number = self._numbers.setdefault(moment, known)
+        if number == known:
             self._moments.append(moment)
         return number
 
     def put_back(self, number: int) -> None:
         """Put the judge back into a moment that was kept."""
-        ledger, in_flight, *ghost, requests, encoded, gathered, evicting, allocating = (
-            self._moments[number][:_OF_MANAGER]
-        )
-        of_scheduler = self._moments[number][_OF_MANAGER:]
-        of_manager = (
-            self._ledgers[ledger].state,
+        of_manager, of_scheduler = self._moments[number]
+        ledger, in_flight, *ghost, requests, encoded, gathered, evicting, allocating = of_manager
+        state = self._ledgers[ledger].state
+        manager = (
+            state,
             [dict(step) for step in in_flight],
             _ghost(*ghost),
             self._put_back_requests(requests),
@@ -91,11 +91,11 @@ class Knowledge:
             set(evicting),
             set(allocating),
         )
-        self._now = of_manager[0], ledger
+        self._now = state, ledger
         self._judge.go_to(
-            SchedulerPosition(*of_manager, *_scheduler(*of_scheduler))
+            SchedulerPosition(*manager, *_scheduler(*of_scheduler))
             if of_scheduler
-            else ManagerPosition(*of_manager)
+            else ManagerPosition(*manager)
         )
 
     def ledger(self) -> int:
@@ -107,8 +107,8 @@ class Knowledge:
         state; with its sizes, which not every target shows."""
         part = self._parts.get(number)
         if part is None:
-            moment = self._moments[number]
-            told = (self._ledgers[moment[0]].sizes, *moment[1 : len(_TREES)])
+            (ledger, *of_manager), of_scheduler = self._moments[number]
+            told = (self._ledgers[ledger].sizes, *of_manager, *of_scheduler[: len(_SCHEDULER)])
             parts = [self._part(place, one) for place, one in enumerate(told)]
             part = self._parts[number] = self._symmetry.joined(parts)
         return part
@@ -168,6 +168,10 @@ def _of_sets(mapping: Mapping[Any, Set[Any]]) -> Pairs:
     return tuple([(key, frozenset(held)) for key, held in mapping.items()]) if mapping else ()
 
 
+def _of_maps(mapping: Mapping[Any, Mapping[Any, Any]]) -> Pairs:
+    return tuple([(key, _pairs(held)) for key, held in mapping.items()]) if mapping else ()
+
+
 def _sets(pairs: Pairs) -> dict[Any, set[Any]]:
     return {key: set(held) for key, held in pairs}
 
@@ -177,15 +181,15 @@ def _of_ghost(ghost: Ghost, is_shared: bool) -> tuple[Pairs, ...]:
     to 0 where entries are shared, whose contracts do not ask for them."""
     idle, steps = ghost.idle_since, ghost.steps_since_encode
     # The clock never goes back: with its readings no state would be met again.
-    ranks = {moment: rank for rank, moment in enumerate(sorted(set(idle.values())))}
+    moments = sorted(set(idle.values())) if idle else ()
     return (
         _of_sets(ghost.needed),
-        tuple([(identifier, ranks[moment]) for identifier, moment in idle.items()]),
+        tuple([(identifier, moments.index(moment)) for identifier, moment in idle.items()]),
         _pairs(ghost.size),
         _pairs(ghost.stored),
         _pairs(ghost.debits),
         tuple([(one, 0 if is_shared else min(since, LONG_AGO)) for one, since in steps.items()]),
-        tuple([(request, _pairs(ends)) for request, ends in ghost.claimed_end.items()]),
+        _of_maps(ghost.claimed_end),
     )
 
 
@@ -210,7 +214,7 @@ def _ghost(
     )
 
 
-def _of_scheduler(at: SchedulerPosition) -> Moment:
+def _of_scheduler(at: SchedulerPosition) -> tuple[Any, ...]:
     """What `SchedulerPosition` has beside that of a manager."""
     return (
         _pairs(at.arrivals.added),
@@ -305,8 +309,7 @@ _GHOST: tuple[_Tell, ...] = (_map, _map, _map, _map, _debits, _map, _map_of_maps
 _MANAGER: tuple[_Tell, ...] = (_map, _steps, *_GHOST, _progress, _map, tree_of, tree_of, tree_of)
 _ARRIVALS: tuple[_Tell, ...] = (_names, tree_of)
 _AT: tuple[_Tell, ...] = (tree_of, _map, _map, *[tree_of] * 7, _map, tree_of, tree_of)
-_TREES = _MANAGER + _ARRIVALS + _AT
+_SCHEDULER = _ARRIVALS + _AT
+_TREES = _MANAGER + _SCHEDULER
 """How each part of a moment is told: first the sizes of its ledger, and last who ran. Drafts
 follow from the target's state."""
-_OF_MANAGER = len(_MANAGER)
-"""How many parts of a moment are a manager's."""

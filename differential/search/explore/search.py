@@ -149,12 +149,13 @@ class _Search:
         step that leads there has."""
         names = self._part(after).names
         asked = state.judge, number, record, names
-        full = self._steps.full.pop(after, None)
+        full = self._steps.full.pop(after, None) if self._steps.full else None
         known = self._judged.get(asked) if full is None else None
         if known is None:
             event, step = self._alphabet[number], self._steps.records[record]
             self._knowledge.put_back(state.judge)
-            judge_record(self._judge, 0, event, step._replace(state=full), self._target)
+            told = step if full is None else step._replace(state=full)
+            judge_record(self._judge, 0, event, told, self._target)
             if self._judge.violations:
                 self._note(state, event)
             ledger = self._knowledge.ledger()
