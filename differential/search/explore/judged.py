@@ -1,10 +1,11 @@
 """What a judge knows at a moment, to be put back there, and as a tree without what is history.
 
-A moment is kept as a tuple of plain data, one for each part of the knowledge; maps keep their order
-in it. Moments at which a judge knows the same are one, and have one number.
+A moment is kept as plain data, a tuple for each part of the knowledge. Moments at which a judge
+knows the same are one, and have one number.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Set
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from cacheproof.differential.judges.manager import ManagerJudge, ManagerPosition
@@ -61,10 +62,11 @@ class Knowledge:
         at = judge.position()
         of_manager = (
             self._ledger_number(at.state),
-            tuple([_pairs(step) for step in at.in_flight]),
+            tuple([tuple(step.items()) for step in at.in_flight]),
             *_of_ghost(at.ghost, self._is_shared),
-            tuple([self._told(name, request) for name, request in at.requests.items()]),
-            _pairs(at.encoded),
+            tuple(sorted([self._told(name, request) for name, request in at.requests.items()])),
+            # In order, in which it is told why a contract is broken.
+            tuple(at.encoded.items()),
             frozenset(at.gathered),
             frozenset(at.evicting),
             frozenset(at.allocating),
@@ -128,7 +130,7 @@ class Knowledge:
         if isinstance(state, EncoderCacheState):
             _, free, freeable, size, holders, queue, notices = state
             sizes = _pairs(size)
-            without = free, freeable, _pairs(holders), _pairs(queue), notices
+            without = free, freeable, _pairs(holders), tuple(queue.items()), notices
         known = len(self._ledgers)
         number = self._ledger_numbers.setdefault((without, sizes), known)
         if number == known:
@@ -157,19 +159,23 @@ class Knowledge:
         return requests
 
 
+_FIRST = itemgetter(0)
 _OF_REQUEST = tuple(sorted({*JudgedRequest.__slots__} - {"computed"}))
 
 
 def _pairs(mapping: Mapping[Any, Any]) -> Pairs:
+    """A mapping whose order says nothing."""
+    if len(mapping) > 1:
+        return tuple(sorted(mapping.items(), key=_FIRST))
     return tuple(mapping.items()) if mapping else ()
 
 
 def _of_sets(mapping: Mapping[Any, Set[Any]]) -> Pairs:
-    return tuple([(key, frozenset(held)) for key, held in mapping.items()]) if mapping else ()
+    return _pairs({key: frozenset(held) for key, held in mapping.items()}) if mapping else ()
 
 
 def _of_maps(mapping: Mapping[Any, Mapping[Any, Any]]) -> Pairs:
-    return tuple([(key, _pairs(held)) for key, held in mapping.items()]) if mapping else ()
+    return _pairs({key: _pairs(held) for key, held in mapping.items()}) if mapping else ()
 
 
 def _sets(pairs: Pairs) -> dict[Any, set[Any]]:
@@ -184,11 +190,11 @@ def _of_ghost(ghost: Ghost, is_shared: bool) -> tuple[Pairs, ...]:
     moments = sorted(set(idle.values())) if idle else ()
     return (
         _of_sets(ghost.needed),
-        tuple([(identifier, moments.index(moment)) for identifier, moment in idle.items()]),
+        _pairs({identifier: moments.index(moment) for identifier, moment in idle.items()}),
         _pairs(ghost.size),
         _pairs(ghost.stored),
         _pairs(ghost.debits),
-        tuple([(one, 0 if is_shared else min(since, LONG_AGO)) for one, since in steps.items()]),
+        _pairs({one: 0 if is_shared else min(since, LONG_AGO) for one, since in steps.items()}),
         _of_maps(ghost.claimed_end),
     )
 
@@ -217,7 +223,7 @@ def _ghost(
 def _of_scheduler(at: SchedulerPosition) -> tuple[Any, ...]:
     """What `SchedulerPosition` has beside that of a manager."""
     return (
-        _pairs(at.arrivals.added),
+        tuple(at.arrivals.added.items()),
         frozenset(at.arrivals.has_run),
         frozenset(at.running),
         _pairs(at.prompts),
