@@ -11,6 +11,7 @@ import marshal
 import pickle
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import is_dataclass
+from functools import cache
 from typing import Any, Generic, NamedTuple, Protocol, TypedDict, TypeVar
 
 from .protocol import Event, HostError, Illegal, Json, Record, Tree
@@ -113,7 +114,7 @@ class Explorer(Generic[Kept]):
     @property
     def source(self) -> str:
         """SHA-256 of the text of the classes that are explored."""
-        text = "\0".join(map(inspect.getsource, self._states.classes))
+        text = "\0".join(map(_text_of, self._states.classes))
         return hashlib.sha256(text.encode()).hexdigest()
 
     def tree(self) -> Tree:
@@ -204,6 +205,11 @@ class ManagerStates(Generic[Place]):
         self._attributes.update(self._fixed)
         self._attributes.update(pickle.loads(data))
         self._session.go_to(position)
+
+
+@cache
+def _text_of(kind: type) -> str:
+    return inspect.getsource(kind)
 
 
 def as_bytes(data: Any) -> bytes:
