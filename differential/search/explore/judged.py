@@ -140,7 +140,7 @@ class Knowledge:
 
     def _told(self, name: str, request: JudgedRequest) -> tuple[str, int, int]:
         """A request by its name, its number and how far it is. Those alike are one object, since
-        the judge is at one moment at a time."""
+        the judge is at one moment at a time; no scope has sessions, whose requests grow."""
         number = self._request_numbers.get(request)
         if number is None:
             parts = [getattr(request, part) for part in _OF_REQUEST]
