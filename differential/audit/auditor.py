@@ -304,6 +304,8 @@ class Auditor:
                 self.events += 1
                 if violations:
                     self._harvest()
+            if isinstance(message, Scheduled) and message.finished:
+                follower.settle(message.finished)
         except (Contradiction, *_HARD) as error:
             self._suspend(f"record {self.number}: {error}")
             return

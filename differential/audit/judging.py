@@ -7,8 +7,9 @@ it is, and judged from there on.
 
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping
+from typing import Any
 
-from cacheproof.differential.audit.following import FollowedChange, Follower, add_of, name_of
+from cacheproof.differential.audit.following import FollowedQueue, Follower, add_of, name_of
 from cacheproof.differential.judges.manager import Calls, ManagerPosition
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.judges.requests import JudgedRequest
@@ -143,12 +144,12 @@ class AuditJudge(SchedulerJudge):
 
     def _changed(self, pre: LedgerState, post: LedgerState, delta: Delta) -> Collection[str]:
         """The entries that the record itself names."""
-        assert isinstance(delta, FollowedChange)
-        return delta.entries.keys() | delta.moved if delta.moved else delta.entries
+        queue: Any = delta.queue
+        return delta.entries if queue is None else delta.entries.keys() | queue.moved
 
-    def _queue_after(self, delta: Delta, queue: list[tuple[str, int]]) -> Mapping[str, int]:
-        assert isinstance(delta, FollowedChange)
-        return delta.after
+    def _queue_after(self, delta: Delta, queue: Any) -> Mapping[str, int]:
+        assert isinstance(queue, FollowedQueue)
+        return queue.after
 
     def _note_step(self, tokens: int) -> None:
         """Note what the step leaves in a worker's store, to be compared later."""
