@@ -35,7 +35,7 @@ _NAMES_MAX = 1 << 16
 _STEP = Schedule()
 _TOKENS_FOR_ALL = Update(1, ())
 _DREW_NOTHING: ManagerCall = (OPERATIONS.index("notices"), None, None, None, None, [], None)
-_NOTHING_DRAWN = CallRecord("notices", None, None, None, None, [], None)
+NOTHING_DRAWN = CallRecord("notices", None, None, None, None, [], None)
 
 
 class Contradiction(Exception):
@@ -341,7 +341,7 @@ class Follower:
         return list(map(self._name.__getitem__, numbers))
 
     def _calls(self, calls: Iterable[ManagerCall]) -> list[CallRecord]:
-        return [_NOTHING_DRAWN if one == _DREW_NOTHING else self._call(one) for one in calls]
+        return [NOTHING_DRAWN if one == _DREW_NOTHING else self._call(one) for one in calls]
 
     def _call(self, call: ManagerCall) -> CallRecord:
         operation, request, number, budget, pending, answer, delta = call
