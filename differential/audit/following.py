@@ -341,13 +341,18 @@ class Follower:
         return list(map(self._name.__getitem__, numbers))
 
     def _calls(self, calls: Iterable[ManagerCall]) -> list[CallRecord]:
-        return [NOTHING_DRAWN if one == _DREW_NOTHING else self._call(one) for one in calls]
-
-    def _call(self, call: ManagerCall) -> CallRecord:
-        operation, request, number, budget, pending, answer, delta = call
-        told = None if delta is None else self._change(*delta)
-        name = None if request is None else self._name[request]
-        return _called((OPERATIONS[operation], name, number, budget, pending, answer, told))
+        made: list[CallRecord] = []
+        for call in calls:
+            operation, request, number, budget, pending, answer, delta = call
+            if delta is None and call == _DREW_NOTHING:
+                made.append(NOTHING_DRAWN)
+                continue
+            told = None if delta is None else self._change(*delta)
+            name = None if request is None else self._name[request]
+            made.append(
+                _called((OPERATIONS[operation], name, number, budget, pending, answer, told))
+            )
+        return made
 
     def _change(
         self,

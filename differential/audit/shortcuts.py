@@ -7,7 +7,8 @@ contracts of steps that this one kept. Tests hold both to the verdicts without t
 """
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
+from functools import partial
 
 from cacheproof.differential.audit.following import NOTHING_DRAWN
 from cacheproof.differential.judges.manager import Calls
@@ -17,10 +18,10 @@ from cacheproof.differential.judges.scheduler import SchedulerJudge
 from cacheproof.differential.judges.scheduler_items import Advance
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.traces.outcomes import StepOutcome
-from cacheproof.differential.traces.records import StepRecord
+from cacheproof.differential.traces.records import CallRecord, StepRecord
 from cacheproof.differential.traces.scheduler import Schedule
 from cacheproof.differential.traces.trace import Trace
-from cacheproof.spec.records import EncoderCacheState, LedgerState
+from cacheproof.spec.records import Call, EncoderCacheState, LedgerState
 from cacheproof.spec.registry import Contract
 
 STIRS = (
@@ -38,6 +39,10 @@ STIRS = (
 _RARELY = frozenset({"withheld", "sent_again", "dropped"})
 _ONLY_DRAWS_NOTHING = [NOTHING_DRAWN]
 _SCHEDULE = Schedule()
+_OF_AN_ITEM = frozenset({"check", "can", "allocate", "release"})
+_SAYS_NOTHING = ("", False, 0, frozenset[str](), False)
+"""Fields of a call that was answered yes, no or nothing, from `raised` on."""
+_made: Callable[[tuple[object, ...]], Call] = partial(tuple.__new__, Call)
 _EMPTY = frozenset({"w.notices", "w.encoded", "w.gathered", "w.evicting"})
 """What a step has nothing of that does nothing with entries."""
 _KEPT = frozenset({"w.capacity", "w.store", "w.ledger", "w.pending"})
@@ -88,6 +93,56 @@ class ShortcutJudge(SchedulerJudge):
             and not self._subjects.has_whole_items
         )
         self._keeps_steps = all(map(is_kept, self._evaluator.rules.of_step))
+
+    def _call(self, record: CallRecord, running: set[str] | None = None) -> None:
+        """Follow one call and judge it, in the order of the judge of any manager. A call about an
+        item of a shared cache, of which there are many, takes a way without the others' cases."""
+        operation, name, number, budget, pending, answer, delta = record
+        at, evaluator = self._at, self._evaluator
+        pre = at.state
+        is_of_item = number is not None and name is not None and operation in _OF_AN_ITEM
+        if not is_of_item or not isinstance(pre, EncoderCacheState):
+            super()._call(record, running)
+            return
+        assert name is not None
+        assert number is not None
+        ghost, rules, request = at.ghost, evaluator.rules, at.requests[name]
+        identifier, size = request.identifiers[number], request.sizes[number]
+        item = operation, name, number, identifier, size, request.ends[number]
+        debited, granted = (name, number) in ghost.debits, answer is True
+        if rules.promised[operation]:
+            asked = _made((*item, 0, 0, False, debited, *_SAYS_NOTHING))
+            evaluator.promises(pre, ghost, at.encoded, asked)
+        changed: Collection[str] = ()
+        post: LedgerState = pre
+        is_allocated = operation == "allocate"
+        if is_allocated:
+            ghost.encode(name, number, identifier, size)
+            debited, changed = True, (identifier,)
+        if delta is not None:
+            post = at.state = self._replay(pre, delta)
+            changed = self._changed(pre, post, delta)
+            # The ghost has another size for the entry, even where the ledger stayed as it was.
+            if is_allocated and identifier not in changed:
+                changed = {*changed, identifier}
+        call = _made((*item, budget or 0, pending or 0, granted, debited, *_SAYS_NOTHING))
+        holds = rules.narrowed.unchanged if delta is None else rules.narrowed.changed
+        if not holds[operation](pre, post, ghost, call, changed):
+            evaluator.transition(pre, post, ghost, call)
+        if operation == "release":
+            ghost.release(name, number)
+        is_claimed = is_allocated or (granted and operation == "check")
+        if is_claimed:
+            ghost.claim(name, identifier, request.ends[number])
+        if is_claimed or delta is not None:
+            evaluator.state(pre, post, ghost, call, "", changed)
+        if is_allocated:
+            at.allocating.add(name)
+            at.encoded[identifier] = size
+        elif delta is not None and operation == "can":
+            assert isinstance(post, EncoderCacheState)
+            if any(one in pre.size and one not in post.size for one in delta.entries):
+                at.evicting.add(name)
 
     def _quiet(self, record: StepRecord) -> StepOutcome | None:
         """The outcome of a step, if that is a quiet one."""
