@@ -221,6 +221,7 @@ class Follower:
         scheduled, computed = self._tokens(message)
         self._step_names = list(scheduled)
         self._in_flight.append(self._step_names)
+        self._stand(message)
         rest = message.rest
         outcome: dict[str, Any] = {
             "scheduled": scheduled,
@@ -232,11 +233,13 @@ class Follower:
             "total": rest["total"] if "total" in rest else sum(scheduled.values()),
             "drafts": {},
             **_NOBODY,
+            "running": self.running,
+            "waiting": self.waiting,
+            "free_blocks": message.free_blocks,
         }
         if rest:
             outcome |= {word: list(map(name_of, rest[word])) for word in _BY_NAME if word in rest}
             outcome |= {word: _by_request(rest[word]) for word in _BY_REQUEST if word in rest}
-        outcome |= self._standing(message)
         calls = self._calls(message.calls)
         if self._has_connector:
             asked = _asked(rest.get("connector", ()), self.present)
@@ -276,10 +279,13 @@ class Follower:
             sampled |= {name: tokens for name, tokens in told.items() if tokens}
             accepts = tuple(max(0, tokens - 1) for tokens in sampled.values())
             event = Update(1, accepts if any(accepts) else ())
+        self._stand(message)
         outcome = {
             "sampled": sampled,
             "finished": self._names(message.ended),
-            **self._standing(message),
+            "running": self.running,
+            "waiting": self.waiting,
+            "free_blocks": message.free_blocks,
         }
         return (_observed((event, self._record(outcome, message.calls))),)
 
@@ -325,12 +331,16 @@ class Follower:
     def _record(self, outcome: object, calls: Iterable[ManagerCall]) -> StepRecord:
         return _recorded((outcome, self._calls(calls), None, None))
 
-    def _standing(self, message: Added | Scheduled | Updated | Aborted | Cleared) -> QueuesOutcome:
+    def _stand(self, message: Added | Scheduled | Updated | Aborted | Cleared) -> None:
+        """Follow who runs, who waits, and what is free."""
         if message.running is not None:
             self.running = self._names(message.running)
         if message.waiting is not None:
             self.waiting = self._names(message.waiting)
         self.free_blocks = message.free_blocks
+
+    def _standing(self, message: Added | Aborted | Cleared) -> QueuesOutcome:
+        self._stand(message)
         return {
             "running": self.running,
             "waiting": self.waiting,

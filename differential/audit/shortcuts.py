@@ -39,7 +39,8 @@ STIRS = (
 _RARELY = frozenset({"withheld", "sent_again", "dropped"})
 _ONLY_DRAWS_NOTHING = [NOTHING_DRAWN]
 _SCHEDULE = Schedule()
-_OF_AN_ITEM = frozenset({"check", "can", "allocate", "release"})
+_SHORT = frozenset({"check", "can", "allocate", "release"}), frozenset({"free"})
+"""Calls that are judged the short way: about an item, and about no item."""
 _SAYS_NOTHING = ("", False, 0, frozenset[str](), False)
 """Fields of a call that was answered yes, no or nothing, from `raised` on."""
 _made: Callable[[tuple[object, ...]], Call] = partial(tuple.__new__, Call)
@@ -96,19 +97,23 @@ class ShortcutJudge(SchedulerJudge):
 
     def _call(self, record: CallRecord, running: set[str] | None = None) -> None:
         """Follow one call and judge it, in the order of the judge of any manager. A call about an
-        item of a shared cache, of which there are many, takes a way without the others' cases."""
+        item of a shared cache, or that frees a request, takes a way without the others' cases."""
         operation, name, number, budget, pending, answer, delta = record
         at, evaluator = self._at, self._evaluator
-        pre = at.state
-        is_of_item = number is not None and name is not None and operation in _OF_AN_ITEM
-        if not is_of_item or not isinstance(pre, EncoderCacheState):
+        pre, ghost, rules = at.state, at.ghost, evaluator.rules
+        if name is None or self._is_decoder or operation not in _SHORT[number is None]:
             super()._call(record, running)
             return
-        assert name is not None
-        assert number is not None
-        ghost, rules, request = at.ghost, evaluator.rules, at.requests[name]
-        identifier, size = request.identifiers[number], request.sizes[number]
-        item = operation, name, number, identifier, size, request.ends[number]
+        identifier, size, end = "", 0, 0
+        if number is None:
+            number = -1
+            if running is None or name not in running:
+                self._withdraw(name)
+        else:
+            request = at.requests[name]
+            identifier, size = request.identifiers[number], request.sizes[number]
+            end = request.ends[number]
+        item = operation, name, number, identifier, size, end
         debited, granted = (name, number) in ghost.debits, answer is True
         if rules.promised[operation]:
             asked = _made((*item, 0, 0, False, debited, *_SAYS_NOTHING))
@@ -133,13 +138,14 @@ class ShortcutJudge(SchedulerJudge):
             ghost.release(name, number)
         is_claimed = is_allocated or (granted and operation == "check")
         if is_claimed:
-            ghost.claim(name, identifier, request.ends[number])
+            ghost.claim(name, identifier, end)
         if is_claimed or delta is not None:
             evaluator.state(pre, post, ghost, call, "", changed)
         if is_allocated:
             at.allocating.add(name)
             at.encoded[identifier] = size
         elif delta is not None and operation == "can":
+            assert isinstance(pre, EncoderCacheState)
             assert isinstance(post, EncoderCacheState)
             if any(one in pre.size and one not in post.size for one in delta.entries):
                 at.evicting.add(name)

@@ -449,7 +449,8 @@ class SchedulerJudge(ManagerJudge):
                 there -= self._resumable
             self._present = Presence(at.present, there)
             self._presence = at.present, running, waiting
-        self._check(tag_of(type(event)), self._present)
+        if self._held.get(Presence) is not self._present:
+            self._check(tag_of(type(event)), self._present)
 
     def _judge_transfers(self, kv: KVTransferMirror, event: DecidedEvent, outcome: Any) -> None:
         """Judge what an event does with KV that comes from elsewhere, before all else: what a step
