@@ -131,9 +131,8 @@ class ShortcutJudge(SchedulerJudge):
             if is_allocated and identifier not in changed:
                 changed = {*changed, identifier}
         call = _made((*item, budget or 0, pending or 0, granted, debited, *_SAYS_NOTHING))
-        holds = rules.narrowed.unchanged if delta is None else rules.narrowed.changed
-        if not holds[operation](pre, post, ghost, call, changed):
-            evaluator.transition(pre, post, ghost, call)
+        if delta is not None or rules.unchanged[operation]:
+            evaluator.transition(pre, post, ghost, call, changed)
         if operation == "release":
             ghost.release(name, number)
         is_claimed = is_allocated or (granted and operation == "check")

@@ -2,16 +2,33 @@
 
 import random
 from collections.abc import Iterator
+from copy import copy
 from typing import Any
 
 import pytest
 
+from cacheproof.differential.audit import judging, shortcuts
 from cacheproof.differential.audit.auditor import Auditor
 from cacheproof.differential.audit.judging import AuditJudge
+from cacheproof.differential.audit.shortcuts import ShortcutJudge, is_kept
 from cacheproof.differential.judges.evaluator import Evaluator
+from cacheproof.differential.judges.manager import ManagerJudge
+from cacheproof.differential.judges.rules import SCHEDULER, by_subject, rules_for, rules_of
 from cacheproof.differential.judges.scheduler import SchedulerJudge
-from cacheproof.spec.scheduler_records import Presence
+from cacheproof.spec.records import Step
+from cacheproof.spec.registry import Contract, contracts
+from cacheproof.spec.scheduler_records import (
+    Claims,
+    Fills,
+    Inputs,
+    Overtaking,
+    Presence,
+    Reads,
+    Stops,
+    Telling,
+)
 from tests.differential.audit.spoiled import audit, file_of, parts_of, records_of, spoil
+from tests.differential.judges.drawing import records
 from tests.differential.recording.driven import Driven
 
 SPOILED_EACH = 15
@@ -93,6 +110,112 @@ def test_who_is_there_is_asked_again_where_it_may_have_changed(
     assert any(("SC-19", "") in broken for broken, *_ in asked)
     monkeypatch.setattr(SchedulerJudge, "_judge_presence", never_again)
     assert audits(driven) != asked
+
+
+def _never(*_: Any) -> bool:
+    return False
+
+
+def _always(*_: Any) -> bool:
+    return True
+
+
+@pytest.mark.full
+def test_a_quiet_step_is_judged_as_any_other(
+    driven: list[Driven], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short = audits(driven)
+    monkeypatch.setattr(ShortcutJudge, "_is_as_it_was", _never)
+    assert audits(driven) == short
+    monkeypatch.setattr(ShortcutJudge, "_is_as_it_was", _always)
+    assert audits(driven) != short
+
+
+@pytest.mark.full
+def test_a_step_with_the_entries_of_the_one_before_is_judged_as_any_other(
+    driven: list[Driven], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short = audits(driven)
+    with monkeypatch.context() as patch:
+        patch.setattr(shortcuts, "_has_same_entries", _never)
+        assert audits(driven) == short
+    monkeypatch.setattr(shortcuts, "_has_same_entries", _always)
+    assert audits(driven) != short
+
+
+@pytest.mark.full
+def test_a_call_that_is_judged_the_short_way_is_judged_as_any_other(
+    driven: list[Driven], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short = audits(driven)
+    with monkeypatch.context() as patch:
+        patch.setattr(ShortcutJudge, "_call", ManagerJudge._call)
+        assert audits(driven) == short
+    made = shortcuts._made
+    monkeypatch.setattr(shortcuts, "_made", lambda told: made(told)._replace(granted=False))
+    assert audits(driven) != short
+
+
+@pytest.mark.full
+def test_contracts_that_are_all_said_to_hold_are_missed(
+    driven: list[Driven], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = audits(driven)
+
+    def said_to_hold(*arguments: Any) -> Any:
+        rules = copy(rules_of(*arguments))
+        subjects = dict.fromkeys(rules.of_scheduler, _always)
+        rules.narrowed = rules.narrowed._replace(step=_always, of_scheduler=subjects)
+        return rules
+
+    monkeypatch.setattr(judging, "rules_of", said_to_hold)
+    assert audits(driven) != asked
+
+
+EMPTY = (
+    Inputs({}, {}),
+    Fills((), {"h0"}),
+    Reads({}, {"h0"}, {}, {"h0"}),
+    Claims({}, {}),
+    Stops({"r0": 4}, {}, {}),
+    Telling({"r0": 1}, {}, {}, 1),
+    Overtaking(set(), set(), set(), set(), set(), set()),
+)
+"""What contracts look at in a quiet step, and are not asked about."""
+
+
+@pytest.mark.parametrize("record", EMPTY, ids=lambda record: type(record).__name__)
+def test_of_what_is_empty_all_contracts_hold(record: Any) -> None:
+    asked = by_subject(contracts(SCHEDULER, None))[type(record)]
+    assert all(rule.predicate(record) for rule in asked)
+
+
+def test_contracts_of_steps_that_look_at_entries_alone_are_kept() -> None:
+    kept = {
+        manager: [
+            rule.id for rule in rules_for(manager, None, "scheduler").of_step if is_kept(rule)
+        ]
+        for manager in ("encoder_cache", "encoder_decoder")
+    }
+    assert kept == {
+        "encoder_cache": ["EC-8b", "EC-9", "WM-1", "WM-2", "WM-3", "WM-4"],
+        "encoder_decoder": ["WM-2", "WM-3", "WM-4"],
+    }
+
+
+def _broken_by_an_idle_step(rule: Contract) -> int:
+    """How often a step that does nothing with entries breaks a contract that the step before it,
+    with the same entries, has kept."""
+    steps = [one for one in records(Step, range(3000)) if rule.predicate(one)]
+    assert len(steps) > 50
+    nothing: dict[str, Any] = dict.fromkeys(("encoded", "gathered", "evicting"), frozenset())
+    idle = [one._replace(before=one.store, notices=(), **nothing) for one in steps]
+    return sum(not rule.predicate(one) for one in idle)
+
+
+def test_an_idle_step_keeps_them() -> None:
+    rules = rules_for("encoder_cache", None, "scheduler").of_step
+    assert [_broken_by_an_idle_step(rule) for rule in rules] == [0] * len(rules)
 
 
 def judges(driven: list[Driven]) -> Iterator[AuditJudge]:
