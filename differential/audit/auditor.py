@@ -297,7 +297,7 @@ class Auditor:
             and self._is_steady(message, self.judge, self.follower)
         ):
             return
-        arrivals, judge, follower = len(self.follower.present), self.judge, self.follower
+        judge, follower = self.judge, self.follower
         violations = judge.violations
         try:
             for observed in follower.follow(message):
@@ -308,13 +308,14 @@ class Auditor:
                 self.events += 1
                 if violations:
                     self._harvest()
-            if isinstance(message, Scheduled) and message.finished:
+            if type(message) is Scheduled and message.finished:
                 follower.settle(message.finished)
         except (Contradiction, *_HARD) as error:
             self._suspend(f"record {self.number}: {error}")
             return
-        self.account.requests += max(0, len(self.follower.present) - arrivals)
-        if isinstance(message, Scheduled):
+        if type(message) is Added:
+            self.account.requests += 1
+        elif type(message) is Scheduled:
             self.account.judged_steps += 1
             self._note_step()
             if self.account.judged_steps % 64 == 0:

@@ -8,12 +8,14 @@ contracts of steps that this one kept. Tests hold both to the verdicts without t
 
 import ast
 from collections.abc import Callable, Collection, Iterator
-from functools import partial
+from copy import copy
+from functools import lru_cache, partial
 
 from cacheproof.differential.audit.following import NOTHING_DRAWN
+from cacheproof.differential.judges import narrowing
 from cacheproof.differential.judges.manager import Calls
 from cacheproof.differential.judges.rare_states import Reachability
-from cacheproof.differential.judges.rules import Rules
+from cacheproof.differential.judges.rules import FOLLOWED, Rules
 from cacheproof.differential.judges.scheduler import SchedulerJudge
 from cacheproof.differential.judges.scheduler_items import Advance
 from cacheproof.differential.targets.host.protocol import Protocol
@@ -74,6 +76,17 @@ def _conjuncts(node: ast.expr) -> Iterator[ast.expr]:
             yield node
 
 
+@lru_cache
+def _following_claims(rules: Rules) -> Rules:
+    """The same contracts, of which those of states look only at what changed of what is needed too:
+    a call adds to that no more than its own claim, and what is needed less breaks none."""
+    states = [rule for rule, _ in (*rules.of_state, *rules.of_state_and_ghost)]
+    following = copy(rules)
+    narrowed = narrowing.of_states(states, FOLLOWED | {"g.needed"})
+    following.narrowed = rules.narrowed._replace(states=narrowed)
+    return following
+
+
 class ShortcutJudge(SchedulerJudge):
     """Judges one scheduler, of which an audit follows neither sessions nor KV. `_row_of` is the
     outcome of the last step, if it was a quiet one."""
@@ -86,6 +99,8 @@ class ShortcutJudge(SchedulerJudge):
         protocol: Protocol,
         release: str | None,
     ) -> None:
+        is_shared = trace.header.manager == "encoder_cache"
+        rules = _following_claims(rules) if is_shared else rules
         super().__init__(trace, rules, reach, protocol, release)
         self._has_quiet_steps = (
             self._kv is None
@@ -138,6 +153,8 @@ class ShortcutJudge(SchedulerJudge):
         is_claimed = is_allocated or (granted and operation == "check")
         if is_claimed:
             ghost.claim(name, identifier, end)
+            if identifier not in changed:
+                changed = {*changed, identifier}
         if is_claimed or delta is not None:
             evaluator.state(pre, post, ghost, call, "", changed)
         if is_allocated:
