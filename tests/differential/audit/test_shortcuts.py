@@ -13,8 +13,15 @@ from cacheproof.differential.audit.judging import AuditJudge
 from cacheproof.differential.audit.shortcuts import ShortcutJudge, is_kept
 from cacheproof.differential.judges.evaluator import Evaluator
 from cacheproof.differential.judges.manager import ManagerJudge
-from cacheproof.differential.judges.rules import SCHEDULER, by_subject, rules_for, rules_of
+from cacheproof.differential.judges.rules import (
+    SCHEDULER,
+    Rules,
+    by_subject,
+    rules_for,
+    rules_of,
+)
 from cacheproof.differential.judges.scheduler import SchedulerJudge
+from cacheproof.differential.recording.messages import OPERATIONS
 from cacheproof.spec.records import Step
 from cacheproof.spec.registry import Contract, contracts
 from cacheproof.spec.scheduler_records import (
@@ -29,7 +36,7 @@ from cacheproof.spec.scheduler_records import (
 )
 from tests.differential.audit.spoiled import audit, file_of, parts_of, records_of, spoil
 from tests.differential.judges.drawing import records
-from tests.differential.recording.driven import Driven
+from tests.differential.recording.driven import Driven, found_by
 
 SPOILED_EACH = 15
 
@@ -110,6 +117,46 @@ def test_who_is_there_is_asked_again_where_it_may_have_changed(
     assert any(("SC-19", "") in broken for broken, *_ in asked)
     monkeypatch.setattr(SchedulerJudge, "_judge_presence", never_again)
     assert audits(driven) != asked
+
+
+CHECK = OPERATIONS.index("check")
+
+
+def _claims_that_are_not_noted(driven: list[Driven]) -> Iterator[list[Any]]:
+    """Right records in which a manager says that it has an item, and notes no holder."""
+    for one in driven:
+        records = [] if one.fault else records_of(one.folder)
+        for record in records:
+            calls = record[7] if record[0] == "s" else []
+            hits = [at for at, call in enumerate(calls) if call[0] == CHECK and call[6]]
+            if hits and one.trace.header.manager == "encoder_cache":
+                record[7] = [*calls[: hits[0]], [*calls[hits[0]][:6], None], *calls[hits[0] + 1 :]]
+                yield records
+                break
+
+
+def _found_in(records: list[Any]) -> set[str]:
+    return found_by(audit(parts_of(file_of(records)), skips=True))
+
+
+def test_a_claim_that_changes_nothing_else_is_followed(
+    driven: list[Driven], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spoiled = list(_claims_that_are_not_noted(driven))
+    assert len(spoiled) > 3
+    assert all("EC-6a" in _found_in(records) for records in spoiled)
+    following = shortcuts._following_claims
+
+    def told_nothing(rules: Rules) -> Rules:
+        told = copy(following(rules))
+        holds = told.narrowed.states
+        told.narrowed = told.narrowed._replace(
+            states=lambda pre, s, g, changed: holds(pre, s, g, changed if pre is not s else ())
+        )
+        return told
+
+    monkeypatch.setattr(shortcuts, "_following_claims", told_nothing)
+    assert not all("EC-6a" in _found_in(records) for records in spoiled)
 
 
 def _never(*_: Any) -> bool:
