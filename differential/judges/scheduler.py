@@ -449,7 +449,9 @@ class SchedulerJudge(ManagerJudge):
                 there -= self._resumable
             self._present = Presence(at.present, there)
             self._presence = at.present, running, waiting
-        if self._held.get(Presence) is not self._present:
+        if self._held.get(Presence) is self._present:
+            self.calls_judged += 1
+        else:
             self._check(tag_of(type(event)), self._present)
 
     def _judge_transfers(self, kv: KVTransferMirror, event: DecidedEvent, outcome: Any) -> None:
