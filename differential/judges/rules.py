@@ -126,17 +126,25 @@ class Rules:
                 operation: narrowing.of_promises([rule for rule, _ in asked], operation)
                 for operation, asked in self.promised.items()
             },
+            narrowing.of_records(self.of_step),
+            {
+                subject: narrowing.of_records([rule for rule, _ in asked])
+                for subject, asked in self.of_scheduler.items()
+            },
         )
 
 
 class Narrowed(NamedTuple):
     """Whether all contracts hold: of a state, of a call that `changed` the state, of one that left
-    it `unchanged`, and what is `promised` of one; the latter three by operation."""
+    it `unchanged`, and what is `promised` of one, these three by operation; of a step, and of a
+    record about a scheduler, by its type. Of the last two none looks at fewer entries."""
 
     states: narrowing.Holds
     changed: Mapping[str, narrowing.Holds]
     unchanged: Mapping[str, narrowing.Holds]
     promised: Mapping[str, narrowing.Holds]
+    step: narrowing.Holds
+    of_scheduler: Mapping[type, narrowing.Holds]
 
 
 def by_subject(rules: Iterable[Contract]) -> dict[type, list[Contract]]:
