@@ -34,6 +34,7 @@ from cacheproof.differential.recording.messages import (
     Scheduled,
     Updated,
 )
+from cacheproof.differential.recording.quiet_steps import is_quiet
 from cacheproof.differential.recording.raising import place_of, words_of
 from cacheproof.differential.recording.requests import Numbers, Queues, RecordedStep, order_of
 from cacheproof.differential.recording.writer import Records
@@ -47,6 +48,7 @@ from cacheproof.differential.targets.host.scheduler.told import (
 from cacheproof.differential.targets.host.vllm_objects.requests import Request
 from cacheproof.differential.targets.host.vllm_objects.scheduler import (
     ConfiguredScheduler,
+    EngineCoreOutput,
     EngineCoreOutputs,
     SchedulerOutput,
 )
@@ -109,7 +111,7 @@ class SchedulerRecording:
         self._steps = 0
         self._steps_until_keyframe = KEYFRAME_STEPS
         self._step = RecordedStep({})
-        self._in_flight: deque[Mapping[str, int | None]] = deque()
+        self._in_flight: deque[Sequence[str]] = deque()
         self._preempted: set[str] = set()
         self._flagged: set[str] = set()
         self._present: list[str] = []
@@ -249,46 +251,44 @@ class SchedulerRecording:
         """Note a step of the commonest kind, if that is what it is: the requests of the step before
         get one token more each, and perhaps a KV block."""
         cached, before = output.scheduled_cached_reqs, self._step
+        computed, counts, names = (
+            cached.num_computed_tokens,
+            output.num_scheduled_tokens,
+            before.names,
+        )
         if (
-            cached.num_computed_tokens != before.ends
-            or cached.req_ids != before.names
-            or output.num_scheduled_tokens != before.ones
-            # Equal dicts may differ in order, which is part of a step.
-            or list(output.num_scheduled_tokens) != before.names
-            or output.total_num_scheduled_tokens != len(before.names)
-            or output.scheduled_new_reqs
-            or output.scheduled_encoder_inputs
-            or output.scheduled_spec_decode_tokens
-            or output.finished_req_ids
-            or getattr(output, "encoder_input_updates", None)
+            computed != before.ends
+            or cached.req_ids != names
+            # Lists, since the order is part of a step.
+            or [*counts] != names
+            or [*counts.values()] != before.ones
+            or output.total_num_scheduled_tokens != len(names)
+            or not is_quiet(output, self._drafts)
             or getattr(self._scheduler, "encoder_cache_mismatch_reqs", None)
             or self._flagged
             or self._connectors
             or self._queues.may_have_moved
-            or notices_of(output)
-            or unasked(output, self._drafts)
         ):
             return False
         self._steps += 1
-        before.ends = [start + 1 for start in cached.num_computed_tokens]
-        self._in_flight.append(before.ones)
+        before.ends = [start + 1 for start in computed]
+        self._in_flight.append(names)
         blocks = self._blocks(output) if any(cached.new_block_ids) else _NOTHING
-        self._write_kv()
-        self._writer.put(
+        self._put(
             Scheduled(
                 self._tick(),
-                tokens=_NOBODY,
-                gone=_NOBODY,
-                order=None,
-                encode=_NOTHING,
-                notices=_NOBODY,
-                calls=self._calls(),
-                blocks=blocks,
-                finished=_NOBODY,
-                running=None,
-                waiting=None,
-                free_blocks=self._free_blocks(),
-                rest=_NOTHING,
+                _NOBODY,
+                _NOBODY,
+                None,
+                _NOTHING,
+                _NOBODY,
+                self._calls(),
+                blocks,
+                _NOBODY,
+                None,
+                None,
+                self._free_blocks(),
+                _NOTHING,
             )
         )
         return True
@@ -317,7 +317,7 @@ class SchedulerRecording:
         order = order_of(before, ends, tokens, number)
         self._steps += 1
         self._step = RecordedStep(ends)
-        self._in_flight.append(ends)
+        self._in_flight.append(self._step.names)
         # Before `_standing` reads the queues anew.
         ran = self._queues.running
         standing = self._standing(anew=bool(tokens or gone))
@@ -421,19 +421,14 @@ class SchedulerRecording:
         *_: object,
         **__: object,
     ) -> None:
-        expected = self._in_flight.popleft() if self._in_flight else {}
+        names = self._in_flight.popleft() if self._in_flight else _NOBODY
         outputs = [one for client in (answer or {}).values() for one in client.outputs]
-        usual = {
-            one.request_id
-            for one in outputs
-            if len(one.new_token_ids) == 1 and one.finish_reason is None
-        }
-        if len(usual) == len(outputs) and usual == expected.keys():  # a token each, the commonest
+        if _is_a_token_each(outputs, names):  # the commonest
             calls, free = self._calls(), self._free_blocks()
-            self._write_kv()
-            self._writer.put(Updated(self._tick(), _NOTHING, _NOBODY, calls, None, None, free))
+            self._put(Updated(self._tick(), _NOTHING, _NOBODY, calls, None, None, free))
             return
-        sampled: dict[str, int] = dict.fromkeys(expected, 0)
+        expected = set(names)
+        sampled: dict[str, int] = dict.fromkeys(names, 0)
         for one in outputs:
             if one.new_token_ids:
                 name = one.request_id
@@ -540,3 +535,16 @@ class SchedulerRecording:
             "waiting": waiting,
             "free_blocks": self._free_blocks(),
         }
+
+
+def _is_a_token_each(outputs: Sequence[EngineCoreOutput], expected: Sequence[str]) -> bool:
+    """Whether each of these requests got a token, and none has ended."""
+    names = [
+        one.request_id
+        for one in outputs
+        if len(one.new_token_ids) == 1 and one.finish_reason is None
+    ]
+    if not len(names) == len(outputs) == len(expected):
+        return False
+    # Outputs are by client, and of one client in order.
+    return names == expected or set(names) == set(expected)
