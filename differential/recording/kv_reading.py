@@ -70,9 +70,11 @@ class ManagerReader(KVCacheRecorder):
 
     def changes(self, request: str | None) -> State | None:
         """What a call about that request changed."""
-        touched, self._touched = self._touched, {}
-        if touched.keys() - self._blocks:  # a queue that is broken hands out its own ends
-            self._reads_all = True
+        touched = self._touched
+        if touched:
+            self._touched = {}
+            if touched.keys() - self._blocks:  # a queue that is broken hands out its own ends
+                self._reads_all = True
         if not self._reads_all and self._is_linked:
             if not touched and self._is_as_before(request):
                 return None
@@ -108,12 +110,13 @@ class ManagerReader(KVCacheRecorder):
             return False
         if request is None:
             return True
-        before = self._last["tables"].get(str(self._number_of(request)))
         lengths = [
             len(one.req_to_blocks.get(request, ()))
             for one in self.manager.coordinator.single_type_managers
         ]
-        return lengths == [len(table) for table, _ in before or [((), None)] * len(lengths)]
+        return lengths == self._lengths.get(request) or not (
+            request in self._lengths or any(lengths)
+        )
 
     def _is_counted(self, free: int, keys: int) -> bool:
         """Whether the pool has that many free blocks and keys."""
@@ -212,10 +215,18 @@ class ManagerReader(KVCacheRecorder):
         table: list[list[Any]] | None = self._table(request)
         if not any(blocks or cached is not None for blocks, cached in table or ()):
             table = None
-        return {} if self._last["tables"].get(number) == table else {number: table}
+        if self._last["tables"].get(number) == table:
+            return {}
+        if table is None:
+            self._lengths.pop(request, None)
+        else:
+            self._lengths[request] = _lengths_of(table)
+        return {number: table}
 
     def _tables(self) -> dict[str, list[list[Any]]]:
-        return {str(self._number_of(name)): one for name, one in super()._tables().items()}
+        tables = super()._tables()
+        self._lengths = {name: _lengths_of(table) for name, table in tables.items()}
+        return {str(self._number_of(name)): one for name, one in tables.items()}
 
     def _number(self, block_hash: Any) -> Any:
         """The number that stands for a hash: of its last 64 bits, which events may have alone,
@@ -230,6 +241,11 @@ class ManagerReader(KVCacheRecorder):
             data = (number & _LOW_64_BITS).to_bytes(8, "big")
             name = self._names[block_hash] = int.from_bytes(self._hasher.digest(data), "big")
         return name
+
+
+def _lengths_of(table: Iterable[Sequence[Any]]) -> list[int]:
+    """How many blocks a request has in each group."""
+    return [len(blocks) for blocks, _ in table]
 
 
 def _put(values: State, changed: State) -> None:
