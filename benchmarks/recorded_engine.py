@@ -45,30 +45,35 @@ class Spent:
         self.is_timed = is_timed
 
     def outer(self, wrapped):
-        return self._at_both_ends(wrapped, is_in=True)
+        clock = time.perf_counter
+
+        def call(*args, **kwargs):
+            if self._is_in or not self.is_timed:
+                return wrapped(*args, **kwargs)
+            self._is_in, self._since = True, clock()
+            try:
+                return wrapped(*args, **kwargs)
+            finally:
+                self.seconds["engine"] += clock() - self._since
+                self._is_in = False
+
+        return call
 
     def inner(self, method):
-        return self._at_both_ends(method, is_in=False)
-
-    def _at_both_ends(self, method, *, is_in):
         clock = time.perf_counter
 
         @functools.wraps(method)
         def call(*args, **kwargs):
-            if not self.is_timed or self._is_in == is_in:
+            if not self._is_in:
                 return method(*args, **kwargs)
-            self._turn(is_in, clock())
+            self.seconds["engine"] += clock() - self._since
+            self._is_in = False
             try:
                 return method(*args, **kwargs)
             finally:
-                self._turn(not is_in, clock())
+                self._is_in, self._since = True, clock()
 
         return call
-
-    def _turn(self, is_in, now):
-        if not is_in:
-            self.seconds["engine"] += now - self._since
-        self._is_in, self._since = is_in, now
 
     def writer(self, write):
         def call(*args):

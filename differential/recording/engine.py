@@ -34,7 +34,7 @@ from cacheproof.differential.recording.messages import (
     Scheduled,
     Updated,
 )
-from cacheproof.differential.recording.quiet_steps import is_quiet
+from cacheproof.differential.recording.quiet_steps import asks_nothing, is_quiet
 from cacheproof.differential.recording.raising import place_of, words_of
 from cacheproof.differential.recording.requests import Numbers, Queues, RecordedStep, order_of
 from cacheproof.differential.recording.writer import Records
@@ -345,45 +345,46 @@ class SchedulerRecording:
         self, output: SchedulerOutput, computed: Mapping[str, int], ran: Sequence[str]
     ) -> dict[str, Any]:
         """What a step says beside its tokens, by name; what says nothing is left out."""
-        scheduler = self._scheduler
-        new = [one.req_id for one in output.scheduled_new_reqs]
-        preempted = self._preempted_of(ran)
+        scheduler, number, preempted = self._scheduler, self._number, self._preempted_of(ran)
         resumed = [
             name
             for name in (computed if self._preempted else ())
             if name in self._preempted and name not in preempted
         ]
         self._preempted.difference_update(resumed)
-        said = {
-            # A resumed request may be told to the workers as a new one.
-            "new": [name for name in new if name not in resumed],
-            "told_new": new,
-            "resumed": resumed,
-            "preempted": preempted,
-            "rejected": sorted(getattr(scheduler, "encoder_cache_mismatch_reqs", ())),
-            "awaiting": self._awaiting(),
-        }
-        told: dict[str, Any] = {
-            word: list(map(self._number, names)) for word, names in said.items() if names
-        }
-        by_request: dict[str, Mapping[str, int | list[int]]] = {}
-        if drafts := output.scheduled_spec_decode_tokens:
-            by_request["drafts"] = {name: len(tokens) for name, tokens in drafts.items()}
+        told: dict[str, Any] = {}
+        new = [one.req_id for one in output.scheduled_new_reqs]
         if new:
-            by_request["withheld"] = withheld_of(output, scheduler.requests)
+            # A resumed request may be told to the workers as a new one.
+            if first := [number(name) for name in new if name not in resumed]:
+                told["new"] = first
+            told["told_new"] = list(map(number, new))
+            if withheld := withheld_of(output, scheduler.requests):
+                told["withheld"] = {number(name): items for name, items in withheld.items()}
+        rejected = sorted(getattr(scheduler, "encoder_cache_mismatch_reqs", None) or ())
+        for word, names in (
+            ("resumed", resumed),
+            ("preempted", preempted),
+            ("rejected", rejected),
+            ("awaiting", self._awaiting()),
+        ):
+            if names:
+                told[word] = list(map(number, names))
+        if drafts := output.scheduled_spec_decode_tokens:
+            told["drafts"] = {number(name): len(tokens) for name, tokens in drafts.items()}
         if updates := getattr(output, "encoder_input_updates", None):
-            by_request["sent_again"] = inputs_of(updates, is_sent=True)
-            by_request["dropped"] = inputs_of(updates, is_sent=False)
-        for word, values in by_request.items():
-            if values:
-                told[word] = {self._number(name): value for name, value in values.items()}
+            for word, is_sent in (("sent_again", True), ("dropped", False)):
+                if inputs := inputs_of(updates, is_sent=is_sent):
+                    told[word] = {number(name): items for name, items in inputs.items()}
         total = output.total_num_scheduled_tokens
         if total != sum(output.num_scheduled_tokens.values()):
             told["total"] = total
         for word, connector in self._connectors.items():
             if asked := connector.take():
                 told[word] = asked
-        if said_unasked := sorted(set(unasked(output, self._drafts))):
+        if not asks_nothing(output, self._drafts) and (
+            said_unasked := sorted(set(unasked(output, self._drafts)))
+        ):
             told["unasked"] = said_unasked
         return told
 

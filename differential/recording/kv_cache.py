@@ -51,6 +51,8 @@ _TOLD = {
 }
 """Arguments that are told, where they say anything."""
 _NONE: frozenset[str] = frozenset()
+_CALL_VALUES = 16
+"""Values of a call without answer, change and keys."""
 _NO_KEYS: list[int] = []
 _NOBODY = object()
 _read_facts = attrgetter(
@@ -271,7 +273,8 @@ class KVCacheRecording(ManagerReader):
             self._note_given_up(name, number, facts, shown)
         self._calls.append((_NUMBER_OF[name], number, facts, told, shown, changed, raised))
         if changed is not None or facts[-1]:
-            self._waiting += _numbers_in((facts, shown, changed))
+            self._count(changed, shown)
+            self._waiting += len(facts[-1])
 
     def _note_given_up(self, name: str, number: int, facts: KVFacts, shown: Any) -> None:
         """Keep up with which keys were told and which frees are put off."""
@@ -299,7 +302,12 @@ class KVCacheRecording(ManagerReader):
         number = None if request is None else self._number_of(request)
         self._calls.append((_NUMBER_OF[name], number, None, told, shown, changed, raised))
         if changed is not None:
-            self._waiting += _numbers_in((shown, changed))
+            self._count(changed, shown)
+
+    def _count(self, changed: State | None, shown: Any) -> None:
+        """Count the values that a call adds to those that are to be written, or a few more."""
+        more = _numbers_in(changed) if self.values_max is None else self.values_max
+        self._waiting += _CALL_VALUES + more + (_numbers_in(shown) if shown else 0)
 
     def _shown(self, name: str, answer: Any) -> Any:
         """An answer as plain data."""

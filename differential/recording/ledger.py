@@ -33,8 +33,9 @@ class ManagerRecorder(Recorder):
     compared only where there are more or fewer; what else it changed shows in the next call. What
     goes wrong here is raised by `written`, never to who called the manager.
 
-    The change of a call is made of the entries that it is about. All others are compared with what
-    they were, and all is read where one differs.
+    The change of a call is made of the entries that it is about, as long as there are as many
+    others as there were. What a record's calls have left is compared with all of what they say.
+    Where that differs, it is logged behind them, and of each later call all is read.
     """
 
     def __init__(self, manager: Any) -> None:
@@ -42,11 +43,15 @@ class ManagerRecorder(Recorder):
         self._failure: Exception | None = None
         self._touched: tuple[str, ...] | None = None
         self._moves: deque[Queue | None] = deque()
-        self._is_shared = hasattr(manager, "num_embeds_by_hash")
-        reads = {name: getattr(manager, name) for name in _READS if hasattr(manager, name)}
+        self._reads_all = not hasattr(manager, "num_embeds_by_hash")
+        self._is_compared = True
+        own = dict(vars(manager))
         super().__init__(manager)
-        for name, method in reads.items():
-            setattr(manager, name, method)
+        for name in (one for one in _READS if hasattr(manager, one)):
+            if name in own:
+                setattr(manager, name, own[name])
+            else:
+                delattr(manager, name)
 
     def end(self) -> None:
         """Log no more."""
@@ -71,7 +76,7 @@ class ManagerRecorder(Recorder):
                     self._sizes_then = sizes
                 self.calls.append(_DREW_NOTHING)
                 return
-            self._touched = self._entries_of(operation, args) if self._is_shared else None
+            self._touched = None if self._reads_all else self._entries_of(operation, args)
             super()._log(operation, args, answer)
             self._sizes_then = self._sizes()
         except Exception as error:
@@ -106,14 +111,9 @@ class ManagerRecorder(Recorder):
         if left or joined:
             queue = [one for one in queue if one[0] not in left] + joined
             self._queued = dict(queue)
-        if not (
-            cached == holders
-            and embeds == sizes
-            # Lists, since dicts are alike in any order.
-            and [*queued] == [*self._queued]
-            and [*queued.values()] == [*self._queued.values()]
-        ):
+        if len(cached) != len(holders) or len(queued) != len(self._queued):
             return self._whole_delta(entries)
+        self._is_compared = False
         freed = manager.freed
         now_free, now_freeable = manager.num_free_slots, manager.num_freeable_slots
         if (
@@ -126,6 +126,23 @@ class ManagerRecorder(Recorder):
         self._last = now_free, now_freeable, holders, sizes, queue, freed[:]
         self._moves.append((left, joined) if left or joined else None)
         return now_free, now_freeable, entries, None, None if freed == notices else freed[:]
+
+    def _compare(self) -> None:
+        """Compare all that there is with what calls have changed."""
+        self._is_compared = True
+        manager = self.manager
+        _, _, holders, sizes, *_ = self._last
+        queue, queued = manager.freeable, self._queued
+        if not (
+            manager.cached == holders
+            and manager.num_embeds_by_hash == sizes
+            # Lists, since dicts are alike in any order.
+            and [*queue] == [*queued]
+            and [*queue.values()] == [*queued.values()]
+        ):
+            self._reads_all = True
+            self._touched = None
+            super()._log("inputs", (), None)
 
     def _whole_delta(self, entries: dict[str, Entry | None]) -> Delta | None:
         """What changed, all being read, beside entries of which that is known already."""
@@ -157,6 +174,8 @@ class ManagerRecorder(Recorder):
             raise self._failure
         if not self.calls:
             return _NO_CALLS
+        if not self._is_compared:
+            self._compare()
         calls, self.calls = self.calls, []
         if len(calls) == 1 and calls[0] is _DREW_NOTHING:
             return _DREW_ONCE

@@ -1,6 +1,6 @@
 """Whether a step tells the workers of tokens and KV blocks alone, by one read of all else."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import fields, is_dataclass
 from functools import cache
 from operator import attrgetter
@@ -10,46 +10,67 @@ from cacheproof.differential.targets.host.scheduler.told import UNASKED
 from cacheproof.differential.targets.host.vllm_objects.scheduler import SchedulerOutput
 
 _DRAFTS = "num_spec_tokens_to_schedule"
-_PARTS = (
-    "scheduled_new_reqs",
-    "scheduled_encoder_inputs",
-    "scheduled_spec_decode_tokens",
-    "finished_req_ids",
-    "encoder_input_updates",
-    "free_encoder_mm_hashes",
-    "free_encoder_input_ids",
-    *UNASKED["SchedulerOutput"],
-)
+_FIELDS = {
+    **UNASKED,
+    "all": (
+        "scheduled_new_reqs",
+        "scheduled_encoder_inputs",
+        "scheduled_spec_decode_tokens",
+        "finished_req_ids",
+        "encoder_input_updates",
+        "free_encoder_mm_hashes",
+        "free_encoder_input_ids",
+        *UNASKED["SchedulerOutput"],
+    ),
+}
 _COLLECTIONS = frozenset({list, dict, set, tuple})
 
 
 def is_quiet(output: SchedulerOutput, drafts: int) -> bool:
-    """Whether every other field of a step is empty; False where that takes a closer look. `drafts`
-    is how many are to be proposed."""
-    reader = _reader_of(type(output))
-    if reader is None:
+    """Whether every field of a step but its tokens and blocks is empty; False where that takes a
+    closer look. `drafts` is how many are to be proposed."""
+    return _are_empty(output, "all") and _asks_no_tokens(output, drafts)
+
+
+def asks_nothing(output: SchedulerOutput, drafts: int) -> bool:
+    """Whether every field is empty that no trace can ask for; False where that takes a closer
+    look."""
+    return (
+        _are_empty(output, "SchedulerOutput")
+        and all(_are_empty(new, "NewRequestData") for new in output.scheduled_new_reqs)
+        and _asks_no_tokens(output, drafts)
+    )
+
+
+def _are_empty(one: object, which: str) -> bool:
+    kind: Any = type(one)
+    read = _reader_of(kind, which)
+    if read is None:
         return False
-    read, has_drafts = reader
-    for value in read(output):
+    for value in read(one):
         # An array may be of zeros, and one of several elements is neither true nor false.
         if value is None or value is False or (type(value) in _COLLECTIONS and not value):
             continue
         return False
-    if has_drafts and getattr(output, _DRAFTS) != drafts:
+    return True
+
+
+def _asks_no_tokens(output: SchedulerOutput, drafts: int) -> bool:
+    if getattr(output, _DRAFTS, drafts) != drafts:
         return False
     tokens = getattr(output.scheduled_cached_reqs, "new_token_ids", None)
     return not tokens or (type(tokens) is list and not any(tokens))
 
 
 @cache
-def _reader_of(kind: Any) -> tuple[Callable[[object], tuple[object, ...]], bool] | None:
-    """Reads the fields that a class of outputs has, and says whether it has drafts; None where the
-    class does not say what it has."""
+def _reader_of(kind: Any, which: str) -> Callable[[object], Iterable[object]] | None:
+    """Reads those of the fields that a class has; None where it does not say what it has."""
     if is_dataclass(kind):
         own = {field.name for field in fields(kind)}
     elif issubclass(kind, tuple):  # the reference's
         own = set()
     else:
         return None
-    names = [name for name in _PARTS if name in own or hasattr(kind, name)]
-    return attrgetter(*names), _DRAFTS in own or hasattr(kind, _DRAFTS)
+    names = [name for name in _FIELDS[which] if name in own or hasattr(kind, name)]
+    # A reader of one name gives no tuple.
+    return attrgetter(*names) if len(names) > 1 else lambda one: [getattr(one, n) for n in names]
