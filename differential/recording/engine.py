@@ -130,26 +130,35 @@ class SchedulerRecording:
             return method(*args, **kwargs)
         self._inside = True
         try:
-            self._safely(self._before, name)
+            try:
+                self._before(name)
+            except Exception as error:
+                self._fail(error)
             try:
                 answer = method(*args, **kwargs)
             except BaseException as error:
-                self._safely(self._raised, name, error)
+                if not self._ended:
+                    self._note_raised(name, error)
                 raise
-            self._safely(getattr(self, OPERATIONS[name]), answer, *args, **kwargs)
+            if not self._ended:
+                try:
+                    getattr(self, OPERATIONS[name])(answer, *args, **kwargs)
+                except Exception as error:
+                    self._fail(error)
         finally:
             self._inside = False
         return answer
 
-    def _safely(self, function: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
-        """Call a function of ours; its failure ends the recording and does not reach the engine."""
-        if self._ended:
-            return
+    def _note_raised(self, name: str, raised: BaseException) -> None:
         try:
-            function(*args, **kwargs)
+            self._raised(name, raised)
         except Exception as error:
-            self._end()
-            say_why_it_ended(error, self._writer)
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        """A failure of ours ends the recording and does not reach the engine."""
+        self._end()
+        say_why_it_ended(error, self._writer)
 
     def _end(self) -> None:
         self._ended = True
@@ -495,7 +504,8 @@ class SchedulerRecording:
         return {self._number(name): ids for name, ids in blocks_of(output).items()}
 
     def _put(self, message: Message) -> None:
-        self._write_kv()
+        if self._kv is not None:
+            self._kv.write(self._writer, is_whole=False)
         self._writer.put(message)
 
     def _tick(self) -> int:

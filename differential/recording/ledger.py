@@ -45,7 +45,7 @@ class ManagerRecorder(Recorder):
         self._moves: deque[Queue | None] = deque()
         self._reads_all = not hasattr(manager, "num_embeds_by_hash")
         self._is_compared = True
-        own = dict(vars(manager))
+        own = dict(getattr(manager, "__dict__", {}))
         super().__init__(manager)
         for name in (one for one in _READS if hasattr(manager, one)):
             if name in own:
@@ -221,12 +221,20 @@ class ManagerRecorder(Recorder):
 
     def _sizes(self) -> tuple[int, ...]:
         manager = self.manager
+        if self._reads_all:
+            return (
+                manager.num_free_slots,
+                getattr(manager, "num_freeable_slots", 0),
+                len(getattr(manager, "cached", ())),
+                len(getattr(manager, "freeable", ())),
+                len(getattr(manager, "freed", ())),
+            )
         return (
             manager.num_free_slots,
-            getattr(manager, "num_freeable_slots", 0),
-            len(getattr(manager, "cached", ())),
-            len(getattr(manager, "freeable", ())),
-            len(getattr(manager, "freed", ())),
+            manager.num_freeable_slots,
+            len(manager.cached),
+            len(manager.freeable),
+            len(manager.freed),
         )
 
 

@@ -1,6 +1,7 @@
 """Whether a step tells the workers of tokens and KV blocks alone, by one read of all else."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from copy import copy
 from dataclasses import fields, is_dataclass
 from functools import cache
 from operator import attrgetter
@@ -42,16 +43,37 @@ def asks_nothing(output: SchedulerOutput, drafts: int) -> bool:
     )
 
 
+class _Fields:
+    """Those of the fields that a class has. `empty`: their values where all were empty."""
+
+    def __init__(self, names: list[str]) -> None:
+        # A reader of one name would give no tuple, and one of none would read nothing.
+        self.read: Callable[[object], tuple[object, ...]] = attrgetter(
+            "__class__", *names, "__class__"
+        )
+        self.empty: tuple[object, ...] | None = None
+
+
 def _are_empty(one: object, which: str) -> bool:
     kind: Any = type(one)
-    read = _reader_of(kind, which)
-    if read is None:
+    own = _fields_of(kind, which)
+    if own is None:
         return False
-    for value in read(one):
-        # An array may be of zeros, and one of several elements is neither true nor false.
+    values = own.read(one)
+    try:
+        # What equals nothing is nothing.
+        if values == own.empty:
+            return True
+    except (RuntimeError, TypeError, ValueError):  # an array is neither like it nor not
+        return False
+    _, *further, _ = values
+    for value in further:
+        # An array may be of zeros.
         if value is None or value is False or (type(value) in _COLLECTIONS and not value):
             continue
         return False
+    # Copies, since whoever made the step may fill what it is made of.
+    own.empty = (kind, *map(copy, further), kind)
     return True
 
 
@@ -63,14 +85,12 @@ def _asks_no_tokens(output: SchedulerOutput, drafts: int) -> bool:
 
 
 @cache
-def _reader_of(kind: Any, which: str) -> Callable[[object], Iterable[object]] | None:
-    """Reads those of the fields that a class has; None where it does not say what it has."""
+def _fields_of(kind: Any, which: str) -> _Fields | None:
+    """None where the class does not say what it has."""
     if is_dataclass(kind):
         own = {field.name for field in fields(kind)}
     elif issubclass(kind, tuple):  # the reference's
         own = set()
     else:
         return None
-    names = [name for name in _FIELDS[which] if name in own or hasattr(kind, name)]
-    # A reader of one name gives no tuple.
-    return attrgetter(*names) if len(names) > 1 else lambda one: [getattr(one, n) for n in names]
+    return _Fields([name for name in _FIELDS[which] if name in own or hasattr(kind, name)])

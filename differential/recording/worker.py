@@ -54,7 +54,11 @@ class WorkerRecording:
         except BaseException as error:
             self._safely(self._raised, "execute_model", self._steps + 1, error)
             raise
-        self._safely(self._executed, output)
+        if not self._ended:
+            try:
+                self._executed(output)
+            except Exception as error:
+                self._fail(error)
         return answer
 
     def _sample(self, sample: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -70,8 +74,12 @@ class WorkerRecording:
         try:
             function(*args, **kwargs)
         except Exception as error:
-            self._ended = True
-            say_why_it_ended(error, self._writer)
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        """A failure of ours ends the recording and does not reach the engine."""
+        self._ended = True
+        say_why_it_ended(error, self._writer)
 
     def _executed(self, output: SchedulerOutput) -> None:
         self._steps += 1
