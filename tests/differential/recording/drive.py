@@ -1,8 +1,8 @@
 """Run in a release's interpreter: runs scheduler-depth traces on it, each with a recorder around
 the scheduler. Reads {"folder", "runs", "keyframe_steps", "fails_in", "long_way", "with_kv",
-"breaks"} as JSON from standard input, a run being a trace and the fault that is planted; "kv: NAME" is one of the KV
-cache manager's. Leaves a folder of records for each trace, and prints what the host itself saw of
-it."""
+"breaks"} as JSON from standard input, a run being a trace and the fault that is planted; "kv: NAME"
+is one of the KV cache manager's. Leaves a folder of records for each trace, and prints what the
+host itself saw of it."""
 
 import importlib
 import importlib.util
