@@ -33,9 +33,8 @@ class ManagerRecorder(Recorder):
     compared only where there are more or fewer; what else it changed shows in the next call. What
     goes wrong here is raised by `written`, never to who called the manager.
 
-    The change of a call is made of the entries that it is about, as long as there are as many
-    others as there were. What a record's calls have left is compared with all of what they say.
-    Where that differs, it is logged behind them, and of each later call all is read.
+    The change of a call is made of the entries that it is about. All others are compared with what
+    they were, and all is read where one differs.
     """
 
     def __init__(self, manager: Any) -> None:
@@ -44,7 +43,6 @@ class ManagerRecorder(Recorder):
         self._touched: tuple[str, ...] | None = None
         self._moves: deque[Queue | None] = deque()
         self._reads_all = not hasattr(manager, "num_embeds_by_hash")
-        self._is_compared = True
         own = dict(getattr(manager, "__dict__", {}))
         super().__init__(manager)
         for name in (one for one in _READS if hasattr(manager, one)):
@@ -111,9 +109,8 @@ class ManagerRecorder(Recorder):
         if left or joined:
             queue = [one for one in queue if one[0] not in left] + joined
             self._queued = dict(queue)
-        if len(cached) != len(holders) or len(queued) != len(self._queued):
+        if not self._are_others_as_before():
             return self._whole_delta(entries)
-        self._is_compared = False
         freed = manager.freed
         now_free, now_freeable = manager.num_free_slots, manager.num_freeable_slots
         if (
@@ -127,22 +124,17 @@ class ManagerRecorder(Recorder):
         self._moves.append((left, joined) if left or joined else None)
         return now_free, now_freeable, entries, None, None if freed == notices else freed[:]
 
-    def _compare(self) -> None:
-        """Compare all that there is with what calls have changed."""
-        self._is_compared = True
-        manager = self.manager
+    def _are_others_as_before(self) -> bool:
+        """Whether all that there is is what was known, with what a call changed of its entries."""
+        manager, queued = self.manager, self._queued
         _, _, holders, sizes, *_ = self._last
-        queue, queued = manager.freeable, self._queued
-        if not (
+        return bool(
             manager.cached == holders
             and manager.num_embeds_by_hash == sizes
             # Lists, since dicts are alike in any order.
-            and [*queue] == [*queued]
-            and [*queue.values()] == [*queued.values()]
-        ):
-            self._reads_all = True
-            self._touched = None
-            super()._log("inputs", (), None)
+            and [*manager.freeable] == [*queued]
+            and [*manager.freeable.values()] == [*queued.values()]
+        )
 
     def _whole_delta(self, entries: dict[str, Entry | None]) -> Delta | None:
         """What changed, all being read, beside entries of which that is known already."""
@@ -174,8 +166,6 @@ class ManagerRecorder(Recorder):
             raise self._failure
         if not self.calls:
             return _NO_CALLS
-        if not self._is_compared:
-            self._compare()
         calls, self.calls = self.calls, []
         if len(calls) == 1 and calls[0] is _DREW_NOTHING:
             return _DREW_ONCE
