@@ -70,17 +70,27 @@ def test_steps_that_are_taken_for_one_and_are_not_are_noticed() -> None:
         judging(ORDER, _Blurred())
 
 
-@pytest.mark.parametrize("scope", [TINY, SCHEDULER], ids=lambda one: one.subject)
-def test_a_state_that_is_asked_for_again_has_the_same_steps(scope: Scope) -> None:
-    explorer = ReferenceTarget().explorer(scope.header, scope.alphabet, None)
+def ask_twice(target: Any, scope: Scope, fault: Any, states_max: int) -> None:
+    """Ask each of the first states of a scope for its steps twice; the answers are the same."""
+    explorer = target.explorer(scope.header, scope.alphabet, fault)
     steps, state = Steps(explorer), 0
-    while state < len(steps.trees):
+    while state < min(len(steps.trees), states_max):
         known = steps.of(state)
         explorer.submit([state])
         again = explorer.collect()
         assert [number for step in known for number in step] == again.steps[0]
         assert (again.records, again.trees) == ([], [])
         state += 1
+
+
+@pytest.mark.parametrize("scope", [TINY, SCHEDULER], ids=lambda one: one.subject)
+def test_a_state_that_is_asked_for_again_has_the_same_steps(scope: Scope) -> None:
+    ask_twice(ReferenceTarget(), scope, None, 1_000)
+
+
+def test_what_a_fault_keeps_is_put_back_with_the_state() -> None:
+    variant, scope = VARIANT["scheduler-keeps-drafts"], BY_NAME["scheduler", "a drafter"]
+    ask_twice(target_of(variant), scope, variant.fault, 300)
 
 
 def test_steps_of_another_state_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
