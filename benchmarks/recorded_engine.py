@@ -1,13 +1,16 @@
 """The engine of `recorder.py`, run in the interpreter of a release: for each seed on standard input
 it answers 48 requests with pictures, and prints how long that took, how much processor time, in how
-many steps, and what of it was the recorder's. In dense traffic these are 192, of 16 clients who
-send their next one when they have an answer, with more pictures than the encoder cache holds."""
+many steps, and what of it was the recorder's, where "timed" follows the seed. In dense traffic
+these are 192, of 16 clients who send their next one when they have an answer, with more pictures
+than the encoder cache holds."""
 
+import functools
 import json
 import os
 import random
 import sys
 import time
+import types
 from collections import Counter
 from pathlib import Path
 
@@ -26,28 +29,101 @@ SCARCE = {
 """Memory for KV that hardly suffices, and urgent requests."""
 
 
-def time_the_recorder(spent):
-    """Have counted what the engine's thread spends in the recorder, and what the writer's does."""
-    from cacheproof.differential.recording.engine import SchedulerRecording
-    from cacheproof.differential.recording.ledger import ManagerRecorder
-    from cacheproof.differential.recording.worker import WorkerRecording
-    from cacheproof.differential.recording.writer import Writer
+class Spent:
+    """Seconds that a thread of the engine is in the recorder: in what wraps the engine's methods
+    (`outer`), but for these methods themselves (`inner`)."""
 
-    def timed(kind, name, clock, what):
-        method = getattr(kind, name)
+    def __init__(self):
+        self.seconds = Counter()
+        self.is_timed = False
+        self.is_ready = False
+        self._is_in = False
+        self._since = 0.0
+
+    def begin(self, *, is_timed):
+        self.seconds.clear()
+        self.is_timed = is_timed
+
+    def outer(self, wrapped):
+        clock = time.perf_counter
 
         def call(*args, **kwargs):
-            begin = clock()
-            answer = method(*args, **kwargs)
-            spent[what] += clock() - begin
-            return answer
+            if self._is_in or not self.is_timed:
+                return wrapped(*args, **kwargs)
+            self._is_in, self._since = True, clock()
+            try:
+                return wrapped(*args, **kwargs)
+            finally:
+                self.seconds["engine"] += clock() - self._since
+                self._is_in = False
 
-        setattr(kind, name, call)
+        return call
 
-    timed(SchedulerRecording, "_safely", time.perf_counter, "engine")
-    timed(WorkerRecording, "_safely", time.perf_counter, "engine")
-    timed(ManagerRecorder, "_log", time.perf_counter, "engine")
-    timed(Writer, "_write_waiting", time.thread_time, "writer")
+    def inner(self, method):
+        clock = time.perf_counter
+
+        @functools.wraps(method)
+        def call(*args, **kwargs):
+            if not self._is_in:
+                return method(*args, **kwargs)
+            self.seconds["engine"] += clock() - self._since
+            self._is_in = False
+            try:
+                return method(*args, **kwargs)
+            finally:
+                self._is_in, self._since = True, clock()
+
+        return call
+
+    def writer(self, write):
+        def call(*args):
+            begin = time.thread_time()
+            write(*args)
+            self.seconds["writer"] += time.thread_time() - begin
+
+        return call
+
+
+def names_of_methods():
+    """The methods that a recorder may wrap: those of a scheduler, of its encoder cache manager, of
+    its KV cache manager, of a block pool and of a model runner."""
+    from cacheproof.differential.recording.engine import OPERATIONS
+    from cacheproof.differential.recording.messages import KV_OPERATIONS
+    from cacheproof.differential.targets.host.managers.kv_cache_recorder import POOL_CHANGES
+    from cacheproof.differential.targets.host.scheduler.recorder import OPERATIONS as MANAGER
+
+    return OPERATIONS, MANAGER, KV_OPERATIONS, POOL_CHANGES, ("execute_model", "sample_tokens")
+
+
+def time_the_methods(spent):
+    """Have the engine's own methods timed, before a recorder wraps them, and the writers."""
+    from vllm.v1.core.block_pool import BlockPool
+    from vllm.v1.core.encoder_cache_manager import EncoderCacheManager
+    from vllm.v1.core.kv_cache_manager import KVCacheManager
+    from vllm.v1.core.sched.scheduler import Scheduler
+    from vllm.v1.worker.gpu_model_runner import GPUModelRunner
+
+    from cacheproof.differential.recording.writer import Writer
+
+    kinds = Scheduler, EncoderCacheManager, KVCacheManager, BlockPool, GPUModelRunner
+    for kind, names in zip(kinds, names_of_methods(), strict=True):
+        for name in names:
+            if hasattr(kind, name):
+                setattr(kind, name, spent.inner(getattr(kind, name)))
+    Writer._write_waiting = spent.writer(Writer._write_waiting)
+
+
+def time_the_wrappers(spent, core):
+    """Have timed what a recorder has put around the methods, which it has from the first step
+    on."""
+    spent.is_ready = True
+    scheduler, kv_cache = core.scheduler, core.scheduler.kv_cache_manager
+    runner = core.model_executor.driver_worker.worker.model_runner
+    parts = scheduler, scheduler.encoder_cache_manager, kv_cache, kv_cache.block_pool, runner
+    for part, names in zip(parts, names_of_methods(), strict=True):
+        for name in names:
+            if name in vars(part):
+                setattr(part, name, spent.outer(getattr(part, name)))
 
 
 def answer(engine, prompts, params):
@@ -64,8 +140,6 @@ def answer(engine, prompts, params):
 def main() -> None:
     results = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    import types
-
     package = sys.modules["cacheproof"] = types.ModuleType("cacheproof")
     package.__path__ = [sys.argv[1]]
     from PIL import Image
@@ -75,9 +149,10 @@ def main() -> None:
     from cacheproof.gpu_runner.tiny_models import ensure
 
     plugin.register()  # as vLLM does where cacheproof is installed
-    spent = Counter()
-    if os.environ.get(plugin.FOLDER):
-        time_the_recorder(spent)
+    spent = Spent()
+    is_recorded = bool(os.environ.get(plugin.FOLDER))
+    if is_recorded:
+        time_the_methods(spent)
     memory = {
         "max_model_len": 512,
         "max_num_batched_tokens": 512,
@@ -112,7 +187,8 @@ def main() -> None:
     ]
     print("{}", file=results, flush=True)
     for line in sys.stdin:
-        number = random.Random(int(line))
+        seed, *kinds = line.split()
+        number = random.Random(int(seed))
         prompts, params = [], []
         for _ in range(REQUESTS):
             choice = random.Random(number.randrange(12)) if KIND == "scarce" else number
@@ -127,18 +203,21 @@ def main() -> None:
             )
         urgency = {"priority": [number.randint(0, 3) for _ in prompts]} if KIND == "scarce" else {}
         steps = 0
-        spent.clear()
-        begin, worked = time.perf_counter(), time.process_time()
+        if is_recorded and kinds and not spent.is_ready:
+            time_the_wrappers(spent, core)
+        spent.begin(is_timed=bool(kinds))
+        begin, worked, alone = time.perf_counter(), time.process_time(), time.thread_time()
         if KIND == "dense":
             answer(llm.llm_engine, prompts, params)
         else:
             llm.generate(prompts, params, use_tqdm=False, **urgency)
         seconds = time.perf_counter() - begin
         told = {
-            "seconds": seconds,
-            "cpu": time.process_time() - worked,
+            "clock": seconds,
+            "processor": time.process_time() - worked,
+            "thread": time.thread_time() - alone,
             "steps": steps,
-            "recorder": dict(spent),
+            "recorder": dict(spent.seconds),
         }
         print(json.dumps(told), file=results, flush=True)
 

@@ -1,14 +1,16 @@
-"""What the recorder costs a real engine: two engines with one workload, one of them recorded, take
-turns; each turn is timed, by the clock and in processor time of all threads.
+"""What the recorder costs a real engine: engines with one workload, one of them not recorded, take
+turns; each turn is timed, by the clock and in processor time of all threads and of the engine's.
 
     .venv/bin/python benchmarks/recorder.py [--rounds 30] [--release 0.32.0] [--kv] [--blocks 256]
-        [--layers 0]
+        [--layers 0] [--beside CHECKOUT]
 
 With --kv the calls of the KV cache manager are recorded as well, with --blocks its pool is another,
-with --layers the model has so many, of random weights, and its steps take longer.
+with --layers the model has so many, of random weights, and its steps take longer. With --beside an
+engine is recorded by another checkout as well.
 Prints the median of the paired ratios of time for a step, and how far they spread. On a machine
-that others share this says little: so it prints as well what the engine's own thread spends in the
-recorder, and what the writer's does, as parts of the steps that they are spent in.
+that others share this says little: so it prints as well what the engine's own thread spends in what
+the recorder has put around the engine's methods, and what the writer's does, as parts of the steps
+that they are spent in.
 """
 
 import argparse
@@ -17,6 +19,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from cacheproof.differential.provision import releases
@@ -39,6 +42,7 @@ class Engine:
         with_kv: bool = False,
         blocks: int = 256,
         layers: int = 0,
+        package: Path = PACKAGE,
     ) -> None:
         found = releases.find(release, kind=releases.WHEEL)
         if found is None:
@@ -51,7 +55,7 @@ class Engine:
             environment["CACHEPROOF_RECORD"] = str(record)
             environment["CACHEPROOF_RECORD_KV"] = str(int(with_kv))
         self._process = subprocess.Popen(
-            [*command, str(ENGINE), str(PACKAGE), kind, str(blocks), str(layers)],
+            [*command, str(ENGINE), str(package), kind, str(blocks), str(layers)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -60,14 +64,16 @@ class Engine:
         )
         self._line()  # it is there
 
-    def turn(self, seed: int) -> tuple[dict[str, float], int]:
-        """Seconds of a turn, by the clock and by the processor, and of the recorder; and steps."""
+    def turn(self, seed: int, *, timed: bool = False) -> tuple[dict[str, float], int]:
+        """Seconds of a turn: by the clock, and in processor time of all threads and of the
+        engine's. Of one that is `timed`: those of the turn, and the recorder's. And its steps."""
         assert self._process.stdin is not None
-        self._process.stdin.write(f"{seed}\n")
+        self._process.stdin.write(f"{seed} timed\n" if timed else f"{seed}\n")
         self._process.stdin.flush()
         told = json.loads(self._line())
-        spent = {"clock": told["seconds"], "processor": told["cpu"], **told["recorder"]}
-        return spent, told["steps"]
+        if timed:
+            return {"timed": told["clock"], **told["recorder"]}, told["steps"]
+        return {name: told[name] for name in ("clock", "processor", "thread")}, told["steps"]
 
     def close(self) -> None:
         assert self._process.stdin is not None
@@ -89,36 +95,58 @@ def main() -> None:
     parser.add_argument("--kv", action="store_true")
     parser.add_argument("--blocks", type=int, default=256)
     parser.add_argument("--layers", type=int, default=0)
+    parser.add_argument("--beside", type=Path, metavar="CHECKOUT")
     arguments = parser.parse_args()
+    packages = {"the recorder": PACKAGE}
+    if arguments.beside:
+        packages[str(arguments.beside)] = arguments.beside / "cacheproof"
     with tempfile.TemporaryDirectory() as folder:
         sizes = {"blocks": arguments.blocks, "layers": arguments.layers}
-        plain = Engine(arguments.release, None, **sizes)
-        recorded = Engine(arguments.release, Path(folder), with_kv=arguments.kv, **sizes)
-        each: dict[str, list[dict[str, float]]] = {"off": [], "on": []}
-        for number in range(-2, arguments.rounds):
-            pair = [("off", plain), ("on", recorded)]
-            times = {name: engine.turn(number) for name, engine in pair[:: 1 if number % 2 else -1]}
-            if number < 0:
-                continue  # caches are cold
-            for name, (spent, steps) in times.items():
-                each[name].append({what: seconds / steps for what, seconds in spent.items()})
-        plain.close()
-        recorded.close()
-        size = sum(path.stat().st_size for path in Path(folder).iterdir())
-    for by in ("clock", "processor"):
-        off, on = ([one[by] for one in each[name]] for name in ("off", "on"))
-        ratios = [one / other for one, other in zip(on, off, strict=True)]
-        low, middle, high = statistics.quantiles(ratios, n=4)
-        without, recorded_in = (1e6 * statistics.median(times) for times in (off, on))
-        print(f"{by}: a step in {without:.0f} us without, {recorded_in:.0f} us with the recorder")
-        print(f"  paired: {middle:.3f} times (quartiles {low:.3f} to {high:.3f}, {len(on)} pairs)")
+        engines = {"": Engine(arguments.release, None, **sizes)}
+        records = {name: Path(folder) / str(place) for place, name in enumerate(packages)}
+        for name, package in packages.items():
+            engines[name] = Engine(
+                arguments.release, records[name], with_kv=arguments.kv, package=package, **sizes
+            )
+        taken = list(turns(engines, arguments.rounds))
+        for engine in engines.values():
+            engine.close()
+        for name, record in records.items():
+            report(name, [one[""] for one in taken], [one[name] for one in taken])
+            size = sum(path.stat().st_size for path in record.iterdir())
+            print(f"  its record: {size / 1024:.0f} KiB", file=sys.stderr)
+
+
+def turns(engines: dict[str, Engine], rounds: int) -> Iterator[dict[str, dict[str, float]]]:
+    """What each engine spends on a step, round by round: in each they take two turns, of which the
+    second is timed within, which takes time itself."""
+    for number in range(-1, rounds):
+        order = list(engines)[:: 1 if number % 2 else -1]
+        each: dict[str, dict[str, float]] = {name: {} for name in order}
+        for seed, timed in ((2 * number, False), (2 * number + 1, True)):
+            for name in order:
+                spent, steps = engines[name].turn(seed, timed=timed)
+                each[name] |= {what: seconds / steps for what, seconds in spent.items()}
+        if number >= 0:  # before that caches are cold
+            yield each
+
+
+def report(name: str, off: list[dict[str, float]], on: list[dict[str, float]]) -> None:
+    """Print what turns of an engine that is recorded took, beside those of one that is not."""
+    print(f"{name}:")
+    for by in ("clock", "processor", "thread"):
+        pairs = [(one[by], other[by]) for one, other in zip(on, off, strict=True)]
+        recorded, without = (1e6 * statistics.median(times) for times in zip(*pairs, strict=True))
+        low, middle, high = statistics.quantiles([one / other for one, other in pairs], n=4)
+        more = statistics.quantiles([1e6 * (one - other) for one, other in pairs], n=4)
+        print(f"  {by}: a step in {without:.0f} us without, {recorded:.0f} us with, "
+              f"paired {middle:.3f} times (quartiles {low:.3f} to {high:.3f}), "
+              f"{more[1]:.0f} us more ({more[0]:.0f} to {more[2]:.0f})")  # fmt: skip
     for what in ("engine", "writer"):
-        parts = [one[what] / one["clock"] for one in each["on"]]
-        low, middle, high = statistics.quantiles(parts, n=4)
-        spent = 1e6 * statistics.median(one[what] for one in each["on"])
-        print(f"the recorder in the {what}'s thread: {spent:.0f} us a step, {middle:.1%} of it "
-              f"(quartiles {low:.1%} to {high:.1%})")  # fmt: skip
-    print(f"the record: {size / 1024:.0f} KiB", file=sys.stderr)
+        low, middle, high = statistics.quantiles([1e6 * one[what] for one in on], n=4)
+        part = statistics.median(one[what] / one["timed"] for one in on)
+        print(f"  in the {what}'s thread: {middle:.0f} us a step "
+              f"(quartiles {low:.0f} to {high:.0f}), {part:.1%} of it")  # fmt: skip
 
 
 if __name__ == "__main__":

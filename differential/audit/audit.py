@@ -30,6 +30,16 @@ class _Source:
                 self.begun.append(part)
         return self.stream.opened
 
+    def parts(self, *, last: bool) -> Iterator[Part]:
+        """All parts that are there, for one who takes them all."""
+        if self._parts is None:
+            self._parts = self.stream.end() if last else self.stream.read()
+            self._is_last = last
+        yield from self._parts
+        self._parts = None
+        if last and not self._is_last:
+            yield from self.parts(last=True)
+
     def take(self, *, last: bool = False) -> Part | None:
         """The next part, None where there is none yet."""
         if self._parts is None:
@@ -128,10 +138,9 @@ class Audit:
     def _advance(
         self, stem: str, auditor: Auditor, seen: Callable[[], object], *, last: bool
     ) -> int:
-        source, count = self._sources[stem], 0
-        while (part := source.take(last=last)) is not None:
+        count = 0
+        for count, part in enumerate(self._sources[stem].parts(last=last), 1):
             auditor.feed(part)
-            count += 1
             if count % _MIX_EVERY == 0:
                 self._advance_workers(stem, auditor, last=last)
                 seen()

@@ -5,7 +5,7 @@ counted and named.
 """
 
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any
 
@@ -35,6 +35,7 @@ from cacheproof.differential.recording.messages import (
     Updated,
 )
 from cacheproof.differential.targets.host.protocol import Protocol
+from cacheproof.differential.traces.outcomes import StepOutcome
 from cacheproof.differential.traces.scheduler import SchedulerConfig, SchedulerHeader
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.releases import MODELLED
@@ -47,6 +48,9 @@ KINDS_MAX = 1000
 STEPS_KEPT = 10_000
 """Steps whose moment of decision is kept, for what workers say of them later."""
 _EVERY_STEP = (Scheduled, Updated, Added)
+_at: Callable[[tuple[int, int, float, int]], At] = partial(tuple.__new__, At)
+_steady: Callable[[tuple[StepOutcome, int, int, bool]], Steady] = partial(tuple.__new__, Steady)
+"""Make these without a call of Python: there is one a step."""
 _HARD = (AttributeError, LookupError, TypeError, ValueError, ArithmeticError)
 
 
@@ -293,7 +297,7 @@ class Auditor:
             and self._is_steady(message, self.judge, self.follower)
         ):
             return
-        arrivals, judge, follower = len(self.follower.present), self.judge, self.follower
+        judge, follower = self.judge, self.follower
         violations = judge.violations
         try:
             for observed in follower.follow(message):
@@ -304,11 +308,14 @@ class Auditor:
                 self.events += 1
                 if violations:
                     self._harvest()
+            if type(message) is Scheduled and message.finished:
+                follower.settle(message.finished)
         except (Contradiction, *_HARD) as error:
             self._suspend(f"record {self.number}: {error}")
             return
-        self.account.requests += max(0, len(self.follower.present) - arrivals)
-        if isinstance(message, Scheduled):
+        if type(message) is Added:
+            self.account.requests += 1
+        elif type(message) is Scheduled:
             self.account.judged_steps += 1
             self._note_step()
             if self.account.judged_steps % 64 == 0:
@@ -323,24 +330,25 @@ class Auditor:
 
     def _is_steady(self, message: AnyMessage, judge: AuditJudge, follower: Follower) -> bool:
         """Whether a message says nothing new; if so, it is judged here."""
-        if isinstance(message, Scheduled) and is_steady_step(message):
-            outcome = judge.steady_step()
+        if type(message) is Scheduled:
+            outcome = judge.steady_step() if is_steady_step(message) else None
             if outcome is None:
                 return False
             row = follower.go_on(message.free_blocks)
             self.account.judged_steps += 1
-        elif isinstance(message, Updated) and is_steady_update(message):
-            outcome = judge.steady_update()
+            self.events += 1
+            self._note_step()
+            self._window.append(_steady((outcome, row, message.free_blocks, False)))
+            return True
+        if type(message) is Updated:
+            outcome = judge.steady_update() if is_steady_update(message) else None
             if outcome is None:
                 return False
             row = follower.arrive(message.free_blocks)
-        else:
-            return False
-        self._window.append(Steady(outcome, row, message.free_blocks, isinstance(message, Updated)))
-        self.events += 1
-        if isinstance(message, Scheduled):
-            self._note_step()
-        return True
+            self.events += 1
+            self._window.append(_steady((outcome, row, message.free_blocks, True)))
+            return True
+        return False
 
     def _present(self) -> set[str]:
         assert self.follower is not None
@@ -357,7 +365,10 @@ class Auditor:
             self._note_gap(f"KV cache, record {self.number}: {missing}")
 
     def _note_step(self) -> None:
-        self._decided.append(self._at_last_event())
+        assert self.judge is not None
+        account = self.account
+        now = account.started + account.seconds
+        self._decided.append(_at((self.number, self.judge.step, now, self.events - 1)))
 
     def _harvest(self) -> None:
         assert self.judge is not None

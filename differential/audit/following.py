@@ -35,7 +35,7 @@ _NAMES_MAX = 1 << 16
 _STEP = Schedule()
 _TOKENS_FOR_ALL = Update(1, ())
 _DREW_NOTHING: ManagerCall = (OPERATIONS.index("notices"), None, None, None, None, [], None)
-_NOTHING_DRAWN = CallRecord("notices", None, None, None, None, [], None)
+NOTHING_DRAWN = CallRecord("notices", None, None, None, None, [], None)
 
 
 class Contradiction(Exception):
@@ -68,6 +68,7 @@ def name_of(number: int) -> str:
 _observed: Callable[[tuple[FollowedEvent, StepRecord]], Observed] = partial(tuple.__new__, Observed)
 _recorded: Callable[[tuple[object, ...]], StepRecord] = partial(tuple.__new__, StepRecord)
 _called: Callable[[tuple[object, ...]], CallRecord] = partial(tuple.__new__, CallRecord)
+_delta: Callable[[tuple[object, ...]], Delta] = partial(tuple.__new__, Delta)
 _entry: Callable[[tuple[list[str], int | None]], Entry] = partial(tuple.__new__, Entry)
 """Make records of these fields, in order, without a call of Python: there are many a step."""
 
@@ -82,12 +83,19 @@ class _Names(dict[int, str]):
         return name
 
 
-class FollowedChange(Delta):
-    """A delta as a record tells it, with the queue after it, which is never written to, and the
-    entries that came to the queue, left it, or moved in it."""
+class FollowedQueue:
+    """The queue after a call, in the place of a delta's list, which would be longer than what
+    changed: a map that is never written to, and the entries that came to it, left it, or moved in
+    it."""
 
-    after: Mapping[str, int]
-    moved: Collection[str]
+    __slots__ = ("after", "moved")
+
+    def __init__(self, after: Mapping[str, int], moved: Collection[str]) -> None:
+        self.after = after
+        self.moved = moved
+
+    def __iter__(self) -> Iterator[tuple[str, int]]:
+        return iter(self.after.items())
 
 
 def add_of(request: Added | KnownRequest) -> Add:
@@ -148,7 +156,7 @@ class Follower:
         self._queue: dict[str, int] = dict(keyframe.queue)
         self._row = 0
         self._step_names = list(self._last_step)
-        self._handlers: dict[type, Callable[[Any], Iterator[Observed]]] = {
+        self._handlers: dict[type, Callable[[Any], Sequence[Observed]]] = {
             Added: self._added,
             Scheduled: self._scheduled,
             Updated: self._updated,
@@ -157,22 +165,29 @@ class Follower:
             RaisedMessage: self._raised,
         }
 
-    def follow(self, message: AnyMessage) -> Iterator[Observed]:
-        """Yield the events that a message stands for; none for one that only says what is known.
+    def follow(self, message: AnyMessage) -> Sequence[Observed]:
+        """The events that a message stands for; none for one that only says what is known. Those
+        who end with it are there until `settle` is told of it.
 
         Raises:
             Contradiction: it does not fit those before it.
         """
         handler = self._handlers.get(type(message))
         if handler is None:
-            return
+            return ()
         if self._row:
             self._leave_row()
         try:
-            yield from handler(message)
+            return handler(message)
         except (AttributeError, LookupError, TypeError, ValueError, ArithmeticError) as error:
             kind = type(message).__name__
             raise Contradiction(f"{kind}: {type(error).__name__}: {error}") from None
+
+    def settle(self, finished: Iterable[int]) -> None:
+        """Forget those who have ended, once the step that says so is judged."""
+        for number in finished:
+            if self.present.pop(number, None) is not None:
+                del self.arrivals[name_of(number)]
 
     def go_on(self, free_blocks: int) -> int:
         """Follow a step in which the requests of the step before get one more token each. Returns
@@ -193,19 +208,20 @@ class Follower:
         self._last_step = {name: end + self._row for name, end in self._last_step.items()}
         self._row = 0
 
-    def _added(self, message: Added) -> Iterator[Observed]:
+    def _added(self, message: Added) -> Sequence[Observed]:
         if message.request in self.present:
             raise ValueError(f"request {message.request} comes again")
         if len(self.present) >= REQUESTS_MAX:
             raise ValueError(f"more than {REQUESTS_MAX} requests at once")
         added = self.present[message.request] = add_of(message)
         self.arrivals[added.request] = message.arrival
-        yield _observed((added, self._record(self._standing(message), message.calls)))
+        return (_observed((added, self._record(self._standing(message), message.calls))),)
 
-    def _scheduled(self, message: Scheduled) -> Iterator[Observed]:
+    def _scheduled(self, message: Scheduled) -> Sequence[Observed]:
         scheduled, computed = self._tokens(message)
         self._step_names = list(scheduled)
         self._in_flight.append(self._step_names)
+        self._stand(message)
         rest = message.rest
         outcome: dict[str, Any] = {
             "scheduled": scheduled,
@@ -217,20 +233,19 @@ class Follower:
             "total": rest["total"] if "total" in rest else sum(scheduled.values()),
             "drafts": {},
             **_NOBODY,
+            "running": self.running,
+            "waiting": self.waiting,
+            "free_blocks": message.free_blocks,
         }
         if rest:
             outcome |= {word: list(map(name_of, rest[word])) for word in _BY_NAME if word in rest}
             outcome |= {word: _by_request(rest[word]) for word in _BY_REQUEST if word in rest}
-        outcome |= self._standing(message)
         calls = self._calls(message.calls)
         if self._has_connector:
             asked = _asked(rest.get("connector", ()), self.present)
             outcome["loads"] = asked["loads"]
             outcome["awaiting"] = [*outcome["awaiting"], *asked["awaiting"]]
-        yield _observed((_STEP, _recorded((outcome, calls, None, None))))
-        for number in message.finished:
-            if self.present.pop(number, None) is not None:
-                del self.arrivals[name_of(number)]
+        return (_observed((_STEP, _recorded((outcome, calls, None, None)))),)
 
     def _tokens(self, message: Scheduled) -> tuple[dict[str, int], dict[str, int]]:
         """Tokens of the step by request, and those computed before it: one more for each request of
@@ -255,7 +270,7 @@ class Follower:
         self._last_step = {name: end + scheduled[name] for name, end in computed.items()}
         return scheduled, computed
 
-    def _updated(self, message: Updated) -> Iterator[Observed]:
+    def _updated(self, message: Updated) -> Sequence[Observed]:
         step, event = self._in_flight.pop(0), _TOKENS_FOR_ALL
         sampled = dict.fromkeys(step, 1)
         if message.sampled:
@@ -264,59 +279,68 @@ class Follower:
             sampled |= {name: tokens for name, tokens in told.items() if tokens}
             accepts = tuple(max(0, tokens - 1) for tokens in sampled.values())
             event = Update(1, accepts if any(accepts) else ())
+        self._stand(message)
         outcome = {
             "sampled": sampled,
             "finished": self._names(message.ended),
-            **self._standing(message),
+            "running": self.running,
+            "waiting": self.waiting,
+            "free_blocks": message.free_blocks,
         }
-        yield _observed((event, self._record(outcome, message.calls)))
+        return (_observed((event, self._record(outcome, message.calls))),)
 
-    def _aborted(self, message: Aborted) -> Iterator[Observed]:
+    def _aborted(self, message: Aborted) -> Sequence[Observed]:
         calls = self._calls(message.calls)
         standing = self._standing(message)
         last = message.requests[-1] if message.requests else None
+        observed: list[Observed] = []
         for number in message.requests:
             name = name_of(number)
             own = [call for call in calls if call.request == name]
             calls = [call for call in calls if call.request != name]
+            record = StepRecord(None, own, None, None)
             if number == last:
-                yield Observed(Abort(name), StepRecord(standing, [*own, *calls], None, None))
-            else:
-                yield Observed(Abort(name), StepRecord(None, own, None, None))
+                record = StepRecord(standing, [*own, *calls], None, None)
+            observed.append(Observed(Abort(name), record))
+        return observed
 
-    def _cleared(self, message: Cleared) -> Iterator[Observed]:
+    def _cleared(self, message: Cleared) -> Sequence[Observed]:
         standing = self._standing(message)
         calls = self._calls(message.calls)
         if message.what == "encoder":
-            yield Observed(Reset(), StepRecord(True, calls, None, None))
-        elif message.what in ("prefix", "running"):
+            return (Observed(Reset(), StepRecord(True, calls, None, None)),)
+        if message.what in ("prefix", "running"):
             event = ResetPrefix(message.what == "running")
-            yield Observed(event, StepRecord(bool(message.answer), calls, None, None))
-        elif message.what == "pause" and message.answer in _MODES:
-            yield Observed(Pause(message.answer), StepRecord(True, calls, None, None))
-        else:
-            raise ValueError(f"{message.what} {message.answer}, which nothing follows: {standing}")
+            return (Observed(event, StepRecord(bool(message.answer), calls, None, None)),)
+        if message.what == "pause" and message.answer in _MODES:
+            return (Observed(Pause(message.answer), StepRecord(True, calls, None, None)),)
+        raise ValueError(f"{message.what} {message.answer}, which nothing follows: {standing}")
 
-    def _raised(self, message: RaisedMessage) -> Iterator[Observed]:
+    def _raised(self, message: RaisedMessage) -> Sequence[Observed]:
         events: dict[str, FollowedEvent] = {
             "schedule": _STEP,
             "update_from_output": Update(),
             "reset_encoder_cache": Reset(),
         }
         event = events.get(message.operation)
-        if event is not None:
-            raised = Raised(message.error, message.text)
-            yield Observed(event, StepRecord(None, self._calls(message.calls), raised, None))
+        if event is None:
+            return ()
+        raised = Raised(message.error, message.text)
+        return (Observed(event, StepRecord(None, self._calls(message.calls), raised, None)),)
 
     def _record(self, outcome: object, calls: Iterable[ManagerCall]) -> StepRecord:
         return _recorded((outcome, self._calls(calls), None, None))
 
-    def _standing(self, message: Added | Scheduled | Updated | Aborted | Cleared) -> QueuesOutcome:
+    def _stand(self, message: Added | Scheduled | Updated | Aborted | Cleared) -> None:
+        """Follow who runs, who waits, and what is free."""
         if message.running is not None:
             self.running = self._names(message.running)
         if message.waiting is not None:
             self.waiting = self._names(message.waiting)
         self.free_blocks = message.free_blocks
+
+    def _standing(self, message: Added | Aborted | Cleared) -> QueuesOutcome:
+        self._stand(message)
         return {
             "running": self.running,
             "waiting": self.waiting,
@@ -327,13 +351,18 @@ class Follower:
         return list(map(self._name.__getitem__, numbers))
 
     def _calls(self, calls: Iterable[ManagerCall]) -> list[CallRecord]:
-        return [_NOTHING_DRAWN if one == _DREW_NOTHING else self._call(one) for one in calls]
-
-    def _call(self, call: ManagerCall) -> CallRecord:
-        operation, request, number, budget, pending, answer, delta = call
-        told = None if delta is None else self._change(*delta)
-        name = None if request is None else self._name[request]
-        return _called((OPERATIONS[operation], name, number, budget, pending, answer, told))
+        made: list[CallRecord] = []
+        for call in calls:
+            operation, request, number, budget, pending, answer, delta = call
+            if delta is None and call == _DREW_NOTHING:
+                made.append(NOTHING_DRAWN)
+                continue
+            told = None if delta is None else self._change(*delta)
+            name = None if request is None else self._name[request]
+            made.append(
+                _called((OPERATIONS[operation], name, number, budget, pending, answer, told))
+            )
+        return made
 
     def _change(
         self,
@@ -342,24 +371,17 @@ class Follower:
         entries: Entries,
         queue: Queue | None,
         notices: list[str] | None,
-    ) -> FollowedChange:
-        moved: Collection[str] = ()
+    ) -> Delta:
+        name, followed = self._name.__getitem__, None
         if queue is not None:
             gone, added = queue
             self._queue = changed(self._queue, gone, added)
-            moved = {*gone, *[name for name, _ in added]}
-        change = FollowedChange(
-            free,
-            freeable,
-            {
-                name: None if entry is None else _entry((self._names(entry[0]), entry[1]))
-                for name, entry in entries.items()
-            },
-            None if queue is None else list(self._queue.items()),
-            notices,
-        )
-        change.after, change.moved = self._queue, moved
-        return change
+            followed = FollowedQueue(self._queue, {*gone, *[one for one, _ in added]})
+        told = {
+            identifier: None if entry is None else _entry((list(map(name, entry[0])), entry[1]))
+            for identifier, entry in entries.items()
+        }
+        return _delta((free, freeable, told, followed, notices))
 
 
 def _by_request(values: dict[int, ValueT]) -> dict[str, ValueT]:

@@ -7,13 +7,14 @@ it is, and judged from there on.
 
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping
+from typing import Any
 
-from cacheproof.differential.audit.following import FollowedChange, Follower, add_of, name_of
+from cacheproof.differential.audit.following import FollowedQueue, Follower, add_of, name_of
+from cacheproof.differential.audit.shortcuts import ShortcutJudge
 from cacheproof.differential.judges.manager import Calls, ManagerPosition
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.judges.requests import JudgedRequest
 from cacheproof.differential.judges.rules import rules_of
-from cacheproof.differential.judges.scheduler import SchedulerJudge
 from cacheproof.differential.judges.scheduler_order import Order
 from cacheproof.differential.judges.scheduler_position import Arrivals
 from cacheproof.differential.recording.messages import Keyframe, KnownRequest
@@ -29,8 +30,6 @@ from cacheproof.spec.registry import Contract
 
 LONG_AGO = 1 << 20
 """Steps since its encode that are assumed of an entry that only the keyframe knows."""
-_STIRS = ("drafts", "new", "resumed", "preempted", "rejected", "awaiting", "encode", "notices")
-"""Fields that must be empty in a step which a row of steady ones follows."""
 _OF_THE_STORE = frozenset({"mirror"})
 
 
@@ -52,7 +51,7 @@ class _Order(Order):
         return self._added[name].priority, self._arrivals.get(name, 0.0)
 
 
-class AuditJudge(SchedulerJudge):
+class AuditJudge(ShortcutJudge):
     """Judges one scheduler from a keyframe on. `steps` has the steps that were not compared with a
     worker's store yet: number, tokens, what should be there, and whether all contracts hold of
     that. `step` is the number of the last step."""
@@ -143,12 +142,12 @@ class AuditJudge(SchedulerJudge):
 
     def _changed(self, pre: LedgerState, post: LedgerState, delta: Delta) -> Collection[str]:
         """The entries that the record itself names."""
-        assert isinstance(delta, FollowedChange)
-        return delta.entries.keys() | delta.moved if delta.moved else delta.entries
+        queue: Any = delta.queue
+        return delta.entries if queue is None else delta.entries.keys() | queue.moved
 
-    def _queue_after(self, delta: Delta, queue: list[tuple[str, int]]) -> Mapping[str, int]:
-        assert isinstance(delta, FollowedChange)
-        return delta.after
+    def _queue_after(self, delta: Delta, queue: Any) -> Mapping[str, int]:
+        assert isinstance(queue, FollowedQueue)
+        return queue.after
 
     def _note_step(self, tokens: int) -> None:
         """Note what the step leaves in a worker's store, to be compared later."""
@@ -158,34 +157,19 @@ class AuditJudge(SchedulerJudge):
     def judge(self, number: int, event: DecidedEvent, record: StepRecord) -> None:
         if self._row:
             self._leave_row()
-        super().judge(number, event, record)
-        if type(event) is Schedule:
-            self._row_of = self._base(record)
-        elif type(event) is Update:
+        quiet = self._quiet(record) if type(event) is Schedule else None
+        if quiet is not None and self._is_as_it_was(quiet, record.calls):
+            self._judge_quiet(number, quiet)
+            self.step += 1
+            self._note_step(quiet["total"])
+        else:
+            super().judge(number, event, record)
+        if type(event) is Update:
             self._updated_at = self._at.state
         else:
-            self._row_of = None
-        if self.violations:
+            self._row_of = quiet
+        if self._evaluator.violations:
             self._row_of = None  # what stays broken is counted at every event
-
-    def _base(self, record: StepRecord) -> StepOutcome | None:
-        """The outcome of a step that a row of steady ones may follow: it has requests, each is past
-        its prompt and gets one token, and contracts see nothing else of it."""
-        outcome: StepOutcome | None = record.outcome
-        at = self._at
-        if record.raised is not None or not outcome or any(map(outcome.get, _STIRS)):
-            return None
-        if not outcome["scheduled"]:
-            return None  # who stands still is judged at every step
-        computed = outcome["computed"]
-        if len(computed) != len(outcome["scheduled"]) or self._is_decoder:
-            return None
-        for name, tokens in outcome["scheduled"].items():
-            if tokens != 1 or computed[name] < at.prompts[name]:
-                return None
-            if computed[name] < at.requests[name].end_of_items:
-                return None
-        return outcome
 
     def _judge_progress(self, outcome: StepOutcome) -> None:
         if outcome["awaiting"]:  # what they wait for is not in the record

@@ -159,7 +159,9 @@ def _of_requests(auditors: Mapping[str, Auditor]) -> Iterator[Metric]:
             continue
         requests.add(len(follower.running), engine, "running")
         requests.add(len(follower.waiting), engine, "waiting")
-        arrivals = [follower.arrivals[name] for name in follower.waiting]
+        # A record can name one that is not there: a contract is broken, and it has no age.
+        known = follower.arrivals
+        arrivals = [known[name] for name in follower.waiting if name in known]
         oldest.add(max(0.0, auditor.now - min(arrivals)) if arrivals else 0.0, engine)
         blocks.add(follower.free_blocks, engine, "free")
     for family in (requests, oldest, blocks):

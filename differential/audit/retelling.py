@@ -13,7 +13,13 @@ import msgspec
 from cacheproof.differential.audit.following import Contradiction, FollowedEvent, Follower
 from cacheproof.differential.audit.miniature import miniatures
 from cacheproof.differential.audit.streams import Gap, Part
-from cacheproof.differential.recording.messages import Added, AnyMessage, Keyframe, Opened
+from cacheproof.differential.recording.messages import (
+    Added,
+    AnyMessage,
+    Keyframe,
+    Opened,
+    Scheduled,
+)
 from cacheproof.differential.traces.manager import Add, Update
 from cacheproof.differential.traces.outcomes import UpdateOutcome
 from cacheproof.differential.traces.scheduler import Abort, SchedulerConfig
@@ -76,6 +82,8 @@ class Retold:
                 self._events.append(observed.event)
                 if isinstance(observed.event, Update) and observed.record.outcome:
                     self._note_sampled(observed.record.outcome)
+            if isinstance(message, Scheduled):
+                self._follower.settle(message.finished)
         except Contradiction:
             self._follower = None
         if len(self._events) > EVENTS_MAX:

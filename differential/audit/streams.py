@@ -2,7 +2,8 @@
 
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -35,6 +36,8 @@ class Numbered(NamedTuple):
     message: AnyMessage
 
 
+_numbered: Callable[[tuple[int, AnyMessage]], Numbered] = partial(tuple.__new__, Numbered)
+"""Makes one without a call of Python: there are many."""
 Part = Numbered | Gap
 
 
@@ -125,9 +128,9 @@ class RecordStream:
             except (msgspec.MsgspecError, RecursionError) as error:
                 yield Gap(f"record {number} is none: {error}")
                 continue
-            if isinstance(message, Opened):
+            if type(message) is Opened:
                 self._check(message)
-            yield Numbered(number, message)
+            yield _numbered((number, message))
 
     def _check(self, opened: Opened) -> None:
         if opened.schema != SCHEMA:

@@ -9,7 +9,7 @@ these do not say that all of them hold, each is asked as it stands in `spec/`, s
 is a break of that text.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Set
 
 from cacheproof.differential.judges.rules import Rules
 from cacheproof.differential.judges.violation import Violation
@@ -23,11 +23,13 @@ Values = Mapping[str, object]
 
 class Evaluator:
     """Evaluates the contracts of one trace. `violations` has the first violation of each, `event`
-    is the number of the event that is judged."""
+    is the number of the event that is judged. Why those of contracts in `explained` are broken has
+    been told, and is not told again."""
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
         self.event = 0
+        self.explained: Set[str] = frozenset()
         self.violations: dict[str, Violation] = {}
         self._held: LedgerState | None = None
         self._making = Making({})
@@ -128,6 +130,8 @@ class Evaluator:
     ) -> bool:
         """Judge a step as the worker sees it, by all contracts or by those of some kinds. Returns
         whether they hold."""
+        if kinds is None and self.rules.narrowed.step(step):
+            return True
         held = True
         for rule in self.rules.of_step:
             if (kinds is None or rule.kind in kinds) and not rule.predicate(step):
@@ -146,7 +150,7 @@ class Evaluator:
     ) -> None:
         """Keep a violation, unless its contract already has one."""
         if rule.id not in self.violations:
-            why = rule.explain(**values)
+            why = "" if rule.id in self.explained else rule.explain(**values)
             self.violations[rule.id] = Violation(
                 rule, self.event, operation, request, identifier, why, kind
             )

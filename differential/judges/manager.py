@@ -187,6 +187,11 @@ class ManagerJudge:
         # Both know what came just before, which at this position is something else.
         self._evaluator.forget()
         self._rare_calls.forget()
+        self._state_of_last_step = None
+
+    def explain_others(self, explained: Set[str]) -> None:
+        """Tell why a contract is broken only for others than these, from now on."""
+        self._evaluator.explained = explained
 
     def _initial_state(self) -> LedgerState:
         if self._is_decoder:

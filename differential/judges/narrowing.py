@@ -93,6 +93,17 @@ def of_promises(rules: Iterable[Contract], operation: str) -> Holds:
     return _compiled(("s", "g", "w", "c"), [(rule, narrow) for rule in rules])
 
 
+def of_records(rules: Sequence[Contract]) -> Holds:
+    """Whether all these contracts about one record hold, each as it stands."""
+    parameters = {rule.parameters for rule in rules} or {("w",)}
+    (parameter,) = parameters
+    return _compiled(parameter, [(rule, _as_it_stands) for rule in rules])
+
+
+def _as_it_stands(conjunct: ast.expr) -> ast.expr:
+    return conjunct
+
+
 def _grown(node: ast.expr) -> str | None:
     """By how much a number of a state, a sum over its entries, or what these add up to, is more
     than before the call; None where it is something else."""

@@ -23,7 +23,7 @@ from cacheproof.differential.judges import narrowing
 from cacheproof.differential.traces.scheduler import SchedulerConfig
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.spec.ghost import Ghost
-from cacheproof.spec.records import Call, LedgerState, Making
+from cacheproof.spec.records import Call, LedgerState, Making, Step
 from cacheproof.spec.registry import ANY_CALL, WHOLE_EVENT, WITHDRAWAL, Contract, contracts
 
 READS = frozenset({"inputs", "embeds", "notices"})
@@ -80,7 +80,8 @@ class Rules:
             (rule, rule.predicate) for rule in states if rule.parameters == ("s", "g")
         ]
         assert len(self.of_state) + len(self.of_state_and_ghost) == len(states)
-        self.of_step = [rule for rule in rules if rule.kind in ("trace", "mirror")]
+        of_records = by_subject(rule for rule in rules if rule.kind in ("trace", "mirror"))
+        self.of_step = of_records.get(Step, [])
         transitions = [rule for rule in rules if rule.kind == "transition"]
         self.of_event = [rule for rule in transitions if rule.calls == WHOLE_EVENT]
         assert all(rule.predicate(NO_CALL) for rule in self.of_event)
@@ -126,17 +127,25 @@ class Rules:
                 operation: narrowing.of_promises([rule for rule, _ in asked], operation)
                 for operation, asked in self.promised.items()
             },
+            narrowing.of_records(self.of_step),
+            {
+                subject: narrowing.of_records([rule for rule, _ in asked])
+                for subject, asked in self.of_scheduler.items()
+            },
         )
 
 
 class Narrowed(NamedTuple):
     """Whether all contracts hold: of a state, of a call that `changed` the state, of one that left
-    it `unchanged`, and what is `promised` of one; the latter three by operation."""
+    it `unchanged`, and what is `promised` of one, these three by operation; of a step, and of a
+    record about a scheduler, by its type. Of the last two none looks at fewer entries."""
 
     states: narrowing.Holds
     changed: Mapping[str, narrowing.Holds]
     unchanged: Mapping[str, narrowing.Holds]
     promised: Mapping[str, narrowing.Holds]
+    step: narrowing.Holds
+    of_scheduler: Mapping[type, narrowing.Holds]
 
 
 def by_subject(rules: Iterable[Contract]) -> dict[type, list[Contract]]:

@@ -34,6 +34,7 @@ from cacheproof.differential.recording.messages import (
     Scheduled,
     Updated,
 )
+from cacheproof.differential.recording.quiet_steps import asks_nothing, is_quiet
 from cacheproof.differential.recording.raising import place_of, words_of
 from cacheproof.differential.recording.requests import Numbers, Queues, RecordedStep, order_of
 from cacheproof.differential.recording.writer import Records
@@ -47,6 +48,7 @@ from cacheproof.differential.targets.host.scheduler.told import (
 from cacheproof.differential.targets.host.vllm_objects.requests import Request
 from cacheproof.differential.targets.host.vllm_objects.scheduler import (
     ConfiguredScheduler,
+    EngineCoreOutput,
     EngineCoreOutputs,
     SchedulerOutput,
 )
@@ -109,7 +111,7 @@ class SchedulerRecording:
         self._steps = 0
         self._steps_until_keyframe = KEYFRAME_STEPS
         self._step = RecordedStep({})
-        self._in_flight: deque[Mapping[str, int | None]] = deque()
+        self._in_flight: deque[Sequence[str]] = deque()
         self._preempted: set[str] = set()
         self._flagged: set[str] = set()
         self._present: list[str] = []
@@ -128,26 +130,35 @@ class SchedulerRecording:
             return method(*args, **kwargs)
         self._inside = True
         try:
-            self._safely(self._before, name)
+            try:
+                self._before(name)
+            except Exception as error:
+                self._fail(error)
             try:
                 answer = method(*args, **kwargs)
             except BaseException as error:
-                self._safely(self._raised, name, error)
+                if not self._ended:
+                    self._note_raised(name, error)
                 raise
-            self._safely(getattr(self, OPERATIONS[name]), answer, *args, **kwargs)
+            if not self._ended:
+                try:
+                    getattr(self, OPERATIONS[name])(answer, *args, **kwargs)
+                except Exception as error:
+                    self._fail(error)
         finally:
             self._inside = False
         return answer
 
-    def _safely(self, function: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
-        """Call a function of ours; its failure ends the recording and does not reach the engine."""
-        if self._ended:
-            return
+    def _note_raised(self, name: str, raised: BaseException) -> None:
         try:
-            function(*args, **kwargs)
+            self._raised(name, raised)
         except Exception as error:
-            self._end()
-            say_why_it_ended(error, self._writer)
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        """A failure of ours ends the recording and does not reach the engine."""
+        self._end()
+        say_why_it_ended(error, self._writer)
 
     def _end(self) -> None:
         self._ended = True
@@ -249,46 +260,44 @@ class SchedulerRecording:
         """Note a step of the commonest kind, if that is what it is: the requests of the step before
         get one token more each, and perhaps a KV block."""
         cached, before = output.scheduled_cached_reqs, self._step
+        computed, counts, names = (
+            cached.num_computed_tokens,
+            output.num_scheduled_tokens,
+            before.names,
+        )
         if (
-            cached.num_computed_tokens != before.ends
-            or cached.req_ids != before.names
-            or output.num_scheduled_tokens != before.ones
-            # Equal dicts may differ in order, which is part of a step.
-            or list(output.num_scheduled_tokens) != before.names
-            or output.total_num_scheduled_tokens != len(before.names)
-            or output.scheduled_new_reqs
-            or output.scheduled_encoder_inputs
-            or output.scheduled_spec_decode_tokens
-            or output.finished_req_ids
-            or getattr(output, "encoder_input_updates", None)
+            computed != before.ends
+            or cached.req_ids != names
+            # Lists, since the order is part of a step.
+            or [*counts] != names
+            or [*counts.values()] != before.ones
+            or output.total_num_scheduled_tokens != len(names)
+            or not is_quiet(output, self._drafts)
             or getattr(self._scheduler, "encoder_cache_mismatch_reqs", None)
             or self._flagged
             or self._connectors
             or self._queues.may_have_moved
-            or notices_of(output)
-            or unasked(output, self._drafts)
         ):
             return False
         self._steps += 1
-        before.ends = [start + 1 for start in cached.num_computed_tokens]
-        self._in_flight.append(before.ones)
+        before.ends = [start + 1 for start in computed]
+        self._in_flight.append(names)
         blocks = self._blocks(output) if any(cached.new_block_ids) else _NOTHING
-        self._write_kv()
-        self._writer.put(
+        self._put(
             Scheduled(
                 self._tick(),
-                tokens=_NOBODY,
-                gone=_NOBODY,
-                order=None,
-                encode=_NOTHING,
-                notices=_NOBODY,
-                calls=self._calls(),
-                blocks=blocks,
-                finished=_NOBODY,
-                running=None,
-                waiting=None,
-                free_blocks=self._free_blocks(),
-                rest=_NOTHING,
+                _NOBODY,
+                _NOBODY,
+                None,
+                _NOTHING,
+                _NOBODY,
+                self._calls(),
+                blocks,
+                _NOBODY,
+                None,
+                None,
+                self._free_blocks(),
+                _NOTHING,
             )
         )
         return True
@@ -317,7 +326,7 @@ class SchedulerRecording:
         order = order_of(before, ends, tokens, number)
         self._steps += 1
         self._step = RecordedStep(ends)
-        self._in_flight.append(ends)
+        self._in_flight.append(self._step.names)
         # Before `_standing` reads the queues anew.
         ran = self._queues.running
         standing = self._standing(anew=bool(tokens or gone))
@@ -345,45 +354,46 @@ class SchedulerRecording:
         self, output: SchedulerOutput, computed: Mapping[str, int], ran: Sequence[str]
     ) -> dict[str, Any]:
         """What a step says beside its tokens, by name; what says nothing is left out."""
-        scheduler = self._scheduler
-        new = [one.req_id for one in output.scheduled_new_reqs]
-        preempted = self._preempted_of(ran)
+        scheduler, number, preempted = self._scheduler, self._number, self._preempted_of(ran)
         resumed = [
             name
             for name in (computed if self._preempted else ())
             if name in self._preempted and name not in preempted
         ]
         self._preempted.difference_update(resumed)
-        said = {
-            # A resumed request may be told to the workers as a new one.
-            "new": [name for name in new if name not in resumed],
-            "told_new": new,
-            "resumed": resumed,
-            "preempted": preempted,
-            "rejected": sorted(getattr(scheduler, "encoder_cache_mismatch_reqs", ())),
-            "awaiting": self._awaiting(),
-        }
-        told: dict[str, Any] = {
-            word: list(map(self._number, names)) for word, names in said.items() if names
-        }
-        by_request: dict[str, Mapping[str, int | list[int]]] = {}
-        if drafts := output.scheduled_spec_decode_tokens:
-            by_request["drafts"] = {name: len(tokens) for name, tokens in drafts.items()}
+        told: dict[str, Any] = {}
+        new = [one.req_id for one in output.scheduled_new_reqs]
         if new:
-            by_request["withheld"] = withheld_of(output, scheduler.requests)
+            # A resumed request may be told to the workers as a new one.
+            if first := [number(name) for name in new if name not in resumed]:
+                told["new"] = first
+            told["told_new"] = list(map(number, new))
+            if withheld := withheld_of(output, scheduler.requests):
+                told["withheld"] = {number(name): items for name, items in withheld.items()}
+        rejected = sorted(getattr(scheduler, "encoder_cache_mismatch_reqs", None) or ())
+        for word, names in (
+            ("resumed", resumed),
+            ("preempted", preempted),
+            ("rejected", rejected),
+            ("awaiting", self._awaiting()),
+        ):
+            if names:
+                told[word] = list(map(number, names))
+        if drafts := output.scheduled_spec_decode_tokens:
+            told["drafts"] = {number(name): len(tokens) for name, tokens in drafts.items()}
         if updates := getattr(output, "encoder_input_updates", None):
-            by_request["sent_again"] = inputs_of(updates, is_sent=True)
-            by_request["dropped"] = inputs_of(updates, is_sent=False)
-        for word, values in by_request.items():
-            if values:
-                told[word] = {self._number(name): value for name, value in values.items()}
+            for word, is_sent in (("sent_again", True), ("dropped", False)):
+                if inputs := inputs_of(updates, is_sent=is_sent):
+                    told[word] = {number(name): items for name, items in inputs.items()}
         total = output.total_num_scheduled_tokens
         if total != sum(output.num_scheduled_tokens.values()):
             told["total"] = total
         for word, connector in self._connectors.items():
             if asked := connector.take():
                 told[word] = asked
-        if said_unasked := sorted(set(unasked(output, self._drafts))):
+        if not asks_nothing(output, self._drafts) and (
+            said_unasked := sorted(set(unasked(output, self._drafts)))
+        ):
             told["unasked"] = said_unasked
         return told
 
@@ -421,19 +431,14 @@ class SchedulerRecording:
         *_: object,
         **__: object,
     ) -> None:
-        expected = self._in_flight.popleft() if self._in_flight else {}
+        names = self._in_flight.popleft() if self._in_flight else _NOBODY
         outputs = [one for client in (answer or {}).values() for one in client.outputs]
-        usual = {
-            one.request_id
-            for one in outputs
-            if len(one.new_token_ids) == 1 and one.finish_reason is None
-        }
-        if len(usual) == len(outputs) and usual == expected.keys():  # a token each, the commonest
+        if _is_a_token_each(outputs, names):  # the commonest
             calls, free = self._calls(), self._free_blocks()
-            self._write_kv()
-            self._writer.put(Updated(self._tick(), _NOTHING, _NOBODY, calls, None, None, free))
+            self._put(Updated(self._tick(), _NOTHING, _NOBODY, calls, None, None, free))
             return
-        sampled: dict[str, int] = dict.fromkeys(expected, 0)
+        expected = set(names)
+        sampled: dict[str, int] = dict.fromkeys(names, 0)
         for one in outputs:
             if one.new_token_ids:
                 name = one.request_id
@@ -499,7 +504,8 @@ class SchedulerRecording:
         return {self._number(name): ids for name, ids in blocks_of(output).items()}
 
     def _put(self, message: Message) -> None:
-        self._write_kv()
+        if self._kv is not None:
+            self._kv.write(self._writer, is_whole=False)
         self._writer.put(message)
 
     def _tick(self) -> int:
@@ -540,3 +546,16 @@ class SchedulerRecording:
             "waiting": waiting,
             "free_blocks": self._free_blocks(),
         }
+
+
+def _is_a_token_each(outputs: Sequence[EngineCoreOutput], expected: Sequence[str]) -> bool:
+    """Whether each of these requests got a token, and none has ended."""
+    names = [
+        one.request_id
+        for one in outputs
+        if len(one.new_token_ids) == 1 and one.finish_reason is None
+    ]
+    if not len(names) == len(outputs) == len(expected):
+        return False
+    # Outputs are by client, and of one client in order.
+    return names == expected or set(names) == set(expected)

@@ -2,7 +2,9 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from operator import attrgetter
 from typing import Any, ParamSpec, TypeVar
 
 from cacheproof.differential.recording.hashing import Hasher
@@ -29,22 +31,35 @@ NUMBERS_MAX = 100_000
 _NUMBER_OF = {operation: number for number, operation in enumerate(KV_OPERATIONS)}
 _OF_A_REQUEST = frozenset(KV_OPERATIONS[:6])
 _OF_A_NAME = frozenset({"remove_skipped_blocks", "get_num_common_prefix_blocks"})
+_GIVING_UP = frozenset({"free", "pop_blocks_for_free"})
 _TOLD = {
-    "get_computed_blocks": ("max_cache_hit_length",),
-    "allocate_slots": (
-        "num_new_tokens",
-        "num_new_computed_tokens",
-        "num_lookahead_tokens",
-        "num_external_computed_tokens",
-        "delay_cache_blocks",
-        "num_encoder_tokens",
-        "full_sequence_must_fit",
-        "reserved_blocks",
-        "has_scheduled_reqs",
+    "get_computed_blocks": frozenset({"max_cache_hit_length"}),
+    "allocate_slots": frozenset(
+        {
+            "num_new_tokens",
+            "num_new_computed_tokens",
+            "num_lookahead_tokens",
+            "num_external_computed_tokens",
+            "delay_cache_blocks",
+            "num_encoder_tokens",
+            "full_sequence_must_fit",
+            "reserved_blocks",
+            "has_scheduled_reqs",
+        }
     ),
-    "cache_blocks": ("num_computed_tokens",),
+    "cache_blocks": frozenset({"num_computed_tokens"}),
 }
 """Arguments that are told, where they say anything."""
+_NONE: frozenset[str] = frozenset()
+_CALL_VALUES = 16
+"""Values of a call without answer, change and keys."""
+_NO_KEYS: list[int] = []
+_NOBODY = object()
+_read_facts = attrgetter(
+    "request_id", "block_hashes", "status", "num_tokens", "num_computed_tokens", "num_preemptions"
+)
+_Asked = tuple[str, int, KVFacts]
+"""A request that a call is about: its name, its number and what it is."""
 
 
 P = ParamSpec("P")
@@ -73,6 +88,9 @@ class KVCacheRecording(ManagerReader):
         self._failure: Exception | None = None
         self._has_ended = False
         self._is_inside = False
+        self._status: object = None
+        self._status_name = ""
+        self._no_blocks, self._no_ids = _nothing_found(manager)
         self._waiting = 0  # values in the calls that are to be written
         super().__init__(manager, takes & {"group_idx"}, hasher, number_of)
         methods = {
@@ -81,7 +99,8 @@ class KVCacheRecording(ManagerReader):
             if hasattr(manager, name)
         }
         for name, (method, names) in methods.items():
-            setattr(manager, name, self._wrap(name, method, names))
+            wrap = self._wrap_of_request if name in _OF_A_REQUEST else self._wrap
+            setattr(manager, name, wrap(name, method, names))
         for name in (one for one in POOL_CHANGES if hasattr(self._pool, one)):
             setattr(self._pool, name, self._touching(name, getattr(self._pool, name)))
 
@@ -93,7 +112,7 @@ class KVCacheRecording(ManagerReader):
         if self._calls:
             is_short = self._waiting < NUMBERS_MAX
             for calls in [self._calls] if is_short else in_parts(self._calls, _numbers_in):
-                writer.put(KVCalls(calls), at_once=True)
+                writer.put(KVCalls(calls))
             self._calls = []
             self._waiting = 0
         if is_whole:
@@ -127,6 +146,31 @@ class KVCacheRecording(ManagerReader):
         self._has_ended = True
         self._calls.clear()
 
+    def _wrap_of_request(
+        self, name: str, method: Callable[P, R], names: Sequence[str]
+    ) -> Callable[P, R]:
+        """Wraps a method that is given a request first. Each step calls one for each request, so
+        this does without what `_wrap` makes for a call."""
+
+        @functools.wraps(method)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            if self._is_inside or self._has_ended:
+                return method(*args, **kwargs)
+            self._is_inside = True
+            asked = self._safely(self._facts_of, args[0] if args else kwargs.get("request"))
+            try:
+                answer = method(*args, **kwargs)
+            except BaseException as error:
+                self._is_inside = False
+                raised = type(error).__name__
+                self._safely(self._note_asked, name, asked, names, args, kwargs, None, raised)
+                raise
+            self._is_inside = False
+            self._safely(self._note_asked, name, asked, names, args, kwargs, answer, None)
+            return answer
+
+        return call
+
     def _wrap(self, name: str, method: Callable[P, R], names: Sequence[str]) -> Callable[P, R]:
         @functools.wraps(method)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -134,12 +178,10 @@ class KVCacheRecording(ManagerReader):
                 return method(*args, **kwargs)
             self._is_inside = True
             given = dict(zip(names, args, strict=False)) | kwargs
-            given = {one: given[one] for one in names if one in given}
-            facts = self._safely(self._facts_of, name, given)
 
             def note(answer: object, raised: str | None) -> None:
                 self._is_inside = False
-                self._safely(self._note, name, given, facts, answer, raised)
+                self._safely(self._note, name, given, answer, raised)
 
             return _noted(note, method, *args, **kwargs)
 
@@ -172,9 +214,9 @@ class KVCacheRecording(ManagerReader):
         if name == "free_blocks":
             (blocks,) = given.values()
             told = {"blocks": [block.block_id for block in blocks if not block.is_null]}
-            self._note(name, told, None, None, raised)
+            self._note(name, told, None, raised)
         else:
-            self._note("pool", {"method": name}, None, None, raised)
+            self._note("pool", {"method": name}, None, raised)
 
     def _safely(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R | None:
         if self._has_ended:
@@ -188,56 +230,84 @@ class KVCacheRecording(ManagerReader):
 
     # what is written down
 
-    def _facts_of(self, name: str, given: dict[str, Any]) -> KVFacts | None:
-        if name not in _OF_A_REQUEST:
-            return None
-        request = given["request"]
-        number, keys = self._number_of(request.request_id), request.block_hashes
+    def _facts_of(self, request: Any) -> _Asked:
+        name, keys, status, tokens, computed, preemptions = _read_facts(request)
+        number = self._number_of(name)
         known = 0 if getattr(request, "resumable", False) else self._told.get(number, 0)
         self._told[number] = len(keys)
-        return (
-            request.status.name,
-            request.num_tokens,
-            request.num_computed_tokens,
+        if status is not self._status:
+            self._status, self._status_name = status, status.name
+        facts = (
+            self._status_name,
+            tokens,
+            computed,
             not getattr(request, "skip_reading_prefix_cache", False),
-            request.num_preemptions,
+            preemptions,
             known,
-            [self._number(key) for key in keys[known:]],
+            [self._number(key) for key in keys[known:]] if len(keys) > known else _NO_KEYS,
         )
+        return name, number, facts
 
-    def _note(
+    def _note_asked(
         self,
         name: str,
-        given: dict[str, Any],
-        facts: KVFacts | None,
+        asked: _Asked | None,
+        names: Sequence[str],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
         answer: Any,
         raised: str | None,
     ) -> None:
-        told = {one: given[one] for one in _TOLD.get(name, ()) if given.get(one)}
+        """Note a call about a request."""
+        assert asked is not None
+        request, number, facts = asked
+        told = _told_of(name, names, args, kwargs)
+        if raised:
+            shown = None
+        elif answer is self._no_blocks:
+            shown = self._no_ids
+        else:
+            shown = self._shown(name, answer)
+        changed = self.changes(request)
+        if name in _GIVING_UP:
+            self._note_given_up(name, number, facts, shown)
+        self._calls.append((_NUMBER_OF[name], number, facts, told, shown, changed, raised))
+        if changed is not None or facts[-1]:
+            self._count(changed, shown)
+            self._waiting += len(facts[-1])
+
+    def _note_given_up(self, name: str, number: int, facts: KVFacts, shown: Any) -> None:
+        """Keep up with which keys were told and which frees are put off."""
+        if name == "pop_blocks_for_free" and shown:
+            self._put_off.append(shown)
+        if facts[0].startswith("FINISHED"):
+            self._told.pop(number, None)
+
+    def _note(self, name: str, given: dict[str, Any], answer: Any, raised: str | None) -> None:
+        """Note a call that is about no request, or about one by name."""
+        told: dict[str, Any] = {}
         if name in ("free_blocks", "pool"):
             told = given
         elif name == "evict_blocks":
             told["blocks"] = sorted(given["block_ids"])
         elif name == "remove_skipped_blocks":
             told["tokens"] = list(given.values())[1]
-        elif name == "allocate_slots" and (found := given.get("new_computed_blocks")) is not None:
-            told["new_computed_blocks"] = _ids(found)
         shown = None if raised else self._shown(name, answer)
-        changed = self.changes(self._id_of(name, given))
+        request = str(next(iter(given.values()))) if name in _OF_A_NAME else None
+        changed = self.changes(request)
         if shown is None and changed is None and name in ("take_events", "make_prefix_cache_stats"):
             return
-        self._follow(name, given, facts, shown)
-        request = self._id_of(name, given)
+        if name == "free_blocks" and given["blocks"][::-1] in self._put_off:
+            self._put_off.remove(given["blocks"][::-1])
         number = None if request is None else self._number_of(request)
-        self._calls.append((_NUMBER_OF[name], number, facts, told, shown, changed, raised))
-        if changed is not None or (facts is not None and facts[-1]):
-            self._waiting += _numbers_in((facts, shown, changed))
+        self._calls.append((_NUMBER_OF[name], number, None, told, shown, changed, raised))
+        if changed is not None:
+            self._count(changed, shown)
 
-    def _id_of(self, name: str, given: dict[str, Any]) -> str | None:
-        """The request that a call is about."""
-        if name in _OF_A_REQUEST:
-            return str(given["request"].request_id)
-        return str(next(iter(given.values()))) if name in _OF_A_NAME else None
+    def _count(self, changed: State | None, shown: Any) -> None:
+        """Count the values that a call adds to those that are to be written, or a few more."""
+        more = _numbers_in(changed) if self.values_max is None else self.values_max
+        self._waiting += _CALL_VALUES + more + (_numbers_in(shown) if shown else 0)
 
     def _shown(self, name: str, answer: Any) -> Any:
         """An answer as plain data."""
@@ -263,16 +333,6 @@ class KVCacheRecording(ManagerReader):
             kept = {name: fields[name] for name in ("block_size", "group_idx") if name in fields}
             told[3] = {**kept, "tokens": len(fields["token_ids"])}
         return told
-
-    def _follow(self, name: str, given: dict[str, Any], facts: KVFacts | None, shown: Any) -> None:
-        """Keep up with which keys were told and which frees are put off."""
-        if name == "pop_blocks_for_free" and shown:
-            self._put_off.append(shown)
-        elif name == "free_blocks" and given["blocks"][::-1] in self._put_off:
-            self._put_off.remove(given["blocks"][::-1])
-        has_gone = name in ("free", "pop_blocks_for_free")
-        if has_gone and facts is not None and facts[0].startswith("FINISHED"):
-            self._told.pop(self._number_of(given["request"].request_id), None)
 
 
 class UnrecordedKVCache:
@@ -324,9 +384,34 @@ def _noted(
     return answer
 
 
+def _told_of(
+    name: str, names: Sequence[str], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The arguments that are told, where they say anything."""
+    told: dict[str, Any] = {}
+    words = _TOLD.get(name, _NONE)
+    for one, value in chain(zip(names, args, strict=False), kwargs.items()):
+        if one in words:
+            if value:
+                told[one] = value
+        elif one == "new_computed_blocks" and value is not None:
+            told[one] = _ids(value)
+    return told
+
+
 def _names_of(manager: object, name: str) -> list[str]:
     """The names of a method's arguments, as its class has them."""
     return list(inspect.signature(getattr(type(manager), name)).parameters)[1:]
+
+
+def _nothing_found(manager: Any) -> tuple[object, list[list[int]]]:
+    """What a manager answers in the place of no blocks, where nobody can put some there, and how
+    that is told."""
+    empty = getattr(manager, "empty_kv_cache_blocks", None)
+    groups = getattr(empty, "blocks", None)
+    if type(groups) is tuple and all(type(group) is tuple for group in groups):
+        return empty, [[] for _ in groups]
+    return _NOBODY, []
 
 
 def _counts(stats: object) -> list[int]:

@@ -15,11 +15,22 @@ from cacheproof.differential.targets.host.managers.kv_cache_recorder import (
     State,
     ids_under,
 )
-from cacheproof.differential.targets.host.vllm_objects.kv_cache import BlockKey, KVCacheBlock
+from cacheproof.differential.targets.host.vllm_objects.kv_cache import (
+    BlockKey,
+    KVCacheBlock,
+    SingleTypeKVCacheManager,
+    entries_of,
+)
 
 QueueChange = tuple[Sequence[int] | None, Sequence[int], Sequence[int]]
 """Blocks that left a free queue (None: all), those before the rest, and those after it."""
+TableChange = list[list[Any]]
+"""Per group how many blocks stay, those after them, and how many are cached."""
 NAMES_MAX = 200_000
+_BLOCK_VALUES = 16
+"""Values that a change has for a block or for a key, at most."""
+_NO_BLOCKS: list[Any] = []
+_NO_KEYS: list[Any] = []
 _LOW_64_BITS = (1 << 64) - 1
 
 
@@ -39,6 +50,9 @@ class ManagerReader(KVCacheRecorder):
         self._names: dict[Hashable, int] = {}
         self._touched: dict[int, KVCacheBlock] = {}
         self._reads_all = False
+        self._words: dict[BlockKey, str] = {}
+        self._no_tables: list[list[KVCacheBlock]] = []
+        self._blocks_of: dict[str, list[list[KVCacheBlock]]] = {}
         super().__init__(manager, takes)
         self._blocks = {block.block_id for block in self._pool.blocks}
         self._is_linked = hasattr(self._pool.null_block, "next_free_block")
@@ -69,13 +83,18 @@ class ManagerReader(KVCacheRecorder):
         self._touched.update((block.block_id, block) for block in blocks if not block.is_null)
 
     def changes(self, request: str | None) -> State | None:
-        """What a call about that request changed."""
-        touched, self._touched = self._touched, {}
-        if touched.keys() - self._blocks:  # a queue that is broken hands out its own ends
-            self._reads_all = True
-        if not self._reads_all and self._is_linked:
-            if not touched and self._is_as_before(request):
+        """What a call about that request changed; `values_max` says how many values that has at
+        most, None where nobody knows."""
+        self.values_max: int | None = 0
+        touched = self._touched
+        if not touched:
+            if not self._reads_all and self._is_linked and self._is_as_before(request):
                 return None
+        else:
+            self._touched = {}
+            if touched.keys() - self._blocks:  # a queue that is broken hands out its own ends
+                self._reads_all = True
+        if not self._reads_all and self._is_linked:
             changed = self._change_of(touched, request)
             if changed is not None:
                 return changed or None
@@ -83,6 +102,7 @@ class ManagerReader(KVCacheRecorder):
 
     def all_changes(self) -> State | None:
         """What changed since the last time, all being read."""
+        self.values_max = None
         self._reads_all = False
         self._touched.clear()
         tables = self._last["tables"]
@@ -106,18 +126,18 @@ class ManagerReader(KVCacheRecorder):
     def _is_as_before(self, request: str | None) -> bool:
         if not self._is_counted(len(self._queue), len(self._last["map"])):
             return False
-        if request is None:
-            return True
-        before = self._last["tables"].get(str(self._number_of(request)))
-        lengths = [
-            len(one.req_to_blocks.get(request, ()))
-            for one in self.manager.coordinator.single_type_managers
-        ]
-        return lengths == [len(table) for table, _ in before or [((), None)] * len(lengths)]
+        if request is not None:
+            then = self._blocks_of.get(request, self._no_tables)
+            # Both have one for each group.
+            for single, blocks in zip(self._singles, then, strict=True):
+                if len(single.req_to_blocks.get(request, _NO_BLOCKS)) != len(blocks):
+                    return False
+        return True
 
     def _is_counted(self, free: int, keys: int) -> bool:
         """Whether the pool has that many free blocks and keys."""
-        return bool(self._pool.get_num_free_blocks() == free and len(self._entries) == keys)
+        pool = self._pool
+        return bool(pool.get_num_free_blocks() == free and len(entries_of(pool)) == keys)
 
     def _change_of(self, touched: Mapping[int, KVCacheBlock], request: str | None) -> State | None:
         """What changed of these blocks and of that request; None: more than that changed."""
@@ -127,12 +147,12 @@ class ManagerReader(KVCacheRecorder):
             return None
         gone, first, behind = queue
         refs = {
-            str(number): block.ref_cnt
+            word: block.ref_cnt
             for number, block in touched.items()
-            if last["refs"][str(number)] != block.ref_cnt
+            if last["refs"][word := str(number)] != block.ref_cnt
         }
         hashes, entries, keys_of = self._changed_keys(touched)
-        tables = {} if request is None else self._changed_table(request)
+        has_table, table = (False, None) if request is None else self._changed_table(request)
         free = len(self._queue) - len(gone) + len(first) + len(behind)
         keys = len(last["map"]) + sum(
             (ids is not None) - (key in last["map"]) for key, ids in entries.items()
@@ -140,29 +160,32 @@ class ManagerReader(KVCacheRecorder):
         if not self._is_counted(free, keys):
             return None
         changed: State = {"free": free} if free != last["free"] else {}
-        if any(queue):
+        if gone or first or behind:
             changed["queue"] = queue
-            self._move(*queue)
-        if tables:
-            changed["tables"] = tables_change(last["tables"], tables)
+            self._move(gone, first, behind)
+        if request is not None and has_table:
+            changed["tables"] = {str(self._number_of(request)): table}
+            self._put_table(request, table)
         for name, values in (("refs", refs), ("hashes", hashes), ("map", entries)):
             if values:
                 changed[name] = values
+                _put(last[name], values)
+        self.values_max = (
+            _BLOCK_VALUES * (1 + len(touched) + len(entries))
+            + sum(len(ids) for ids in entries.values() if ids)
+            + sum(len(numbers) for _, numbers, _ in table or ())
+        )
         last["free"] = free
-        self._keys_of |= keys_of
-        for name, values in (
-            ("refs", refs),
-            ("hashes", hashes),
-            ("map", entries),
-            ("tables", tables),
-        ):
-            _put(last[name], values)
+        self._keys_of.update(keys_of)
         return changed
 
     def _queue_change(self, touched: Mapping[int, KVCacheBlock]) -> list[list[int]] | None:
         """Which blocks left the queue, and what its ends are now, if all others stayed as they
         were."""
+        left = [number for number in touched if number in self._queue]
         queued = {number for number, one in touched.items() if one.next_free_block is not None}
+        if not queued:
+            return [left, [], []]
         queue = self._pool.free_block_queue
         first: list[int] = []
         last: list[int] = []
@@ -176,7 +199,7 @@ class ManagerReader(KVCacheRecorder):
             block = block.prev_free_block
         if len(first) + len(last) != len(queued):
             return None
-        return [[number for number in touched if number in self._queue], first, last[::-1]]
+        return [left, first, last[::-1]]
 
     def _move(self, gone: list[int], first: list[int], last: list[int]) -> None:
         for number in gone:
@@ -194,28 +217,81 @@ class ManagerReader(KVCacheRecorder):
         hashes: State = {}
         keys_of: dict[int, list[BlockKey]] = {}
         entries: State = {}
+        under, last = self._entries, self._last["map"]
         for number, block in touched.items():
-            before, after = self._keys_of.get(number, []), self._keys(block)
+            before = self._keys_of.get(number, _NO_KEYS)
+            if not before and block.block_hash is None:
+                continue
+            after = self._keys(block)
             keys_of[number] = after
             if before != after:
                 hashes[str(number)] = self._hashes(block) or None
             for key in (*before, *after):
-                found = self._entries.get(key)
+                found = under.get(key)
                 ids = None if found is None else ids_under(found)
-                group, name = self._key(key)
-                if self._last["map"].get(f"{group}:{name}") != ids:
-                    entries[f"{group}:{name}"] = ids
+                word = self._word(key)
+                if last.get(word) != ids:
+                    entries[word] = ids
         return hashes, entries, keys_of
 
-    def _changed_table(self, request: str) -> State:
-        number = str(self._number_of(request))
-        table: list[list[Any]] | None = self._table(request)
-        if not any(blocks or cached is not None for blocks, cached in table or ()):
-            table = None
-        return {} if self._last["tables"].get(number) == table else {number: table}
+    def _word(self, key: BlockKey) -> str:
+        """What a state calls a key of the hash map."""
+        word = self._words.get(key)
+        if word is None:
+            if len(self._words) > NAMES_MAX:
+                self._words.clear()
+            group, name = self._key(key)
+            word = self._words[key] = f"{group}:{name}"
+        return word
+
+    def _changed_table(self, request: str) -> tuple[bool, TableChange | None]:
+        """Whether the table of a request changed, and to what. Blocks are compared as objects: most
+        are the same ones, and a number is read only of those that are not."""
+        was = self._last["tables"].get(str(self._number_of(request)))
+        then = self._blocks_of.get(request, self._no_tables)
+        change: TableChange = []
+        is_there, has_changed = False, was is None
+        for place, single in enumerate(self._singles):
+            had, has = then[place], single.req_to_blocks.get(request, _NO_BLOCKS)
+            cached = single.num_cached_block.get(request)
+            kept = _alike(had, has)
+            change.append([kept, [block.block_id for block in has[kept:]], cached])
+            is_there = is_there or bool(has) or cached is not None
+            if was is not None and not (kept == len(had) == len(has) and was[place][1] == cached):
+                has_changed = True
+        return (has_changed, change) if is_there else (was is not None, None)
+
+    def _put_table(self, request: str, change: TableChange | None) -> None:
+        tables, number = self._last["tables"], str(self._number_of(request))
+        if change is None:
+            self._blocks_of.pop(request, None)
+            tables.pop(number, None)
+            return
+        if number not in tables:
+            tables[number] = [[[], None] for _ in change]
+            self._blocks_of[request] = [[] for _ in change]
+        now = [single.req_to_blocks.get(request, _NO_BLOCKS) for single in self._singles]
+        for table, blocks, has, (kept, numbers, cached) in zip(
+            tables[number], self._blocks_of[request], now, change, strict=True
+        ):
+            table[0][kept:] = numbers
+            table[1] = cached
+            blocks[kept:] = has[kept:]
+
+    @property
+    def _singles(self) -> Sequence[SingleTypeKVCacheManager]:
+        singles: Sequence[SingleTypeKVCacheManager]
+        singles = self.manager.coordinator.single_type_managers
+        return singles
 
     def _tables(self) -> dict[str, list[list[Any]]]:
-        return {str(self._number_of(name)): one for name, one in super()._tables().items()}
+        tables = super()._tables()
+        self._no_tables = [[] for _ in self._singles]
+        self._blocks_of = {
+            name: [list(single.req_to_blocks.get(name, ())) for single in self._singles]
+            for name in tables
+        }
+        return {str(self._number_of(name)): one for name, one in tables.items()}
 
     def _number(self, block_hash: Any) -> Any:
         """The number that stands for a hash: of its last 64 bits, which events may have alone,
@@ -292,9 +368,9 @@ def queue_after(before: Sequence[int], change: QueueChange) -> list[int]:
     return [*first, *(block for block in before if block not in leaving), *last]
 
 
-def _alike(one: Sequence[int], other: Sequence[int]) -> int:
+def _alike(one: Sequence[object], other: Sequence[object]) -> int:
     """How many entries both begin with."""
     shorter = min(len(one), len(other))
-    if list(one[:shorter]) == list(other[:shorter]):
+    if shorter == 0 or list(one[:shorter]) == list(other[:shorter]):
         return shorter
     return next(place for place in range(shorter) if one[place] != other[place])

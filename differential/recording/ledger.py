@@ -1,5 +1,6 @@
 """What an encoder cache manager was asked and answered, as a record has it."""
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -10,11 +11,18 @@ from cacheproof.differential.recording.messages import (
     Queue,
 )
 from cacheproof.differential.targets.host.scheduler.recorder import OPERATIONS as NAMES
-from cacheproof.differential.targets.host.scheduler.recorder import LoggedCall, Recorder
+from cacheproof.differential.targets.host.scheduler.recorder import (
+    Delta,
+    Entry,
+    LoggedCall,
+    Recorder,
+)
 
 _NUMBER_OF = {operation: number for number, operation in enumerate(OPERATIONS)}
 _DREW_NOTHING: LoggedCall = ("notices", None, None, None, None, [], None)
 _NOTHING_DRAWN: ManagerCall = (_NUMBER_OF["notices"], None, None, None, None, [], None)
+_NO_CALLS: list[ManagerCall] = []
+_DREW_ONCE = [_NOTHING_DRAWN]
 _READS = tuple(name for name, kind in NAMES.items() if kind in ("inputs", "embeds"))
 
 
@@ -23,24 +31,35 @@ class ManagerRecorder(Recorder):
     request of every step. Should one of them change how much there is, that is logged in its place
     before the next call. At a draw of no notices, of which there is one a step, the entries are
     compared only where there are more or fewer; what else it changed shows in the next call. What
-    goes wrong here is raised by `written`, never to who called the manager."""
+    goes wrong here is raised by `written`, never to who called the manager.
+
+    The change of a call is made of the entries that it is about. All others are compared with what
+    they were, and all is read where one differs.
+    """
 
     def __init__(self, manager: Any) -> None:
         self._has_ended = False
         self._failure: Exception | None = None
-        reads = {name: getattr(manager, name) for name in _READS if hasattr(manager, name)}
+        self._touched: tuple[str, ...] | None = None
+        self._moves: deque[Queue | None] = deque()
+        self._reads_all = not hasattr(manager, "num_embeds_by_hash")
+        own = dict(getattr(manager, "__dict__", {}))
         super().__init__(manager)
-        for name, method in reads.items():
-            setattr(manager, name, method)
-        self._queue = list(self.full_state()["queue"])
+        for name in (one for one in _READS if hasattr(manager, one)):
+            if name in own:
+                setattr(manager, name, own[name])
+            else:
+                delattr(manager, name)
 
     def end(self) -> None:
         """Log no more."""
         self._has_ended = True
         self.calls.clear()
+        self._moves.clear()
 
     def begin(self) -> None:
         super().begin()
+        self._queued = dict(self._last[4])
         self._sizes_then = self._sizes()
 
     def _log(self, operation: str, args: tuple[Any, ...], answer: Any) -> None:
@@ -50,15 +69,94 @@ class ManagerRecorder(Recorder):
             if operation == "notices" and not answer:
                 sizes = self._sizes()
                 if sizes != self._sizes_then:
+                    self._touched = None
                     super()._log("inputs", (), None)
                     self._sizes_then = sizes
                 self.calls.append(_DREW_NOTHING)
                 return
+            self._touched = None if self._reads_all else self._entries_of(operation, args)
             super()._log(operation, args, answer)
             self._sizes_then = self._sizes()
         except Exception as error:
             self._failure = error
             self.end()
+
+    def _delta(self) -> Delta | None:
+        touched = self._touched
+        if touched is None:
+            return self._whole_delta({})
+        manager = self.manager
+        free, freeable, holders, sizes, queue, notices = self._last
+        cached, embeds, queued = manager.cached, manager.num_embeds_by_hash, manager.freeable
+        entries: dict[str, Entry | None] = {}
+        left: list[str] = []
+        joined: list[tuple[str, int]] = []
+        for name in touched:
+            refs, size = cached.get(name), embeds.get(name)
+            if refs != holders.get(name) or size != sizes.get(name):
+                _put(sizes, name, size)
+                if refs is not None or name in holders:
+                    entries[name] = None if refs is None else (sorted(refs), size)
+                _put(holders, name, None if refs is None else set(refs))
+            was, now = self._queued.get(name), queued.get(name)
+            if was != now:
+                if was is not None:
+                    left.append(name)
+                if now is not None:
+                    joined.append((name, now))
+        if len(joined) > 1:  # in whatever order the manager had them join
+            joined = [*queued.items()][-len(joined) :]
+        if left or joined:
+            queue = [one for one in queue if one[0] not in left] + joined
+            self._queued = dict(queue)
+        if not self._are_others_as_before():
+            return self._whole_delta(entries)
+        freed = manager.freed
+        now_free, now_freeable = manager.num_free_slots, manager.num_freeable_slots
+        if (
+            not (entries or left or joined)
+            and now_free == free
+            and now_freeable == freeable
+            and freed == notices
+        ):
+            return None
+        self._last = now_free, now_freeable, holders, sizes, queue, freed[:]
+        self._moves.append((left, joined) if left or joined else None)
+        return now_free, now_freeable, entries, None, None if freed == notices else freed[:]
+
+    def _are_others_as_before(self) -> bool:
+        """Whether all that there is is what was known, with what a call changed of its entries."""
+        manager, queued = self.manager, self._queued
+        _, _, holders, sizes, *_ = self._last
+        return bool(
+            manager.cached == holders
+            and manager.num_embeds_by_hash == sizes
+            # Lists, since dicts are alike in any order.
+            and [*manager.freeable] == [*queued]
+            and [*manager.freeable.values()] == [*queued.values()]
+        )
+
+    def _whole_delta(self, entries: dict[str, Entry | None]) -> Delta | None:
+        """What changed, all being read, beside entries of which that is known already."""
+        before = self._last[4]
+        delta = super()._delta()
+        if delta is None:
+            return None
+        free, freeable, others, queue, notices = delta
+        self._moves.append(None if queue is None else change_of(before, queue))
+        self._queued = dict(self._last[4])
+        return free, freeable, {**entries, **others}, None, notices
+
+    def _entries_of(self, operation: str, args: tuple[Any, ...]) -> tuple[str, ...] | None:
+        """The identifiers that a call is about; None for all."""
+        try:
+            if operation == "free":
+                return tuple({one.identifier for one in args[0].mm_features})
+            if operation != "reset":
+                return (args[0].mm_features[args[1]].identifier,)
+        except (AttributeError, IndexError, TypeError):  # it has other arguments
+            pass
+        return None
 
     def written(
         self, number_of: Callable[[str], int], hashed: Callable[[str], str]
@@ -66,7 +164,11 @@ class ManagerRecorder(Recorder):
         """The calls since the last time: requests by number, identifiers hashed."""
         if self._failure is not None:
             raise self._failure
+        if not self.calls:
+            return _NO_CALLS
         calls, self.calls = self.calls, []
+        if len(calls) == 1 and calls[0] is _DREW_NOTHING:
+            return _DREW_ONCE
         return [
             _NOTHING_DRAWN if call is _DREW_NOTHING else self._written(call, number_of, hashed)
             for call in calls
@@ -91,12 +193,11 @@ class ManagerRecorder(Recorder):
     def _delta_of(
         self, delta: tuple[Any, ...], number_of: Callable[[str], int], hashed: Callable[[str], str]
     ) -> LedgerDelta:
-        free, freeable, entries, queue, notices = delta
+        free, freeable, entries, _, notices = delta
         moved: Queue | None = None
-        if queue is not None:
-            gone, added = change_of(self._queue, queue)
-            moved = list(map(hashed, gone)), [(hashed(name), size) for name, size in added]
-            self._queue = queue
+        if (move := self._moves.popleft()) is not None:
+            left, joined = move
+            moved = list(map(hashed, left)), [(hashed(name), size) for name, size in joined]
         return (
             free,
             freeable,
@@ -110,13 +211,28 @@ class ManagerRecorder(Recorder):
 
     def _sizes(self) -> tuple[int, ...]:
         manager = self.manager
+        if self._reads_all:
+            return (
+                manager.num_free_slots,
+                getattr(manager, "num_freeable_slots", 0),
+                len(getattr(manager, "cached", ())),
+                len(getattr(manager, "freeable", ())),
+                len(getattr(manager, "freed", ())),
+            )
         return (
             manager.num_free_slots,
-            getattr(manager, "num_freeable_slots", 0),
-            len(getattr(manager, "cached", ())),
-            len(getattr(manager, "freeable", ())),
-            len(getattr(manager, "freed", ())),
+            manager.num_freeable_slots,
+            len(manager.cached),
+            len(manager.freeable),
+            len(manager.freed),
         )
+
+
+def _put(values: dict[str, Any], name: str, value: Any) -> None:
+    if value is None:
+        values.pop(name, None)
+    else:
+        values[name] = value
 
 
 def change_of(

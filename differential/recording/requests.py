@@ -8,6 +8,7 @@ from cacheproof.differential.targets.host.scheduler.session import WAITING_QUEUE
 from cacheproof.differential.targets.host.vllm_objects.scheduler import ConfiguredScheduler
 
 RETIRED_MAX = 4096
+_name_of = attrgetter("request_id")
 
 
 class Known:
@@ -27,15 +28,14 @@ class Numbers:
         self.known: dict[str, Known] = {}
         self.next = 0
         self._retired: dict[str, int] = {}
-
-    def of(self, name: str) -> int:
+        self._present = _Present(self._retired)
+        self.of: Callable[[str], int] = self._present.__getitem__
         """The number of a request; -1 for one that is long gone."""
-        known = self.known.get(name)
-        return self._retired.get(name, -1) if known is None else known.number
 
     def add(self, name: str, arrived: Arrived) -> None:
         """A request arrives, and has the next number."""
         self.known[name] = Known(self.next, arrived)
+        self._present[name] = self.next
         self.next += 1
 
     def retire(self, name: str) -> None:
@@ -43,9 +43,20 @@ class Numbers:
         it."""
         known = self.known.pop(name, None)
         if known is not None:
+            del self._present[name]
             self._retired[name] = known.number
             if len(self._retired) > RETIRED_MAX:
                 del self._retired[next(iter(self._retired))]
+
+
+class _Present(dict[str, int]):
+    """Numbers of requests that are known; any other is asked of those that are gone."""
+
+    def __init__(self, gone: Mapping[str, int]) -> None:
+        self._gone = gone
+
+    def __missing__(self, name: str) -> int:
+        return self._gone.get(name, -1)
 
 
 class RecordedStep:
@@ -55,7 +66,7 @@ class RecordedStep:
 
     def __init__(self, ends: Mapping[str, int | None]) -> None:
         self.names = list(ends)
-        self.ones = dict.fromkeys(ends, 1)
+        self.ones = [1] * len(ends)
         self.ends = list(ends.values())
 
     def ends_by_name(self) -> dict[str, int | None]:
@@ -85,25 +96,22 @@ class Queues:
         self.running: list[str] = []
         self.waiting: list[str] = []
         self._scheduler = scheduler
-        self._waiting = [attrgetter(name) for name in WAITING_QUEUES if hasattr(scheduler, name)]
+        waiting = [name for name in WAITING_QUEUES if hasattr(scheduler, name)]
+        self._read_queues = attrgetter("running", *waiting)
         self._lengths: tuple[int, ...] = ()
 
     @property
     def may_have_moved(self) -> bool:
         """Whether a queue has another length than at the last `read`."""
-        return self._lengths_now() != self._lengths
+        return tuple(map(len, self._read_queues(self._scheduler))) != self._lengths
 
     def read(self) -> None:
         """Note who runs and waits; the lists stay the same objects where nothing changed."""
-        scheduler = self._scheduler
-        self._lengths = self._lengths_now()
-        running = [request.request_id for request in scheduler.running]
-        waiting = [request.request_id for queue in self._waiting for request in queue(scheduler)]
+        queues = self._read_queues(self._scheduler)
+        self._lengths = tuple(map(len, queues))
+        running, *waiting = (list(map(_name_of, queue)) for queue in queues)
+        waits = [name for queue in waiting for name in queue]
         if running != self.running:
             self.running = running
-        if waiting != self.waiting:
-            self.waiting = waiting
-
-    def _lengths_now(self) -> tuple[int, ...]:
-        scheduler = self._scheduler
-        return (len(scheduler.running), *[len(queue(scheduler)) for queue in self._waiting])
+        if waits != self.waiting:
+            self.waiting = waits

@@ -2,7 +2,7 @@
 
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sized
 from typing import Any, ParamSpec, TypeVar
 
 import msgspec
@@ -17,6 +17,8 @@ from cacheproof.differential.targets.host.vllm_objects.worker import (
     GPUModelRunner,
     SecondModelRunner,
 )
+
+_NOTHING: dict[str, int | None] = {}
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -38,6 +40,7 @@ class WorkerRecording:
         self._opened = opened
         self._steps = 0
         self._held: dict[str, int] = {}
+        self._names: list[str] = []
         self._ended = False
         self._clock = time.monotonic_ns()
         self._execute = runner.execute_model
@@ -51,7 +54,11 @@ class WorkerRecording:
         except BaseException as error:
             self._safely(self._raised, "execute_model", self._steps + 1, error)
             raise
-        self._safely(self._executed, output)
+        if not self._ended:
+            try:
+                self._executed(output)
+            except Exception as error:
+                self._fail(error)
         return answer
 
     def _sample(self, sample: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -67,8 +74,12 @@ class WorkerRecording:
         try:
             function(*args, **kwargs)
         except Exception as error:
-            self._ended = True
-            say_why_it_ended(error, self._writer)
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        """A failure of ours ends the recording and does not reach the engine."""
+        self._ended = True
+        say_why_it_ended(error, self._writer)
 
     def _executed(self, output: SchedulerOutput) -> None:
         self._steps += 1
@@ -76,25 +87,27 @@ class WorkerRecording:
         store = cache if isinstance(cache, dict) else cache.encoder_outputs
         if self._writer.wants_file:
             self._begin()
-        if not output.scheduled_encoder_inputs and store.keys() == self._held.keys():
-            changed: dict[str, int | None] = {}
-        else:
-            now = {name: len(rows) for name, rows in store.items()}
-            changed = {name: rows for name, rows in now.items() if self._held.get(name) != rows}
-            changed |= dict.fromkeys(self._held.keys() - now.keys())
-            self._held = now
-        hashed = self._hasher.identifier
-        self._writer.put(
-            Stored(
-                self._tick(),
-                self._steps,
-                output.total_num_scheduled_tokens,
-                {hashed(name): rows for name, rows in changed.items()},
-            )
-        )
+        names = [*store]
+        # A list is compared in less time than the keys of a dict.
+        is_as_before = not output.scheduled_encoder_inputs and names == self._names
+        told = _NOTHING if is_as_before else self._changed(store)
+        self._names = names
+        tokens = output.total_num_scheduled_tokens
+        self._writer.put(Stored(self._tick(), self._steps, tokens, told))
+
+    def _changed(self, store: Mapping[str, Sized]) -> dict[str, int | None]:
+        """What is in a store in rows, where that changed, and None for what is gone."""
+        now = {name: len(rows) for name, rows in store.items()}
+        changed: dict[str, int | None] = {
+            name: rows for name, rows in now.items() if self._held.get(name) != rows
+        }
+        changed |= dict.fromkeys(self._held.keys() - now.keys())
+        self._held = now
+        return {self._hasher.identifier(name): rows for name, rows in changed.items()}
 
     def _begin(self) -> None:
         self._held = {}
+        self._names = []
         self._clock = time.monotonic_ns()
         self._writer.begin(msgspec.structs.replace(self._opened, started=time.time()))
 

@@ -26,6 +26,7 @@ BLOCK_BYTES = 1 << 20
 HURRY_RECORDS = 1024
 """Waiting records above which the thread is woken at once, before its next turn."""
 SUFFIX = ".cprec"
+_encode_at_once = msgspec.msgpack.Encoder().encode
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -71,6 +72,7 @@ class Writer:
         self._folder = folder
         self._stem = stem
         self._limits = limits
+        self._waiting_max = limits.waiting_records
         self._encoder = msgspec.msgpack.Encoder()
         self._number = 0
         self._waiting: deque[tuple[int, Message | bytes, bool]] = deque()
@@ -101,7 +103,7 @@ class Writer:
         Raises:
             Exception: what kept an earlier record from being encoded.
         """
-        self._append(msgspec.msgpack.encode(message) if at_once else message, is_first=False)
+        self._append(_encode_at_once(message) if at_once else message)
 
     def begin(self, *messages: Message) -> None:
         """Begin a file with these records."""
@@ -130,21 +132,21 @@ class Writer:
         self._wake.set()
         self._thread.join(seconds)
 
-    def _append(self, message: Message | bytes, *, is_first: bool) -> None:
+    def _append(self, message: Message | bytes, *, is_first: bool = False) -> None:
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
-        number = self._number
-        self._number += 1
-        waiting = len(self._waiting)
-        if waiting >= self._limits.waiting_records:
+        number, queue = self._number, self._waiting
+        self._number = number + 1
+        waiting = len(queue)
+        if waiting >= self._waiting_max:
             self._lose(1)
             return
         if is_first:
             with self._lock:
                 self._begun += 1
         self._queued += 1
-        self._waiting.append((number, message, is_first))
+        queue.append((number, message, is_first))
         if waiting > HURRY_RECORDS:
             self._wake.set()
 

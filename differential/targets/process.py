@@ -27,7 +27,7 @@ from cacheproof.differential.targets.host.protocol import Illegal, Protocol
 from cacheproof.differential.targets.host_server import SERVERS, ForkedHost, HostServer
 from cacheproof.differential.texts.known_texts import Reading
 from cacheproof.differential.traces.entry_table import TableEvent, TableHeader
-from cacheproof.differential.traces.records import ExplorerStep, TraceResult
+from cacheproof.differential.traces.records import Expansion, TraceResult
 from cacheproof.differential.traces.trace import AnyEvent, Header, Trace
 
 HOST_FOLDER = Path(__file__).parent / "host"
@@ -93,16 +93,15 @@ class _Begun(msgspec.Struct, frozen=True):
     illegal: str | None = None
 
 
-class _Steps(msgspec.Struct, frozen=True):
+class _Expanded(Expansion, frozen=True, kw_only=True):
     id: int
-    steps: list[list[ExplorerStep | None]]
 
 
 _CALLED = msgspec.json.Decoder(_Called)
 _BUILT = msgspec.json.Decoder(Built)
 _IMPORTED = msgspec.json.Decoder(_Imported)
 _BEGUN = msgspec.json.Decoder(_Begun)
-_STEPS = msgspec.json.Decoder(_Steps)
+_EXPANDED = msgspec.json.Decoder(_Expanded)
 _HELLO = msgspec.json.Decoder(Hello)
 _REPLY = msgspec.json.Decoder(_Reply)
 _END = b""
@@ -291,14 +290,14 @@ class HostTarget:
         return HostExplorer(self, begun.tree, begun.source, begun.capacity)
 
     def submit_states(self, states: Sequence[int]) -> None:
-        """Ask for the steps from states, without waiting. Raises HarnessError as `submit`."""
+        """Ask for what follows states, without waiting. Raises HarnessError as `submit`."""
         self._send({"do": "expand", "states": states})
 
-    def collect_steps(self) -> list[list[ExplorerStep | None]]:
-        """The steps that were asked for first. Raises HarnessError when the host broke."""
-        steps: list[list[ExplorerStep | None]]
-        steps = self._decode(_STEPS, self._receive(self._batch_seconds)).steps
-        return steps
+    def collect_expansion(self) -> Expansion:
+        """What follows the states that were asked for first. Raises HarnessError when the host
+        broke."""
+        expansion: Expansion = self._decode(_EXPANDED, self._receive(self._batch_seconds))
+        return expansion
 
     def another(self) -> "HostTarget":
         twin = copy.copy(self)
@@ -489,7 +488,7 @@ def _last_words(log: str) -> str:
     return f"{' '.join(said)[:LAST_WORDS_MAX]} ({place[1]}:{place[2]})"
 
 
-@dataclass(frozen=True)
+@dataclass
 class HostExplorer:
     """An explorer in a host: `tree` is its first state, `source` the SHA-256 of the text of the
     manager's class, `capacity` the room that a manager says it has."""
@@ -498,14 +497,23 @@ class HostExplorer:
     tree: Any
     source: str
     capacity: int | None
+    _outstanding: int = 0
 
     def submit(self, states: Sequence[int]) -> None:
-        """Ask for the steps from these states."""
+        """Ask for what follows these states."""
         self.target.submit_states(states)
+        self._outstanding += 1
 
-    def collect(self) -> list[list[ExplorerStep | None]]:
-        """The steps that were asked for first."""
-        return self.target.collect_steps()
+    def collect(self) -> Expansion:
+        """What follows the states that were asked for first."""
+        self._outstanding -= 1
+        return self.target.collect_expansion()
+
+    def leave(self) -> None:
+        """Ask for nothing more. Answers come in order: those left here would be taken for those to
+        the next question."""
+        while self._outstanding:
+            self.collect()
 
 
 # A pipe holds less than a batch: without these, whoever writes waits until the other side reads.

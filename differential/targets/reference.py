@@ -23,7 +23,7 @@ from cacheproof.differential.texts.known_texts import Reading
 from cacheproof.differential.traces.entry_table import TableEvent, TableHeader
 from cacheproof.differential.traces.manager import ManagerHeader
 from cacheproof.differential.traces.records import (
-    ExplorerStep,
+    Expansion,
     StepRecord,
     TraceResult,
     records_of,
@@ -209,10 +209,13 @@ class ReferenceExplorer:
         self._asked: deque[Sequence[int]] = deque()
 
     def submit(self, states: Sequence[int]) -> None:
-        """Ask for the steps from these states."""
+        """Ask for what follows these states."""
         self._asked.append(states)
 
-    def collect(self) -> list[list[ExplorerStep | None]]:
-        """The steps that were asked for first."""
-        expanded = self._explorer.expand(self._asked.popleft())
-        return msgspec.convert(expanded, list[list[ExplorerStep | None]])
+    def collect(self) -> Expansion:
+        """What follows the states that were asked for first."""
+        return msgspec.convert(self._explorer.expand(self._asked.popleft()), Expansion)
+
+    def leave(self) -> None:
+        """Ask for nothing more."""
+        self._asked.clear()

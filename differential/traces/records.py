@@ -79,12 +79,20 @@ class KVCacheCall(NamedTuple):
     answer: Any
 
 
-class ExplorerStep(NamedTuple):
-    """A record, the number of the state that it leads to, and that state's tree where it is new."""
+class Expansion(msgspec.Struct, frozen=True):
+    """What an explorer made of some states. Records, and the states that steps lead to, are
+    numbered in the order in which they are first met; those that are new come with the expansion.
 
-    record: StepRecord
-    number: int
-    tree: Any
+    Attributes:
+        steps: for each of the states the numbers of event, record and next state, step after step.
+        records: the new records, without the state after the event.
+        trees, full: of each new state its tree and, where it is shown, the full state.
+    """
+
+    steps: list[list[int]]
+    records: list[StepRecord]
+    trees: list[Any]
+    full: list[FullState | None]
 
 
 class TraceResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -19,8 +19,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from cacheproof.differential.audit.metrics import Metrics
 from cacheproof.reference.releases import NEWEST
-from tests.differential.audit.spoiled import file_of, records_of
-from tests.differential.recording.driven import Driven, long_trace, run_recorded
+from tests.differential.audit.spoiled import audit, file_of, parts_of, records_of
+from tests.differential.recording.driven import Driven, found_by, long_trace, run_recorded
 
 
 class Sample(TypedDict):
@@ -164,6 +164,21 @@ def _asked(address: str, expression: str) -> list[Sample]:
         if isinstance(error.reason, ConnectionRefusedError) or getattr(error, "code", 0) == 503:
             return []
         raise
+
+
+def test_a_waiting_request_that_is_not_there_has_no_age(driven: Driven) -> None:
+    records = records_of(driven.folder)
+    output = next(number for number, record in enumerate(records) if record[0] == "u")
+    *_, waiting, _ = range(len(records[output]))
+    records[output][waiting] = [1 << 20]
+    auditor = audit(parts_of(file_of(records[: output + 1])), skips=True)
+    metrics = Metrics()
+    metrics.publish({"engine": auditor})
+    found = values(generate_latest(metrics.registry).decode())
+    assert auditor.follower is not None
+    assert auditor.follower.waiting == [f"r{1 << 20}"]
+    assert "SC-19" in found_by(auditor)
+    assert found["cacheproof_oldest_waiting_request_age_seconds"] == 0
 
 
 def dashboard() -> Dashboard:

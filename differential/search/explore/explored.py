@@ -1,13 +1,15 @@
 """What comes of exploring a scope: how far it went, how a state came about, a row of evidence."""
 
-from collections.abc import Generator, Iterator, Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from cacheproof.differential.traces.records import ExplorerStep
+from cacheproof.differential.traces.records import Expansion, FullState, StepRecord
 from cacheproof.spec.evidence import Evidence, Outcome, RedTwin
 
-BATCH = 128
+BATCH = 32
+"""States that a target is asked for at once."""
 
 
 class Sized(Protocol):
@@ -66,10 +68,6 @@ class Reached(Protocol[EventT]):
     def event(self) -> EventT | None: ...
 
 
-StateT = TypeVar("StateT", bound=Reached[object])
-Expanded = list[tuple[StateT, list[ExplorerStep | None]]]
-
-
 def path_to(state: Reached[EventT]) -> Iterator[EventT]:
     """The events that lead to a state."""
     if state.parent is not None and state.event is not None:
@@ -77,32 +75,71 @@ def path_to(state: Reached[EventT]) -> Iterator[EventT]:
         yield state.event
 
 
-class Expander(Protocol):
+class Explorer(Protocol):
     """Runs every event of a scope on a target, from states that are given by number."""
+
+    @property
+    def tree(self) -> Any: ...
 
     def submit(self, states: Sequence[int], /) -> None: ...
 
-    def collect(self) -> list[list[ExplorerStep | None]]: ...
+    def collect(self) -> Expansion: ...
+
+    def leave(self) -> None: ...
 
 
-def expanded(
-    explorer: Expander, level: Sequence[StateT]
-) -> Generator[Expanded[StateT], None, None]:
-    """The states of a level, batch by batch, with the target's steps from them; the target works on
-    the next batch while the caller judges one."""
-    batches = [level[first : first + BATCH] for first in range(0, len(level), BATCH)]
-    asked = collected = 0
-    try:
-        for number, batch in enumerate(batches):
-            for ahead in batches[asked : number + 2]:
-                explorer.submit([state.number for state in ahead])
-                asked += 1
-            collected += 1
-            yield list(zip(batch, explorer.collect(), strict=True))
-    finally:
-        # Answers come in order: those left here would be taken for those to the next question.
-        for _ in range(asked - collected):
-            explorer.collect()
+class Steps:
+    """A target's steps from its states. Each state is asked for once, though several states of a
+    search have it; the target works on those that are wanted while the caller judges others.
+
+    Attributes:
+        trees: the tree of each state of the target that was met, by number.
+        full: the full state of those that were met and not taken out yet, where it is shown.
+        records: what the target did, by number.
+    """
+
+    def __init__(self, explorer: Explorer) -> None:
+        self._explorer = explorer
+        self.trees = [explorer.tree]
+        self.full: dict[int, FullState] = {}
+        self.records: list[StepRecord] = []
+        self._known: dict[int, list[tuple[int, int, int]]] = {}
+        self._wanted: set[int] = set()
+        self._next: list[int] = []
+        self._asked: deque[list[int]] = deque()
+
+    def want(self, state: int) -> None:
+        """Have the steps from a state ready for later."""
+        if state not in self._wanted:
+            self._wanted.add(state)
+            self._next.append(state)
+            if len(self._next) == BATCH:
+                self._ask()
+
+    def of(self, state: int) -> list[tuple[int, int, int]]:
+        """The steps from a state: numbers of event, record and next state."""
+        self.want(state)
+        while state not in self._known:
+            if not self._asked:
+                self._ask()
+            self._collect()
+        return self._known[state]
+
+    def _ask(self) -> None:
+        self._explorer.submit(self._next)
+        self._asked.append(self._next)
+        self._next = []
+
+    def _collect(self) -> None:
+        expansion = self._explorer.collect()
+        for state, steps in zip(self._asked.popleft(), expansion.steps, strict=True):
+            numbers = iter(steps)
+            self._known[state] = list(zip(numbers, numbers, numbers, strict=True))
+        self.records += expansion.records
+        for tree, full in zip(expansion.trees, expansion.full, strict=True):
+            if full is not None:
+                self.full[len(self.trees)] = full
+            self.trees.append(tree)
 
 
 AnyExploration = ExploredScope[Any, Any]

@@ -6,10 +6,8 @@ record. States that differ in nothing but names are one, and are gone on from on
 that breaks a contract first is a shortest one.
 """
 
-import itertools
 import time
 from collections.abc import Callable, Iterator, Set
-from contextlib import closing
 from dataclasses import dataclass
 
 import msgspec
@@ -19,14 +17,13 @@ from cacheproof.differential.judges.examination import judge_of, judge_record
 from cacheproof.differential.judges.manager import ManagerJudge
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.judges.violation import Violation
-from cacheproof.differential.search.explore import judged
-from cacheproof.differential.search.explore.explored import ExploredScope, expanded, path_to
+from cacheproof.differential.search.explore.explored import ExploredScope, Steps, path_to
+from cacheproof.differential.search.explore.judged import Knowledge
 from cacheproof.differential.search.explore.scope import Scope
 from cacheproof.differential.search.explore.symmetry import StatePart, Symmetry
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.manager import Add
-from cacheproof.differential.traces.records import ExplorerStep
 from cacheproof.differential.traces.trace import AnyEvent, Trace
 
 Explorable = ReferenceTarget | HostTarget
@@ -38,10 +35,10 @@ class Exploration(ExploredScope[Scope, dict[str, tuple[Violation, Trace]]]):
 
 @dataclass(frozen=True)
 class _State:
-    """A state of the frontier: of the target, of the judge, and how it came about."""
+    """A state of the frontier: of the target and of the judge, by number, and how it came about."""
 
     number: int
-    judge: bytes
+    judge: int
     parent: "_State | None" = None
     event: AnyEvent | None = None
 
@@ -85,30 +82,34 @@ class _Search:
         judge = judge_of(empty, target.release, target.protocol, capacity, Reachability())
         assert isinstance(judge, ManagerJudge)
         self._judge = judge
-        self._parts = [StatePart(self._explorer.tree)]
-        self._ledgers = {0: judged.ledger(self._judge)}
-        self._parts_of_judge: dict[bytes, StatePart] = {}
-        root = _State(0, self._saved(0))
+        self._steps = Steps(self._explorer)
+        self._knowledge = Knowledge(judge, self._symmetry)
+        self._parts: list[StatePart] = []
+        root = _State(0, self._knowledge.keep(self._part(0).names.__contains__))
+        self._ledgers = {0: self._knowledge.ledger()}
+        self._judged: dict[tuple[int, int, int, frozenset[str]], tuple[int, int | None]] = {}
         self._met = {(root.number, root.judge)}
         self._keys = {self._key(root)}
         self._level = [root]
         self.taken: list[tuple[_State, AnyEvent]] = []
         self._broken: dict[str, tuple[Violation, Trace]] = {}
+        # To tell why takes longer than to judge, and of each contract the first break is kept.
+        judge.explain_others(self._broken.keys())
 
     def run(self, transitions_max: int | None, until: Callable[[Set[str]], object]) -> Exploration:
         events = 0
         # Levels are finished, so that all that is up to `events` long is covered.
         while self._level and (transitions_max is None or len(self.taken) < transitions_max):
             level, self._level = self._level, []
-            with closing(expanded(self._explorer, level)) as batches:
-                for state, steps in itertools.chain.from_iterable(batches):
-                    self._judge_steps(state, steps)
-                    if until(self._broken.keys()):
-                        return self._outcome(events, closed=False)
+            for state in level:
+                self._judge_steps(state)
+                if until(self._broken.keys()):
+                    return self._outcome(events, closed=False)
             events += 1
         return self._outcome(events, closed=not self._level)
 
     def _outcome(self, events: int, *, closed: bool) -> Exploration:
+        self._explorer.leave()
         return Exploration(
             scope=self._scope,
             states=len(self._keys),
@@ -120,57 +121,75 @@ class _Search:
             broken=self._broken,
         )
 
-    def _judge_steps(self, state: _State, steps: list[ExplorerStep | None]) -> None:
-        for event, step in zip(self._alphabet, steps, strict=True):
-            if step is None:
-                continue
-            record, number, tree = step
-            # Kept before anything is skipped: parts are found by the numbers of their states.
-            if tree is not None:
-                self._parts.append(StatePart(tree))
+    def _judge_steps(self, state: _State) -> None:
+        for number, record, after in self._steps.of(state.number):
+            event = self._alphabet[number]
             # In a trace no name comes twice: one is free again once nothing remembers it.
             if isinstance(event, Add) and self._remembers(state, event.request):
                 continue
             self.taken.append((state, event))
-            judged.put_back(self._judge, state.judge)
-            judge_record(self._judge, 0, event, record, self._target)
-            if self._judge.violations:
-                self._note(state, event)
+            ledger, judge = self._judged_step(state, number, record, after)
             # A state of the target has one ledger, by whichever deltas it is reached.
-            ledger = judged.ledger(self._judge)
-            if ledger != self._ledgers.setdefault(number, ledger):
+            if ledger != self._ledgers.setdefault(after, ledger):
                 raise HarnessError(
                     f"host of {self._target.name}: the deltas of {event} do not add up to the "
                     f"state that it leads to"
                 )
-            if record.raised is None:  # a target that raised goes on from nowhere
-                self._meet(_State(number, self._saved(number), state, event))
+            if judge is not None:
+                self._meet(state, event, after, judge)
 
-    def _saved(self, number: int) -> bytes:
-        """The judge's knowledge, where the target is in the state of that number."""
-        return judged.saved(self._judge, self._parts[number].__contains__)
+    def _judged_step(
+        self, state: _State, number: int, record: int, after: int
+    ) -> tuple[int, int | None]:
+        """The ledger after an event with that record, and what the judge then knows; None where the
+        target raised, which goes on from nowhere.
 
-    def _meet(self, state: _State) -> None:
-        raw = state.number, state.judge
+        It is judged once from what the judge knew before, in whichever states of the target: of
+        these it sees no more than which names are remembered, and the full state, which the first
+        step that leads there has."""
+        names = self._part(after).names
+        asked = state.judge, number, record, names
+        full = self._steps.full.pop(after, None) if self._steps.full else None
+        known = self._judged.get(asked) if full is None else None
+        if known is None:
+            event, step = self._alphabet[number], self._steps.records[record]
+            self._knowledge.put_back(state.judge)
+            told = step if full is None else step._replace(state=full)
+            judge_record(self._judge, 0, event, told, self._target)
+            if self._judge.violations:
+                self._note(state, event)
+            ledger = self._knowledge.ledger()
+            judge = None if step.raised else self._knowledge.keep(names.__contains__)
+            known = self._judged[asked] = ledger, judge
+        return known
+
+    def _meet(self, state: _State, event: AnyEvent, number: int, judge: int) -> None:
         # A key takes the texts of several renamings: most states are known without one.
+        raw = number, judge
         if raw in self._met:
             return
         self._met.add(raw)
-        key = self._key(state)
+        met = _State(number, judge, state, event)
+        key = self._key(met)
         if key not in self._keys:
             self._keys.add(key)
-            self._level.append(state)
+            self._level.append(met)
+            self._steps.want(number)
 
     def _remembers(self, state: _State, name: str) -> bool:
         """Whether the target or the judge still knows a request of that name."""
-        return name in self._parts[state.number] or name in self._parts_of_judge[state.judge]
+        judge = self._knowledge.part(state.judge)
+        return name in self._part(state.number).names or name in judge.names
+
+    def _part(self, number: int) -> StatePart:
+        """The state of the target of that number, as part of a state."""
+        parts = self._parts
+        if number >= len(parts):
+            parts += map(self._symmetry.part, self._steps.trees[len(parts) :])
+        return parts[number]
 
     def _key(self, state: _State) -> bytes:
-        """The state's key; the judge must be in that state."""
-        of_judge = self._parts_of_judge.get(state.judge)
-        if of_judge is None:
-            of_judge = self._parts_of_judge[state.judge] = StatePart(judged.tree(self._judge))
-        return self._symmetry.key(self._parts[state.number], of_judge)
+        return self._symmetry.key(self._part(state.number), self._knowledge.part(state.judge))
 
     def _note(self, state: _State, event: AnyEvent) -> None:
         for contract, violation in self._judge.violations.items():

@@ -2,45 +2,32 @@
 
 A state consists of parts, and a part is a tree of lists (see
 `differential/targets/host/explorer.py`). The key of a state is of the least text that a renaming
-gives it, among those renamings that put its names in order of their colours: of where they stand.
+gives it.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Iterator, Mapping, Sequence
+from operator import add
 
-from cacheproof.differential.targets.host.explorer import SET
+from cacheproof.differential.targets.host.explorer import SET, as_bytes
 from cacheproof.differential.targets.host.protocol import Tree
 
 DIGEST_BYTES = 16
-FEW = 2
+DEPTH = 1
+"""How far down the lists in a part are put together of what is known of their own parts: states
+have most of these in common."""
 Renaming = Mapping[str, str]
 
 
 class StatePart:
-    """A part of a state, with its texts under the renamings that were asked for."""
+    """A part of a state: its `texts` under the renamings, in their order, and the `names` of
+    requests and identifiers that stand in it, also those of which an input has an entry."""
 
-    def __init__(self, tree: Tree) -> None:
-        self._tree = tree
-        self._texts: dict[int, str] = {}
+    __slots__ = ("names", "texts")
 
-    @cached_property
-    def colours(self) -> dict[str, list[int]]:
-        """For each name the places where it stands; they do not depend on what names are."""
-        places: dict[str, list[int]] = {}
-        _note_places(self._tree, 0, places)
-        return {name: sorted(found) for name, found in places.items()}
-
-    def __contains__(self, name: str) -> bool:
-        """Whether a request or an identifier of that name stands in the part, or an input of it."""
-        return any(_split(found)[0] == name for found in self.colours)
-
-    def text(self, number: int, renaming: Renaming) -> str:
-        """The part's text under the renaming of that number."""
-        text = self._texts.get(number)
-        if text is None:
-            text = self._texts[number] = _text(self._tree, renaming)
-        return text
+    def __init__(self, texts: Sequence[str], names: frozenset[str]) -> None:
+        self.texts = texts
+        self.names = names
 
 
 class Symmetry:
@@ -48,39 +35,47 @@ class Symmetry:
 
     def __init__(self, renamings: Sequence[Renaming]) -> None:
         self._renamings = renamings
-        self._old_names = [sorted(renaming, key=renaming.__getitem__) for renaming in renamings]
+        self._known: dict[bytes, StatePart] = {}
 
-    def key(self, *parts: StatePart) -> bytes:
+    def key(self, one: StatePart, *others: StatePart) -> bytes:
         """Equal for two states if a renaming turns one into the other; and, unless digests
         collide, only then."""
-        text = min(
-            "".join([part.text(number, self._renamings[number]) for part in parts])
-            for number in self._candidates(parts)
-        )
-        return hashlib.blake2b(text.encode(), digest_size=DIGEST_BYTES).digest()
+        texts: Iterator[str] = iter(one.texts)
+        for other in others:
+            texts = map(add, texts, other.texts)
+        return hashlib.blake2b(min(texts).encode(), digest_size=DIGEST_BYTES).digest()
 
-    def _candidates(self, parts: Sequence[StatePart]) -> Iterable[int]:
-        """Numbers of the renamings after which colours are in order; all where they are FEW, as
-        colours cost as much as a text or two."""
-        if len(self._renamings) <= FEW:
-            return range(len(self._renamings))
-        orders = [
-            [[part.colours.get(name, []) for part in parts] for name in names]
-            for names in self._old_names
-        ]
-        first = min(orders)
-        return [number for number, order in enumerate(orders) if order == first]
+    def part(self, tree: Tree) -> StatePart:
+        """A part of a state that is known by its tree."""
+        if type(tree) is list and tree and tree[0] != SET:
+            return self.joined([self._known_part(held, DEPTH) for held in tree])
+        return self._known_part(tree, 0)
+
+    def _known_part(self, tree: Tree, depth: int) -> StatePart:
+        data = as_bytes(tree)
+        part = self._known.get(data)
+        if part is None:
+            if depth and type(tree) is list and tree and tree[0] != SET:
+                part = self.joined([self._known_part(held, depth - 1) for held in tree])
+            else:
+                texts = [_text(tree, renaming) for renaming in self._renamings]
+                part = StatePart(texts, frozenset(_names(tree)))
+            self._known[data] = part
+        return part
+
+    def joined(self, parts: Sequence[StatePart]) -> StatePart:
+        """The part of a state that is a list of these."""
+        several = zip(*[part.texts for part in parts], strict=True)
+        texts = [f"[{','.join(each)}]" for each in several]
+        return StatePart(texts, frozenset().union(*[part.names for part in parts]))
 
 
-def _note_places(tree: Tree, place: int, places: dict[str, list[int]]) -> None:
+def _names(tree: Tree) -> Iterator[str]:
     if type(tree) is list:
-        # The members of a set have one place: their order says nothing.
-        in_order = not tree or tree[0] != SET
-        for number, part in enumerate(tree):
-            if type(part) is list or type(part) is str:
-                _note_places(part, hash((place, len(tree), number if in_order else -1)), places)
+        for part in tree:
+            yield from _names(part)
     elif type(tree) is str:
-        places.setdefault(tree, []).append(place)
+        yield _split(tree)[0]
 
 
 def _text(tree: Tree, renaming: Renaming) -> str:

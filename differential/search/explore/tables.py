@@ -8,11 +8,10 @@ of entries are one.
 import copy
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from itertools import permutations
 
-from cacheproof.differential.search.explore.explored import ExploredScope, expanded, path_to
+from cacheproof.differential.search.explore.explored import ExploredScope, Steps, path_to
 from cacheproof.differential.search.explore.search import Explorable
 from cacheproof.differential.search.explore.symmetry import StatePart, Symmetry
 from cacheproof.differential.targets.host.explorer import SET
@@ -32,7 +31,7 @@ from cacheproof.differential.traces.entry_table import (
     Unpin,
 )
 from cacheproof.differential.traces.outcomes import TableOutcome
-from cacheproof.differential.traces.records import ExplorerStep, StepRecord
+from cacheproof.differential.traces.records import StepRecord
 from cacheproof.spec.entry_table import (
     COMPONENT,
     TableAtWork,
@@ -164,7 +163,8 @@ class _Search:
         self._rules = rules_of(target)
         self._explorer = target.explorer(scope.header, self._alphabet, fault)
         self._symmetry = Symmetry(scope.renamings)
-        self._parts = [StatePart(self._explorer.tree)]
+        self._steps = Steps(self._explorer)
+        self._parts: list[StatePart] = []
         nothing: TableOutcome = {
             "capacity": scope.capacity,
             "free": scope.capacity,
@@ -184,16 +184,15 @@ class _Search:
         events = 0
         while self._level and self._transitions < transitions_max:
             level, self._level = self._level, []
-            with closing(expanded(self._explorer, level)) as batches:
-                for batch in batches:
-                    for state, steps in batch:
-                        self._judge_steps(state, steps)
-                    if (until, "") in self._broken:
-                        return self._outcome(events, closed=False)
+            for state in level:
+                self._judge_steps(state)
+                if (until, "") in self._broken:
+                    return self._outcome(events, closed=False)
             events += 1
         return self._outcome(events, closed=not self._level)
 
     def _outcome(self, events: int, *, closed: bool) -> TableExploration:
+        self._explorer.leave()
         return TableExploration(
             self._scope,
             len(self._keys),
@@ -205,22 +204,19 @@ class _Search:
             self._broken,
         )
 
-    def _judge_steps(self, state: _State, steps: list[ExplorerStep | None]) -> None:
-        for event, step in zip(self._alphabet, steps, strict=True):
-            if step is None:
-                continue
-            if step.tree is not None:
-                self._parts.append(StatePart(step.tree))
+    def _judge_steps(self, state: _State) -> None:
+        for number, done, after in self._steps.of(state.number):
+            event, record = self._alphabet[number], self._steps.records[done]
             self._transitions += 1
-            call = _call(event, step.record)
+            call = _call(event, record)
             if call.raised:  # no table follows, and nothing goes on from there
                 self._judge(state, event, call)
                 continue
             ghost = copy.deepcopy(state.ghost)
             _tell(ghost, event, call, counts_pins=self._is_reference)
-            table: TableOutcome = step.record.outcome["state"]
+            table: TableOutcome = record.outcome["state"]
             self._judge(state, event, call, ghost, state.table, table)
-            self._meet(_State(step.number, table, _without_history(ghost, table), state, event))
+            self._meet(_State(after, table, _without_history(ghost, table), state, event))
 
     def _judge(
         self,
@@ -244,10 +240,13 @@ class _Search:
         if key not in self._keys:
             self._keys.add(key)
             self._level.append(state)
+            self._steps.want(state.number)
 
     def _key(self, state: _State) -> bytes:
         used = sorted(state.ghost.used, key=state.ghost.used.__getitem__)
-        told = StatePart([used, [SET, *state.ghost.writing], _pairs(state.ghost.pins)])
+        for tree in self._steps.trees[len(self._parts) :]:
+            self._parts.append(self._symmetry.part(tree))
+        told = self._symmetry.part([used, [SET, *state.ghost.writing], _pairs(state.ghost.pins)])
         return self._symmetry.key(self._parts[state.number], told)
 
 

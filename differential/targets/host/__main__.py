@@ -15,7 +15,7 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -30,7 +30,7 @@ class Host(Protocol):
     def hello(self, plug_in: str | None) -> "dict[str, Json]": ...
     def run(self, request: "Plain") -> "Iterable[Json]": ...
     def explore(self, request: "Plain") -> "dict[str, Json]": ...
-    def expand(self, states: list[int]) -> "Sequence[Json]": ...
+    def expand(self, states: list[int]) -> "Mapping[str, Json]": ...
 
 
 def _load_own_package() -> None:
@@ -121,7 +121,7 @@ def _whole_answer(release: "Host", request: "Plain") -> "dict[str, Json] | None"
         case "restore":
             answer = {}
         case _:
-            answer = {"steps": release.expand(request["states"])}
+            answer = {**release.expand(request["states"])}
     return answer
 
 

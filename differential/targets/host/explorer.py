@@ -7,18 +7,30 @@ in their order, and a set a list that begins with the mark `SET`.
 
 import hashlib
 import inspect
+import marshal
 import pickle
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import is_dataclass
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from functools import cache
+from typing import Any, Generic, NamedTuple, Protocol, TypedDict, TypeVar
 
 from .protocol import Event, HostError, Illegal, Json, Record, Tree
 from .session import CallLog, run_event
 
 SET = "{}"
-Step = tuple[Record, int, Tree]
+_WITHOUT_REFERENCES = 2
+"""The version of marshal's format in which equal data has equal bytes."""
 Kept = TypeVar("Kept")
 Place = TypeVar("Place")
+
+
+class Expansion(TypedDict):
+    """What follows some states, as `differential/traces/records.py` describes it."""
+
+    steps: list[list[int]]
+    records: list[Record]
+    trees: list[Tree]
+    full: list[Any]
 
 
 class ExplorerMoment(NamedTuple, Generic[Kept]):
@@ -96,49 +108,64 @@ class Explorer(Generic[Kept]):
         self._alphabet = list(alphabet)
         self._numbers: dict[Hashable, int] = {}
         self._kept: list[Kept] = []
+        self._records: dict[Hashable, int] = {}
         self._number(states.now())
 
     @property
     def source(self) -> str:
         """SHA-256 of the text of the classes that are explored."""
-        text = "\0".join(map(inspect.getsource, self._states.classes))
+        text = "\0".join(map(_text_of, self._states.classes))
         return hashlib.sha256(text.encode()).hexdigest()
 
     def tree(self) -> Tree:
         """The tree of the session's state now."""
         return self._states.now().tree()
 
-    def expand(self, states: Iterable[int]) -> list[list[Step | None]]:
-        """For each state and each event of the alphabet the step: the record, the number of the
-        state that it leads to, and that state's tree where the state is new; the record then has
-        the full state. None for an event that is a no-op or refused."""
-        return [self._expanded(state) for state in states]
+    def expand(self, states: Iterable[int]) -> Expansion:
+        """What follows these states by each event of the alphabet that is no no-op there, and is
+        not refused."""
+        expansion = Expansion(steps=[], records=[], trees=[], full=[])
+        for state in states:
+            expansion["steps"].append(self._expanded(state, expansion))
+        return expansion
 
-    def _expanded(self, state: int) -> list[Step | None]:
-        steps: list[Step | None] = []
-        moved = True
-        for event in self._alphabet:
+    def _expanded(self, state: int, expansion: Expansion) -> list[int]:
+        """The steps from a state; what is new is added to the expansion."""
+        steps: list[int] = []
+        session, moved = self._session, True
+        for number, event in enumerate(self._alphabet):
             if moved:
                 self._states.put_back(self._kept[state])
-                self._session.recorder.begin()
+                session.recorder.begin()
             try:
-                outcome, calls, raised = run_event(self._session, event)
+                outcome, calls, raised = run_event(session, event)
             except Illegal:
-                steps.append(None)
                 moved = True
                 continue
             moved = outcome is not None or bool(calls) or raised is not None
             if not moved:
-                steps.append(None)
                 continue
-            known = len(self._kept)
             moment = self._states.now()
-            number = self._number(moment)
-            is_new = number == known
-            full = self._session.recorder.full_state() if is_new else None
-            record = (outcome, calls, raised, full)
-            steps.append((record, number, moment.tree() if is_new else None))
+            known = len(self._kept)
+            after = self._number(moment)
+            if after == known:
+                expansion["trees"].append(moment.tree())
+                expansion["full"].append(session.recorder.full_state())
+            record = outcome, calls, raised, None
+            steps += number, self._record_number(record, expansion["records"]), after
         return steps
+
+    def _record_number(self, record: Record, new: list[Record]) -> int:
+        """The number of a record, which is added to those that are `new` if it is."""
+        known = len(self._records)
+        try:
+            key: Hashable = as_bytes(record)
+        except ValueError:  # it holds what marshal does not know: it counts as a new one
+            key = known, None
+        number = self._records.setdefault(key, known)
+        if number == known:
+            new.append(record)
+        return number
 
     def _number(self, moment: ExplorerMoment[Kept]) -> int:
         number = self._numbers.setdefault(moment.key, len(self._kept))
@@ -178,6 +205,16 @@ class ManagerStates(Generic[Place]):
         self._attributes.update(self._fixed)
         self._attributes.update(pickle.loads(data))
         self._session.go_to(position)
+
+
+@cache
+def _text_of(kind: type) -> str:
+    return inspect.getsource(kind)
+
+
+def as_bytes(data: Any) -> bytes:
+    """Plain data as bytes, equal for equal data. Raises ValueError where it is not plain."""
+    return marshal.dumps(data, _WITHOUT_REFERENCES)
 
 
 def is_fixed(value: object) -> bool:

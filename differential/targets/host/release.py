@@ -21,7 +21,7 @@ from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.request import Request
 
 from .called import WatchedSession
-from .explorer import Explorer, ManagerStates, Step
+from .explorer import Expansion, Explorer, ManagerStates
 from .faults.entry_table import TABLE_FAULTS
 from .faults.kv_cache import KV_CACHE_FAULTS
 from .faults.manager import FAULTS
@@ -144,8 +144,8 @@ class ManagersHost:
         session = ManagerSession(header, manager, self.protocol)
         return Explorer(session, ManagerStates(session), alphabet, manager.cache_size)
 
-    def expand(self, states: list[int]) -> list[list[Step | None]]:
-        """The explorer's steps from these states."""
+    def expand(self, states: list[int]) -> Expansion:
+        """What the explorer makes of these states."""
         return self._explorer.expand(states)
 
     def _run_trace(self, trace: Event, plug_in: str | None, fault: str | None) -> dict[str, object]:

@@ -35,6 +35,10 @@ UNSEEN = {
 }
 """Faults in what no record says anything of."""
 
+RARE = ("gives_back_in_reverse",)
+"""Faults that break nothing in the first two traces of each lane: it takes two releases in a step
+that leave entries idle."""
+
 
 def differing(driven: Iterable[Driven]) -> list[str]:
     """Where the audit of a record without a gap says something else than the harness."""
@@ -68,7 +72,8 @@ def test_the_audit_of_a_record_is_the_harness_s_verdict(release: str, tmp_path: 
     "fault", [pytest.param(name, marks=pytest.mark.sample(24)) for name in SCHEDULER_FAULTS]
 )
 def test_a_planted_fault_is_found_as_the_harness_finds_it(fault: str, tmp_path: Path) -> None:
-    traces = [*whole_traces(NEWEST, 2), long_trace(4)]
+    count = 3 if fault in RARE else 2
+    traces = [*whole_traces(NEWEST, count), long_trace(4)]
     runs = [(trace, named) for named in (None, fault) for trace in traces]
     driven = run_recorded(NEWEST, runs, tmp_path)
     if fault not in BESIDE_THE_HOST:

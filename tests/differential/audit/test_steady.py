@@ -60,9 +60,9 @@ def test_an_engine_that_stands_still_is_found_at_the_same_step(driven: list[Driv
     assert "LV-1" in found_by(one.audited())
 
 
-def _stands_still_too(base: Any) -> Any:
+def _stands_still_too(quiet: Any) -> Any:
     def wrong(self: Any, record: Any) -> Any:
-        return base(self, record) or (None if record.outcome["scheduled"] else record.outcome)
+        return quiet(self, record) or (None if record.outcome["scheduled"] else record.outcome)
 
     return wrong
 
@@ -79,7 +79,7 @@ def _forgets_other_steps(steady_update: Any) -> Any:
 
 @pytest.mark.parametrize(
     ("name", "wrong"),
-    [("_base", _stands_still_too), ("steady_update", _forgets_other_steps)],
+    [("_quiet", _stands_still_too), ("steady_update", _forgets_other_steps)],
 )
 def test_a_short_way_that_is_wrong_says_something_else(
     monkeypatch: pytest.MonkeyPatch, driven: list[Driven], name: str, wrong: Any

@@ -12,7 +12,14 @@ from cacheproof.differential.judges.evaluator import Evaluator
 from cacheproof.differential.judges.examination import judge_of
 from cacheproof.differential.judges.manager import _moved
 from cacheproof.differential.judges.rare_states import Reachability
-from cacheproof.differential.judges.rules import FOLLOWED, NO_CALL, Rules, rules_for
+from cacheproof.differential.judges.rules import (
+    FOLLOWED,
+    NO_CALL,
+    SCHEDULER,
+    Rules,
+    by_subject,
+    rules_for,
+)
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.traces.base import Item
 from cacheproof.differential.traces.manager import (
@@ -27,13 +34,17 @@ from cacheproof.differential.traces.records import CallRecord, Delta, Entry, Ste
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.spec.ghost import Ghost
 from cacheproof.spec.records import Call, EncoderCacheState, Making
-from cacheproof.spec.registry import ANY_CALL, RELEASE, Contract
+from cacheproof.spec.registry import ANY_CALL, RELEASE, Contract, contracts
+from cacheproof.spec.scheduler_records import StepPlan
+from tests.differential.judges.drawing import records
 
 NAMES = ("h0", "h1", "h2", "h3", "h4")
 REQUESTS = ("a", "b", "c")
 RULES = rules_for("encoder_cache", None, "scheduler")
 OF_STATES = [rule for rule in RULES.all if rule.kind == "state" and rule.id.startswith("EC")]
 OF_CHANGES = [rule for rule in RULES.all if rule.kind == "transition" and rule.calls & ANY_CALL]
+OF_STEPS = RULES.of_step
+OF_SCHEDULERS = list(contracts(SCHEDULER, None))
 PROMISES = [rule for rule in RULES.all if rule.kind == "promise"]
 SEEDS = range(1500)
 
@@ -240,6 +251,37 @@ def test_a_promise_that_is_narrowed_for_another_operation_misses_breaks() -> Non
     (rule,) = [rule for rule in PROMISES if rule.id == "CP-5"]
     narrowed = narrowing.of_promises([rule], *RELEASE)
     assert sum(narrowed(**values) and not asked(rule, **values) for values in promises("free")) > 20
+
+
+def holds(predicate: Callable[[Any], bool], record: object) -> bool | None:
+    """What it says of a record; None where that lacks a key that is looked up."""
+    try:
+        return predicate(record)
+    except KeyError:
+        return None
+
+
+ABOUT_RECORDS = {**by_subject(OF_STEPS), **by_subject(OF_SCHEDULERS)}
+
+
+@pytest.mark.parametrize("subject", ABOUT_RECORDS, ids=lambda subject: subject.__name__)
+def test_contracts_about_a_record_say_at_once_what_each_says(subject: type) -> None:
+    rules, answers = ABOUT_RECORDS[subject], []
+    at_once = narrowing.of_records(rules)
+    for record in records(subject, SEEDS):
+        answers.append(all(holds(rule.predicate, record) for rule in rules))
+        assert bool(holds(at_once, record)) == answers[-1]
+    assert {True, False} == set(answers)
+
+
+def test_without_one_of_them_breaks_are_missed() -> None:
+    rules = ABOUT_RECORDS[StepPlan]
+    for left_out in rules:
+        at_once = narrowing.of_records([rule for rule in rules if rule is not left_out])
+        assert any(
+            holds(at_once, record) and not holds(left_out.predicate, record)
+            for record in records(StepPlan, SEEDS)
+        )
 
 
 def is_narrowed(make: Callable[[list[Contract]], Any], rule: Contract) -> bool:

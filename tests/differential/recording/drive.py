@@ -1,8 +1,8 @@
 """Run in a release's interpreter: runs scheduler-depth traces on it, each with a recorder around
-the scheduler. Reads {"folder", "runs", "keyframe_steps", "fails_in", "long_way", "with_kv"} as JSON
-from standard input, a run being a trace and the fault that is planted; "kv: NAME" is one of the KV
-cache manager's. Leaves a folder of records for each trace, and prints what the host itself saw of
-it."""
+the scheduler. Reads {"folder", "runs", "keyframe_steps", "fails_in", "long_way", "with_kv",
+"breaks"} as JSON from standard input, a run being a trace and the fault that is planted; "kv: NAME"
+is one of the KV cache manager's. Leaves a folder of records for each trace, and prints what the
+host itself saw of it."""
 
 import importlib
 import importlib.util
@@ -99,6 +99,10 @@ def main() -> None:
     if job["fails_in"] is not None:
         module_name, kind, method, is_forever = job["fails_in"]
         fail_in(getattr(ours(f"differential.recording.{module_name}"), kind), method, is_forever)
+    if job["breaks"] is not None:
+        module_name, kind, method, says = job["breaks"]
+        part = ours(f"differential.recording.{module_name}")
+        setattr(getattr(part, kind) if kind else part, method, lambda *_, **__: says)
     protocol = release.hello(None)["protocol"]
     session = module.SchedulerSession
     folders = iter(Path(job["folder"]) / str(number) for number in range(len(job["runs"])))

@@ -39,6 +39,10 @@ Failure = tuple[str, str, str, bool]
 """A module of the recorder, a class, a method that raises at its sixth call, and whether it raises
 ever after."""
 
+Break = tuple[str, str, str, Any]
+"""A module of the recorder, a class in it or none, a method or function of that, and what it
+answers to everything."""
+
 
 @dataclass(frozen=True)
 class Driven:
@@ -170,10 +174,12 @@ def run_recorded(
     long_way: bool = False,
     with_kv: bool = False,
     tree: Path | None = None,
+    breaks: Break | None = None,
 ) -> list[Driven]:
     """The runs that the release neither refuses before they begin nor calls illegal; with
     `long_way` no step of them is noted the short way, with `with_kv` the calls of the KV cache
-    manager are recorded, with a `tree` the release's text is the one there."""
+    manager are recorded, with a `tree` the release's text is the one there; `breaks` is planted in
+    the recorder."""
     job = {
         "folder": str(folder),
         "runs": [(lines_of(trace), fault) for trace, fault in runs],
@@ -181,6 +187,7 @@ def run_recorded(
         "fails_in": fails_in,
         "long_way": long_way,
         "with_kv": with_kv,
+        "breaks": breaks,
     }
     with _started(release, job, tree) as started:
         assert started.stdout is not None

@@ -113,14 +113,16 @@ def right(tmp_path_factory: pytest.TempPathFactory) -> Driven:
 
 FAILURES: list[Failure] = [
     ("engine", "SchedulerRecording", name, False)
-    for name in ("_scheduled", "_updated", "_added", "_before", "_standing", "_tick", "_number")
+    for name in ("_scheduled", "_updated", "_added", "_before", "_standing", "_tick")
 ] + [
+    ("requests", "Numbers", "add", False),
     ("ledger", "ManagerRecorder", "_sizes", False),
+    ("ledger", "ManagerRecorder", "_are_others_as_before", False),
     ("ledger", "ManagerRecorder", "_delta_of", False),
     ("kv_cache", "KVCacheRecording", "_facts_of", False),
     ("kv_cache", "KVCacheRecording", "_note", False),
-    ("kv_reading", "KVCacheReader", "touched", False),
-    ("kv_reading", "KVCacheReader", "_table", False),
+    ("kv_reading", "ManagerReader", "touched", False),
+    ("kv_reading", "ManagerReader", "_changed_table", False),
     ("writer", "Writer", "put", False),
     ("writer", "Writer", "put", True),
     ("writer", "Writer", "_append", True),

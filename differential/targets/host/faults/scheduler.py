@@ -280,14 +280,13 @@ def calls_all_tokens_drafts(scheduler: Scheduler) -> None:
 
 def keeps_drafts(scheduler: Scheduler) -> None:
     """The drafts of a step's first request stay in the next one."""
-    kept: dict[str, list[int]] = {}
+    held = vars(scheduler)
+    held["drafts_kept"] = {}
 
     def keep(output: SchedulerOutput) -> None:
-        drafts = output.scheduled_spec_decode_tokens
-        left = {name: tokens for name, tokens in kept.items() if name not in drafts}
-        kept.clear()
-        kept.update(list(drafts.items())[:1])
-        drafts.update(left)
+        drafts, kept = output.scheduled_spec_decode_tokens, held["drafts_kept"]
+        held["drafts_kept"] = dict(list(drafts.items())[:1])
+        drafts.update({name: tokens for name, tokens in kept.items() if name not in drafts})
 
     _after_schedule(scheduler, keep)
 

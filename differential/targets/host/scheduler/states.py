@@ -14,23 +14,22 @@ What tells states apart is the tree: the attributes of all these objects, with t
 """
 
 import io
-import marshal
 import pickle
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import is_dataclass
 from enum import Enum
+from functools import cache
 from types import FunctionType
 from typing import Any
 
-from ..explorer import SET, ExplorerMoment, is_fixed
+from ..explorer import SET, ExplorerMoment, as_bytes, is_fixed
 from ..protocol import HostError, Tree
 from ..vllm_objects.kv_cache import BlockPool, FreeKVCacheBlockQueue, KVCacheBlock, KVCacheManager
 from ..vllm_objects.scheduler import Scheduler
 from .session import SchedulerSession
 
 _HASH_DIGITS = 12
-_WITHOUT_REFERENCES = 2
-"""The version of the format in which equal trees have equal bytes."""
 _OF_TRANSFERS = "it numbers steps for the sake of KV transfers, of which there are none"
 _TOLD = "the workers were told of it; nothing reads it when the output comes back"
 _LEFT_OUT: Mapping[str, Mapping[str, str]] = {
@@ -85,6 +84,7 @@ class SchedulerStates:
             for part in self._parts
         ]
         self._stays |= _frozen(self._data())
+        self._kept = dict(self._stays)
 
     @property
     def classes(self) -> Iterable[type]:
@@ -94,12 +94,10 @@ class SchedulerStates:
         data = self._data()
         kinds = [type(part).__name__ for part in self._parts]
         tree = _Teller(self._session.scheduler, self._stays).tree(data, kinds)
-        return ExplorerMoment(
-            marshal.dumps(tree, _WITHOUT_REFERENCES), lambda: self._dumped(data), lambda: tree
-        )
+        return ExplorerMoment(as_bytes(tree), lambda: self._dumped(data), lambda: tree)
 
     def put_back(self, kept: bytes) -> None:
-        position, *attributes = _Loader(io.BytesIO(kept), self._stays).load()
+        position, *attributes = _Loader(io.BytesIO(kept), self._kept).load()
         for part, fixed, values in zip(self._parts, self._fixed, attributes, strict=True):
             held = vars(part)
             held.clear()
@@ -117,27 +115,52 @@ class SchedulerStates:
     def _dumped(self, data: list[dict[str, object]]) -> bytes:
         target = io.BytesIO()
         try:
-            _Dumper(target, self._stays).dump(data)
+            _Dumper(target, self._kept).dump(data)
         except (pickle.PicklingError, TypeError, AttributeError) as error:
             raise HostError(f"this scheduler cannot be explored: {error}") from error
         return target.getvalue()
 
 
 class _Dumper(pickle.Pickler):
-    """Pickles all but what stays as it is, and keeps the functions that it meets beside it."""
+    """Pickles all but what stays as it is, by number, and keeps beside it what it meets and never
+    changes: functions, members of enumerations, and frozen records of such."""
 
     def __init__(self, target: io.BytesIO, stays: dict[int, object]) -> None:
         super().__init__(target, pickle.HIGHEST_PROTOCOL)
         self._stays = stays
 
-    def persistent_id(self, value: object) -> int | None:
+    def reducer_override(self, value: object) -> Any:
         number = id(value)
-        if number in self._stays:
-            return number
-        if isinstance(value, FunctionType):
+        if number not in self._stays:
+            may_stay = _may_stay(type(value))  # type: ignore[arg-type]
+            if not may_stay or value is _stay or not _is_hashable(value):
+                return NotImplemented
             self._stays[number] = value
-            return number
-        return None
+        return _stay, (number,)
+
+
+def _stay(number: int) -> object:
+    """What stays, by number; put in its place by `_Loader`."""
+    raise HostError(f"{number} is known to the scheduler alone whose state it is")
+
+
+@cache
+def _may_stay(kind: type) -> bool:
+    """Whether a value of that type never changes, as long as what it holds does not either."""
+    if issubclass(kind, FunctionType | Enum):
+        return True
+    if not is_dataclass(kind):
+        return False
+    given = kind.__dataclass_params__  # type: ignore[attr-defined]
+    return bool(given.frozen and given.eq)
+
+
+def _is_hashable(value: object) -> bool:
+    try:
+        hash(value)
+    except TypeError:  # it holds what can change
+        return False
+    return True
 
 
 class _Collector(pickle.Pickler):
@@ -159,8 +182,15 @@ class _Loader(pickle.Unpickler):
         super().__init__(source)
         self._stays = stays
 
-    def persistent_load(self, number: int) -> object:
-        return self._stays[number]
+    def find_class(self, module: str, name: str) -> Any:
+        if name == _stay.__name__ and module == __name__:
+            return self._stays.__getitem__
+        return _class(module, name)
+
+
+@cache
+def _class(module: str, name: str) -> Any:
+    return pickle.Unpickler(io.BytesIO()).find_class(module, name)
 
 
 def _frozen(data: object) -> dict[int, object]:
