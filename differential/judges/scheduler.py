@@ -321,15 +321,17 @@ class SchedulerJudge(ManagerJudge):
         """Judge a subject by all contracts about it; `kind` says in which way one is broken. The
         very record that held when one of its type was judged last is not judged again."""
         self.calls_judged += 1
-        if self._held.get(type(subject)) is subject:
+        about_it = type(subject)
+        if self._held.get(about_it) is subject:
             return
-        evaluator, held = self._evaluator, True
-        for rule, holds in evaluator.rules.of_scheduler.get(type(subject), ()):
+        evaluator = self._evaluator
+        hold = evaluator.rules.together.get(about_it)
+        if hold is None or hold(subject):
+            self._held[about_it] = subject
+            return
+        for rule, holds in evaluator.rules.of_scheduler[about_it]:
             if not holds(subject):
-                held = False
                 evaluator.broken(rule, about(rule, subject), operation, "", "", kind())
-        if held:
-            self._held[type(subject)] = subject
 
     def _raised(self, event: DecidedEvent, calls: Iterable[CallRecord], raised: Raised) -> None:
         """Judge an exception: by the manager's contracts if its manager raised it, else by the
