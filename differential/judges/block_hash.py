@@ -2,10 +2,12 @@
 the one that first had its content.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from cacheproof.differential.judges.rare_states import Reachability
+from cacheproof.differential.judges.rules import RulesAbout, Subject, about, by_subject
 from cacheproof.differential.judges.violation import Violation, by_kind
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.traces.base import tag_of
@@ -20,9 +22,10 @@ from cacheproof.differential.traces.outcomes import BlockKeysOutcome
 from cacheproof.differential.traces.records import StepRecord
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.spec.block_hash import COMPONENT, BlockContent, BlockPair, KeyCount, RequestKeys
-from cacheproof.spec.registry import Contract, contracts
+from cacheproof.spec.registry import contracts
 
 Prefix = tuple[BlockContent, ...]
+SHARED = "equal blocks share"
 
 
 class KeyPlace(NamedTuple):
@@ -101,6 +104,15 @@ class Content:
         )
 
 
+class _Paired(NamedTuple):
+    """What a block came to that was met before with that key: in how many pairs it is, and how many
+    of these share a key rightly. The prefix is kept so that its id stays its own."""
+
+    prefix: Prefix
+    pairs: int
+    shared: int
+
+
 class BlockHashJudge:
     """Judges one trace. `violations` holds the first violation of each contract, `places` where the
     two blocks of it were met, and `compared` how many keys of a request were. `calls_judged` counts
@@ -118,13 +130,11 @@ class BlockHashJudge:
         self.calls_judged = 0
         self._config = trace.header.config
         self._reach = reach
-        rules = list(contracts(COMPONENT, release))
-        self._of_pair = [rule for rule in rules if rule.parameters == ("p",)]
-        self._of_count = [rule for rule in rules if rule.parameters == ("c",)]
-        self._of_keys = [rule for rule in rules if rule.parameters == ("k",)]
+        self._rules = _rules_of(release)
         self._requests: dict[str, Content] = {}
         self._by_key: dict[str, KeyPlace] = {}
         self._by_prefix: dict[Prefix, tuple[str, KeyPlace]] = {}
+        self._paired: dict[tuple[int, str], _Paired] = {}
         self._offsets: dict[tuple[Prefix, BlockContent], set[tuple[int, ...]]] = {}
 
     @property
@@ -137,7 +147,7 @@ class BlockHashJudge:
         outcome: BlockKeysOutcome | None = record.outcome
         raised = record.raised
         if raised is not None:
-            self._evaluate(self._of_count, {"c": KeyCount(0, 0, 0, raised.type)}, number, event)
+            self._evaluate(KeyCount(0, 0, 0, raised.type), number, event)
         if outcome is None:
             return
         if isinstance(event, Prompt):
@@ -152,24 +162,33 @@ class BlockHashJudge:
         afresh, computed = content.afresh(), content.computed()
         fresh, grown = outcome["fresh"], outcome["grown"]
         count = KeyCount(len(afresh), len(grown), len(fresh), "")
-        self._evaluate(self._of_count, {"c": count}, number, event)
+        self._evaluate(count, number, event)
         if not count.blocks == count.grown == count.fresh:
             return  # which key is whose block's is not known
         alike = sum(a is b or a == b for a, b in zip(computed, afresh, strict=True))
         keys = RequestKeys(tuple(grown[:alike]), tuple(fresh[:alike]))
         self.compared = alike
-        self._evaluate(self._of_keys, {"k": keys}, number, event)
+        self._evaluate(keys, number, event)
         for source, prefixes, is_fresh in ((fresh, afresh, True), (grown, computed, False)):
             for key, prefix in zip(source, prefixes, strict=True):
-                self._pair(key, KeyPlace(number, event.request, is_fresh, prefix), event)
+                # Its pairs are those that it had then: what is first of a key or content stays so.
+                again = self._paired.get((id(prefix), key))
+                if again is None:
+                    place = KeyPlace(number, event.request, is_fresh, prefix)
+                    self._paired[id(prefix), key] = self._pair(key, place, event)
+                    continue
+                self.calls_judged += again.pairs
+                for _ in range(again.shared):
+                    self._reach.meet(SHARED)
 
-    def _pair(self, key: str, place: KeyPlace, event: BlockHashEvent) -> None:
+    def _pair(self, key: str, place: KeyPlace, event: BlockHashEvent) -> _Paired:
+        """Judge a block beside the first ones of its key and of its content."""
         prefix = place.prefix
         if prefix not in self._by_prefix:
             self._note_new(prefix)
         first_key, first_of_prefix = self._by_prefix.setdefault(prefix, (key, place))
         first_of_key = self._by_key.setdefault(key, place)
-        pairs = []
+        pairs, shared = [], 0
         if first_of_key.prefix is not prefix:
             pairs.append((True, first_of_key))
         if first_key != key:
@@ -177,24 +196,21 @@ class BlockHashJudge:
         for same_key, first in pairs:
             other = first.prefix
             pair = BlockPair(same_key, prefix[-1], other[-1], prefix, other)
-            for contract in self._evaluate(self._of_pair, {"p": pair}, place.event, event):
+            for contract in self._evaluate(pair, place.event, event):
                 self.places[contract] = (first, place)
             if same_key and prefix == other:
-                self._reach.meet("equal blocks share")
+                shared += 1
+                self._reach.meet(SHARED)
+        return _Paired(prefix, len(pairs), shared)
 
-    def _evaluate(
-        self,
-        rules: Iterable[Contract],
-        values: Mapping[str, object],
-        number: int,
-        event: BlockHashEvent,
-    ) -> list[str]:
-        """Judge by the rules; ids of those that break for the first time."""
+    def _evaluate(self, subject: Subject, number: int, event: BlockHashEvent) -> list[str]:
+        """Judge by all contracts about it; ids of those that break for the first time."""
         self.calls_judged += 1
+        rules = self._rules[type(subject)]
+        if rules.hold(subject):
+            return []
         broken = [
-            rule
-            for rule in rules
-            if rule.id not in self.violations and not rule.predicate(*values.values())
+            rule for rule in rules if rule.id not in self.violations and not rule.predicate(subject)
         ]
         for rule in broken:
             self.violations[rule.id] = Violation(
@@ -203,7 +219,7 @@ class BlockHashJudge:
                 tag_of(type(event)),
                 event.request,
                 "",
-                rule.explain(**values),
+                rule.explain(**about(rule, subject)),
             )
         return [rule.id for rule in broken]
 
@@ -241,6 +257,13 @@ class BlockHashJudge:
             meet("adapter")
         if prompt.salt is not None:
             meet("cache salt")
+
+
+@lru_cache
+def _rules_of(release: str | None) -> Mapping[type, RulesAbout]:
+    """The contracts that judge the keys of a release, by the type of what they are about."""
+    none = {kind: RulesAbout() for kind in (BlockPair, KeyCount, RequestKeys)}
+    return none | by_subject(contracts(COMPONENT, release))
 
 
 def judge_of(

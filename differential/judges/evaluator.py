@@ -130,7 +130,7 @@ class Evaluator:
     ) -> bool:
         """Judge a step as the worker sees it, by all contracts or by those of some kinds. Returns
         whether they hold."""
-        if kinds is None and self.rules.narrowed.step(step):
+        if kinds is None and self.rules.step_together(step):
             return True
         held = True
         for rule in self.rules.of_step:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
+from functools import lru_cache
 from itertools import starmap
 from typing import Any
 
@@ -24,7 +25,7 @@ from cacheproof.differential.judges.kv_cache_mirror import (
 )
 from cacheproof.differential.judges.kv_cache_rare import KVCacheRareStates
 from cacheproof.differential.judges.rare_states import Reachability
-from cacheproof.differential.judges.rules import Subject, about, by_subject
+from cacheproof.differential.judges.rules import RulesAbout, Subject, about, by_subject
 from cacheproof.differential.judges.violation import Violation, by_kind
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.traces.kv_cache import KVCacheEvent
@@ -92,7 +93,7 @@ class KVCacheJudge:
         self.calls_judged = 0
         self._config = config
         self._semantics = semantics
-        self._rules = by_subject(contracts(MANAGER, release))
+        self._rules = _rules_of(release)
         self._layout = KVLayout(config)
         self._mirror = KVCacheMirror(config, semantics)
         self._requests: dict[str, RequestGhost] = {}
@@ -177,7 +178,10 @@ class KVCacheJudge:
     def _check(self, subject: Subject, kind: str = "") -> None:
         """Judge a subject by all contracts about it; `kind` says in which way one is broken."""
         self.calls_judged += 1
-        for rule in self._rules.get(type(subject), ()):
+        rules = self._rules.get(type(subject))
+        if rules is None or rules.hold(subject):
+            return
+        for rule in rules:
             if rule.id not in self.violations and not rule.predicate(subject):
                 why = rule.explain(**about(rule, subject))
                 self.violations[rule.id] = Violation(rule, *self._where, "", why, kind)
@@ -541,6 +545,12 @@ class KVCacheJudge:
             number = key.split(":")[1]
             found[key if self._semantics.kv_cache.events_name_groups else f"None:{number}"] += count
         return found
+
+
+@lru_cache
+def _rules_of(release: str | None) -> Mapping[type, RulesAbout]:
+    """The contracts that judge the manager of a release, by the type of what they are about."""
+    return by_subject(contracts(MANAGER, release))
 
 
 def _plain(event: KVCacheEvent) -> KVEvent:

@@ -20,7 +20,7 @@ Whatever no rule covers is asked as it stands. A test holds both texts to the sa
 import ast
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
-from typing import Any
+from typing import Any, get_origin, get_type_hints
 
 from cacheproof.spec import subset, vocabulary
 from cacheproof.spec.registry import Contract
@@ -30,6 +30,7 @@ CHANGED = "changed"
 Narrow = Callable[[ast.expr], ast.expr]
 Holds = Callable[..., bool]
 _DOMAIN = ast.Name(CHANGED, ast.Load())
+_RECORD = "record"
 
 
 _BROUGHT = {
@@ -94,14 +95,81 @@ def of_promises(rules: Iterable[Contract], operation: str) -> Holds:
 
 
 def of_records(rules: Sequence[Contract]) -> Holds:
-    """Whether all these contracts about one record hold, each as it stands."""
-    parameters = {rule.parameters for rule in rules} or {("w",)}
-    (parameter,) = parameters
-    return _compiled(parameter, [(rule, _as_it_stands) for rule in rules])
+    """Whether all these contracts hold of one record, which each of them takes alone. Their texts
+    are asked as they stand, without a call of Python for each: loops take the place of `all`, and
+    of a tuple in which a loop looks entries up the set of its entries."""
+    if not rules:
+        return lambda record: True
+    (kind,) = {one for rule in rules for one in _kinds(rule)}
+    lines = [
+        line
+        for rule in rules
+        for conjunct in _conjuncts(_Renamed(rule.parameters[0]).visit(_copy(rule)))
+        for line in _asked(conjunct, set())
+    ]
+    body = "\n    ".join([*lines, "return True"])
+    function = _Members(kind).visit(ast.parse(f"def holds({_RECORD}):\n    {body}"))
+    return _executed(_Looked((_RECORD,)).visit(function))
 
 
-def _as_it_stands(conjunct: ast.expr) -> ast.expr:
-    return conjunct
+def _kinds(rule: Contract) -> Iterator[type]:
+    """The types of what a contract takes."""
+    return (one for name, one in rule.predicate.__annotations__.items() if name != "return")
+
+
+def _copy(rule: Contract) -> ast.expr:
+    return copy.deepcopy(rule.expression.tree)
+
+
+class _Renamed(ast.NodeTransformer):
+    """Gives the only parameter of a contract the name that all contracts about one record share."""
+
+    def __init__(self, parameter: str) -> None:
+        self._parameter = parameter
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return ast.Name(_RECORD, node.ctx) if node.id == self._parameter else node
+
+
+class _Members(ast.NodeTransformer):
+    """Looks entries up in the set of a tuple's entries, where a loop looks up several."""
+
+    def __init__(self, kind: type) -> None:
+        self._tuples = {
+            name for name, one in get_type_hints(kind).items() if get_origin(one) is tuple
+        }
+        self._found: dict[str, None] = {}
+        self._loops = 0
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        self.generic_visit(node)
+        sets = [ast.parse(f"of_{one} = frozenset({_RECORD}.{one})").body[0] for one in self._found]
+        node.body = [*sets, *node.body]
+        return node
+
+    def visit_For(self, node: ast.For) -> ast.AST:
+        node.iter = self.visit(node.iter)
+        self._loops += 1
+        node.body = [self.visit(one) for one in node.body]
+        self._loops -= 1
+        return node
+
+    def visit_GeneratorExp(self, node: ast.GeneratorExp) -> ast.AST:
+        self._loops += 1
+        self.generic_visit(node)
+        self._loops -= 1
+        return node
+
+    def visit_Compare(self, node: ast.Compare) -> ast.AST:
+        self.generic_visit(node)
+        match node:
+            case ast.Compare(
+                ops=[ast.In() | ast.NotIn()],
+                comparators=[ast.Attribute(value=ast.Name(id=name), attr=attribute)],
+            ) if self._loops and name == _RECORD and attribute in self._tuples:
+                self._found[attribute] = None
+                return ast.Compare(node.left, node.ops, [ast.Name(f"of_{attribute}", ast.Load())])
+        return node
 
 
 def _grown(node: ast.expr) -> str | None:
@@ -140,6 +208,11 @@ def _compiled(parameters: Sequence[str], narrows: Iterable[tuple[Contract, Narro
     )
     body = "\n    ".join([*lines, "return True"])
     tree = _Looked(parameters).visit(ast.parse(f"def holds({', '.join(parameters)}):\n    {body}"))
+    return _executed(tree)
+
+
+def _executed(tree: ast.AST) -> Holds:
+    """The function of a module's text."""
     names: dict[str, Any] = {word: getattr(vocabulary, word) for word in vocabulary.WORDS}
     exec(compile(ast.unparse(tree), "<narrowed contracts>", "exec"), names)
     holds: Holds = names["holds"]
@@ -191,6 +264,10 @@ class _Sums(ast.NodeTransformer):
 
 def _asked(node: ast.expr, keys: Set[str]) -> list[str]:
     """The lines that ask a conjunct, in loops over `keys`: a loop in the place of `all`."""
+    match node:
+        case ast.BoolOp(op=ast.Or(), values=[*others, last]) if _quantified(last)[1] is not None:
+            rest = ast.unparse(ast.BoolOp(ast.Or(), others))
+            return [f"if not ({rest}):", *(f" {line}" for line in _asked(last, keys))]
     generator, over = _quantified(node)
     if over is None or _key(over) in keys:
         parts = list(_conjuncts(node))

@@ -1,7 +1,7 @@
 """Which contracts judge a kind of manager, and the schedulers and engines around it."""
 
-from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import cacheproof.spec.block_hash
@@ -46,7 +46,8 @@ class Rules:
     it promises, by operation: elsewhere it is this harness that calls. Where an engine executes its
     steps those of the engine are there as well. Those that are `silent` are left out.
 
-    What is `narrowed` says of all contracts at once whether they hold, and looks at fewer entries.
+    What is `narrowed` says of all contracts at once whether they hold, and looks at fewer entries;
+    `together` says so of a scheduler's records by their type, and `step_together` of steps.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class Rules:
             subject: [(rule, rule.predicate) for rule in found]
             for subject, found in by_subject(of_scheduler).items()
         }
+        self.together = {subject: found.hold for subject, found in by_subject(of_scheduler).items()}
         states = [rule for rule in rules if rule.kind == "state"]
         self.of_state = [(rule, rule.predicate) for rule in states if rule.parameters == ("s",)]
         self.of_state_and_ghost = [
@@ -81,7 +83,8 @@ class Rules:
         ]
         assert len(self.of_state) + len(self.of_state_and_ghost) == len(states)
         of_records = by_subject(rule for rule in rules if rule.kind in ("trace", "mirror"))
-        self.of_step = of_records.get(Step, [])
+        self.of_step: list[Contract] = of_records.get(Step, RulesAbout())
+        self.step_together = held_together(self.of_step)
         transitions = [rule for rule in rules if rule.kind == "transition"]
         self.of_event = [rule for rule in transitions if rule.calls == WHOLE_EVENT]
         assert all(rule.predicate(NO_CALL) for rule in self.of_event)
@@ -127,35 +130,48 @@ class Rules:
                 operation: narrowing.of_promises([rule for rule, _ in asked], operation)
                 for operation, asked in self.promised.items()
             },
-            narrowing.of_records(self.of_step),
-            {
-                subject: narrowing.of_records([rule for rule, _ in asked])
-                for subject, asked in self.of_scheduler.items()
-            },
         )
 
 
 class Narrowed(NamedTuple):
     """Whether all contracts hold: of a state, of a call that `changed` the state, of one that left
-    it `unchanged`, and what is `promised` of one, these three by operation; of a step, and of a
-    record about a scheduler, by its type. Of the last two none looks at fewer entries."""
+    it `unchanged`, and what is `promised` of one; the latter three by operation."""
 
     states: narrowing.Holds
     changed: Mapping[str, narrowing.Holds]
     unchanged: Mapping[str, narrowing.Holds]
     promised: Mapping[str, narrowing.Holds]
-    step: narrowing.Holds
-    of_scheduler: Mapping[type, narrowing.Holds]
 
 
-def by_subject(rules: Iterable[Contract]) -> dict[type, list[Contract]]:
+class RulesAbout(list[Contract]):
+    """Contracts about one type of record."""
+
+    @cached_property
+    def hold(self) -> narrowing.Holds:
+        """Says of one record whether all of them hold."""
+        return held_together(self)
+
+
+def by_subject(rules: Iterable[Contract]) -> dict[type, RulesAbout]:
     """Contracts about one record, by its type."""
-    found: dict[type, list[Contract]] = {}
+    found: dict[type, RulesAbout] = {}
     for rule in rules:
         (subject,) = set(rule.predicate.__annotations__.values()) - {bool}
         assert len(rule.parameters) == 1
-        found.setdefault(subject, []).append(rule)
+        found.setdefault(subject, RulesAbout()).append(rule)
     return found
+
+
+_TOGETHER: dict[tuple[Callable[..., bool], ...], narrowing.Holds] = {}
+
+
+def held_together(rules: Sequence[Contract]) -> narrowing.Holds:
+    """What says of one record whether all these contracts about its type hold."""
+    predicates = tuple(rule.predicate for rule in rules)
+    holds = _TOGETHER.get(predicates)
+    if holds is None:
+        holds = _TOGETHER[predicates] = narrowing.of_records(rules)
+    return holds
 
 
 def about(rule: Contract, subject: Subject) -> dict[str, Subject]:

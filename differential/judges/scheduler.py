@@ -321,15 +321,15 @@ class SchedulerJudge(ManagerJudge):
         """Judge a subject by all contracts about it; `kind` says in which way one is broken. The
         very record that held when one of its type was judged last is not judged again."""
         self.calls_judged += 1
-        if self._held.get(type(subject)) is subject:
+        about_it = type(subject)
+        if self._held.get(about_it) is subject:
             return
         evaluator = self._evaluator
-        all_hold = evaluator.rules.narrowed.of_scheduler.get(type(subject))
-        # All at once is cheaper; only where one may be broken each is asked by its own text.
-        if all_hold is None or all_hold(subject):
-            self._held[type(subject)] = subject
+        hold = evaluator.rules.together.get(about_it)
+        if hold is None or hold(subject):
+            self._held[about_it] = subject
             return
-        for rule, holds in evaluator.rules.of_scheduler[type(subject)]:
+        for rule, holds in evaluator.rules.of_scheduler[about_it]:
             if not holds(subject):
                 evaluator.broken(rule, about(rule, subject), operation, "", "", kind())
 

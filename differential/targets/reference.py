@@ -60,7 +60,8 @@ class ReferenceTarget:
     its managers by kind, or its table, in the place of the reference's own. `media_hash` is a host
     that hashes media for it, with the libraries of a release; `runner` a host that executes its
     steps, with the libraries of an engine; `connectors` the host of its engines with connectors,
-    once there is one; `turned` are the flags that its hosts are to change."""
+    once there is one; `turned` are the flags that its hosts are to change; `unmodelled` is the last
+    trace that was asked about, and what of it is not modelled, if anything."""
 
     def __init__(
         self,
@@ -86,6 +87,7 @@ class ReferenceTarget:
         self.runner = runner
         self.connectors: HostTarget | None = None
         self.turned: Mapping[str, bool] = {}
+        self.unmodelled: tuple[Trace, str | None] | None = None
         self._read: tuple[Trace, Any] | None = None
 
     @property

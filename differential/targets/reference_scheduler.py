@@ -60,13 +60,13 @@ def is_there(target: "ReferenceTarget") -> bool:
 
 def runs(target: "ReferenceTarget", trace: Trace) -> bool:
     """Whether that reference models all that the trace asks for."""
-    return models(target.lines(trace), target.semantics)
+    return _unknown_of(target, trace) is None
 
 
 def run(target: "ReferenceTarget", trace: Trace, fault: str | None) -> TraceResult:
     """The reference's records. Raises Illegal as `session` does."""
     lines = target.lines(trace)
-    driven = session(lines, target.semantics, fault)
+    driven = _session(lines, target.semantics, _unknown_of(target, trace), fault)
     records = run_events(driven, lines["events"])
     return TraceResult(records_of(records), capacity=driven.recorder.manager.cache_size)
 
@@ -74,6 +74,14 @@ def run(target: "ReferenceTarget", trace: Trace, fault: str | None) -> TraceResu
 def models(trace: Event, semantics: Semantics) -> bool:
     """Whether the reference models all that the trace asks for."""
     return _unknown(trace, semantics) is None
+
+
+def _unknown_of(target: "ReferenceTarget", trace: Trace) -> str | None:
+    """What that reference does not model of a trace; found once for each, since whoever asks often
+    has it run next."""
+    if target.unmodelled is None or target.unmodelled[0] is not trace:
+        target.unmodelled = trace, _unknown(target.lines(trace), target.semantics)
+    return target.unmodelled[1]
 
 
 def _unknown(trace: Event, semantics: Semantics) -> str | None:
@@ -178,7 +186,12 @@ def session(trace: Event, semantics: Semantics, fault: str | None = None) -> Sch
     Raises:
         Illegal: the reference does not model what the trace asks for.
     """
-    unknown = _unknown(trace, semantics)
+    return _session(trace, semantics, _unknown(trace, semantics), fault)
+
+
+def _session(
+    trace: Event, semantics: Semantics, unknown: str | None, fault: str | None
+) -> SchedulerSession:
     if unknown is not None:
         raise Illegal(f"the reference does not model {unknown} at scheduler depth")
     kit = build(trace, semantics, fault)

@@ -257,3 +257,25 @@ def test_a_retention_interval_that_releases_refuse_is_refused_in_a_sentence() ->
     )
     assert result.illegal is not None
     assert "non-negative multiple of scheduler_block_size" in result.illegal
+
+
+def test_a_trace_is_refused_for_what_it_asks_itself_whatever_was_asked_about_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """0.14.0 holds no prefills back, which one of the traces asks for."""
+    plain = LANES["scheduler"].trace(0, "0.14.0")
+    config = replace_struct(plain.header.config, prefill_schedule_interval=2)
+    other = Trace(replace_struct(plain.header, config=config), plain.events)
+
+    def answers() -> list[bool]:
+        target = ReferenceTarget(offered_by("0.14.0"))
+        return [
+            answer
+            for trace in (plain, other, plain)
+            for answer in (target.compares(trace), target.run([trace])[0].illegal is None)
+        ]
+
+    assert answers() == [True, True, False, False, True, True]
+    first = reference_scheduler._unknown_of(ReferenceTarget(offered_by("0.14.0")), plain)
+    monkeypatch.setattr(reference_scheduler, "_unknown_of", lambda target, trace: first)
+    assert answers() != [True, True, False, False, True, True]

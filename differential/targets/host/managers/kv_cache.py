@@ -17,7 +17,8 @@ from ..vllm_objects.kv_cache import (
     KVCacheMetricsCollector,
 )
 from ..vllm_objects.requests import Request
-from .kv_cache_recorder import STATS, KVCacheRecorder
+from .kv_cache_changes import KVCacheChanges
+from .kv_cache_recorder import STATS
 
 STEPS_IN_FLIGHT_MAX = 2
 NANOSECONDS_PER_EVENT = 1_000_000_000
@@ -75,7 +76,7 @@ class KVCacheSession:
     """One trace's KV cache manager and requests."""
 
     def __init__(self, config: Event, kit: KVCacheKit) -> None:
-        self.recorder = KVCacheRecorder(kit.manager, kit.takes)
+        self.recorder = KVCacheChanges(kit.manager, kit.takes)
         self._manager = kit.manager
         self._make_request = kit.make_request
         self._statuses = kit.statuses

@@ -97,7 +97,7 @@ class KVCacheRecorder:
         keys that are gone."""
         calls, self.calls = self.calls, []
         now = self.read()
-        delta = _delta(self._last, now)
+        delta = delta_of(self._last, now)
         self._last = now
         return calls, delta
 
@@ -220,11 +220,12 @@ def plain(value: Any) -> Json:
     return value.hex() if isinstance(value, bytes) else value
 
 
-def _delta(last: State, now: State) -> State:
+def delta_of(last: State, now: State) -> State:
+    """What a state has that the last one had not, and None for keys that are gone."""
     delta: State = {}
     for name, value in now.items():
         before = last[name]
-        if value == before:
+        if value is before or value == before:
             continue
         if isinstance(value, dict):
             changed = {key: part for key, part in value.items() if before.get(key) != part}
