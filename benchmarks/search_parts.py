@@ -64,15 +64,17 @@ class Spending:
 
 def spent() -> float:
     """Seconds until now."""
-    ticks = 0
-    for process in below(os.getpid())[1:]:
-        try:
-            _, _, fields = Path(f"/proc/{process}/stat").read_text().rpartition(") ")
-        except OSError:
-            continue  # it has ended
-        user, system = fields.split()[11:13]
-        ticks += int(user) + int(system)
-    return time.process_time() + ticks / os.sysconf("SC_CLK_TCK")
+    return time.process_time() + sum(map(used, below(os.getpid())[1:]))
+
+
+def used(process: int) -> float:
+    """Processor seconds of a process; 0 of one that has ended."""
+    try:
+        _, _, fields = Path(f"/proc/{process}/stat").read_text().rpartition(") ")
+    except OSError:
+        return 0.0
+    user, system = fields.split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 def main() -> None:
