@@ -31,6 +31,7 @@ UNSEEN = {
     "overlooks_failed_loads": "a KV connector",
     "tells_of_a_block_too_few": "which KV a request reads",
     "counts_a_block_too_few": "which KV a request reads",
+    "has_a_slot_too_many": "the configured size: a record has the size that came of it",
     "refuses_requests": "a request that was never taken in: it is told as an exception",
 }
 """Faults in what no record says anything of."""
