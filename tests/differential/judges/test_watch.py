@@ -221,10 +221,12 @@ def test_what_is_given_up_in_its_step_need_not_be_reported(
 
 
 def test_a_method_that_a_test_puts_in_the_place_of_one_is_what_is_called(
-    watch: ManagerWatch, manager: EncoderCacheManager, monkeypatch: pytest.MonkeyPatch
+    watch: ManagerWatch, manager: EncoderCacheManager
 ) -> None:
-    monkeypatch.setattr(EncoderCacheManager, "can_allocate", lambda *_: "mine")
-    assert manager.can_allocate(shows("a", "x"), 0, 9, 0) == "mine"
+    # undone before the watch is, else what that has put there would stay
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(EncoderCacheManager, "can_allocate", lambda *_: "mine")
+        assert manager.can_allocate(shows("a", "x"), 0, 9, 0) == "mine"
     assert watch.calls == 0
 
 
