@@ -89,10 +89,10 @@ def main() -> None:
     )
     with closing(resolve(f"vllm@{options.release}", report=print)) as target:
         elsewhere = target.another()
-        worker = work.SearchWorker.of(target, elsewhere, known, with_reference=True)
+        with spending.on("imports"):
+            worker = work.SearchWorker.of(target, elsewhere, known, with_reference=True)
+            assert target.protocol
         with closing(worker):
-            with spending.on("imports"):
-                assert target.protocol
             lanes = [
                 lane
                 for lane in LANES.values()
