@@ -153,7 +153,10 @@ class SearchRun(MemoryStore):
         # until a host is ready nobody knows when the seconds of what is begun are up
         is_starting = self.seconds is not None and self.ready == math.inf and self._has_begun
         self._has_begun = True
-        if self._gave_up or is_starting or time.monotonic() > self.deadline:
+        if time.monotonic() > self.deadline:
+            self.stopped = True
+            return None
+        if self._gave_up or is_starting:
             return None
         if self._urgent:
             return self._urgent.popleft()

@@ -4,6 +4,7 @@ import json
 import math
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -118,3 +119,25 @@ def test_faults_of_all_lanes_have_their_turn() -> None:
     assert turns[:4] == ["encoder cache", "scheduler"] * 2
     planted = [one for _, some in canary.plantings_in_turns(lanes, target) for one in some]
     assert len(planted) == sum(len(canary.canaries_in(lane, target)) for lane in lanes)
+
+
+def test_faults_that_had_no_turn_are_left_undone_and_not_missed(
+    mine: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine.write_text(f"{OF_THE_FIRST}    pass\n")
+    took: list[str] = []
+    update = search_run.SearchRun.finish
+
+    def out_of_time_after_a_planting(self: search_run.SearchRun, ended: Any) -> None:
+        update(self, ended)
+        took.extend(due.kind for (_, due), _, _ in ended)
+        if "Plant" in took:
+            self.seconds = -1.0
+
+    monkeypatch.setattr(search_run.SearchRun, "finish", out_of_time_after_a_planting)
+    ran = run(*FUZZ, "--seconds", "600", "--seeds", "0:5", "--workers", "1")
+    told = json.loads(ran.out)
+    assert told["void_because"] == []
+    assert told["left_undone"]["planted faults"] > 0
+    assert told["canaries"]
+    assert all(told["canaries"].values())
