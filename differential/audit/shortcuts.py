@@ -7,7 +7,7 @@ contracts of steps that this one kept. Tests hold both to the verdicts without t
 """
 
 import ast
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from copy import copy
 from functools import lru_cache, partial
 
@@ -55,7 +55,7 @@ _KEPT = frozenset({"w.capacity", "w.store", "w.ledger", "w.pending"})
 def is_kept(rule: Contract) -> bool:
     """Whether a step that does nothing with entries keeps a contract of steps, if the step before
     kept it and left the same entries."""
-    return all(map(_is_kept, _conjuncts(rule.expression.tree)))
+    return all(map(_is_kept, narrowing.conjuncts(rule.expression.tree)))
 
 
 def _is_kept(conjunct: ast.expr) -> bool:
@@ -65,15 +65,6 @@ def _is_kept(conjunct: ast.expr) -> bool:
                 return True
     read = {ast.unparse(one) for one in ast.walk(conjunct) if isinstance(one, ast.Attribute)}
     return read <= _KEPT
-
-
-def _conjuncts(node: ast.expr) -> Iterator[ast.expr]:
-    match node:
-        case ast.BoolOp(op=ast.And(), values=parts):
-            for part in parts:
-                yield from _conjuncts(part)
-        case _:
-            yield node
 
 
 @lru_cache

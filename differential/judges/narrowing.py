@@ -104,7 +104,7 @@ def of_records(rules: Sequence[Contract]) -> Holds:
     lines = [
         line
         for rule in rules
-        for conjunct in _conjuncts(_Renamed(rule.parameters[0]).visit(_copy(rule)))
+        for conjunct in conjuncts(_Renamed(rule.parameters[0]).visit(_copy(rule)))
         for line in _asked(conjunct, set())
     ]
     body = "\n    ".join([*lines, "return True"])
@@ -202,9 +202,7 @@ def _before(text: str) -> str:
 
 def _compiled(parameters: Sequence[str], narrows: Iterable[tuple[Contract, Narrow]]) -> Holds:
     lines = _gathered(
-        narrow(conjunct)
-        for rule, narrow in narrows
-        for conjunct in _conjuncts(rule.expression.tree)
+        narrow(conjunct) for rule, narrow in narrows for conjunct in conjuncts(rule.expression.tree)
     )
     body = "\n    ".join([*lines, "return True"])
     tree = _Looked(parameters).visit(ast.parse(f"def holds({', '.join(parameters)}):\n    {body}"))
@@ -270,7 +268,7 @@ def _asked(node: ast.expr, keys: Set[str]) -> list[str]:
             return [f"if not ({rest}):", *(f" {line}" for line in _asked(last, keys))]
     generator, over = _quantified(node)
     if over is None or _key(over) in keys:
-        parts = list(_conjuncts(node))
+        parts = list(conjuncts(node))
         if len(parts) > 1:
             return [line for part in parts for line in _asked(part, keys)]
         return [f"if not ({ast.unparse(node)}): return False"]
@@ -332,11 +330,12 @@ class _Swapped(ast.NodeTransformer):
         return node
 
 
-def _conjuncts(node: ast.expr) -> Iterator[ast.expr]:
+def conjuncts(node: ast.expr) -> Iterator[ast.expr]:
+    """The parts of a contract's text all of which are to hold."""
     match node:
         case ast.BoolOp(op=ast.And(), values=parts):
             for part in parts:
-                yield from _conjuncts(part)
+                yield from conjuncts(part)
         case _:
             yield node
 
@@ -351,7 +350,7 @@ def _disjuncts(node: ast.expr, operation: str) -> Iterator[ast.expr]:
         case ast.BoolOp(op=ast.And()):
             left = [
                 part
-                for part in _conjuncts(node)
+                for part in conjuncts(node)
                 if ast.unparse(part) != f"c.operation == {operation!r}"
             ]
             if len(left) == 1:
@@ -389,7 +388,7 @@ def _is_of_key(node: ast.AST, key: str, maps: Set[str]) -> bool:
 
 def _is_of_gone(generator: ast.GeneratorExp, over: ast.comprehension) -> bool:
     """Whether it asks only of entries that one map has before the call, and not afterwards."""
-    asked = {ast.unparse(part) for one in over.ifs for part in _conjuncts(one)}
+    asked = {ast.unparse(part) for one in over.ifs for part in conjuncts(one)}
     match generator.elt:
         case ast.Compare(left=left, ops=[ast.In()], comparators=[where]):
             asked.add(f"{ast.unparse(left)} not in {ast.unparse(where)}")

@@ -6,8 +6,8 @@ by starting anew, but for the memory that nobody writes to. What a fresh process
 (addresses, seeds taken while importing) a fork of the same server does not show, so a second server
 stands for every `another` process, which shares nothing with the first.
 
-Nine tenths of an import are libraries, of which releases import the same. So a server that can is
-itself a fork, of a process that has imported LIBRARIES alone.
+Three quarters of an import are libraries, of which releases import the same. So a server that can
+is itself a fork, of a process that has imported LIBRARIES alone.
 """
 
 import atexit
@@ -154,10 +154,10 @@ class HostServer:
         scratch = tempfile.mkdtemp(prefix="cacheproof-host-")
         its_own = {**environment, "TMPDIR": scratch}
         with theirs:
-            if libraries is not None:
-                process = libraries[1].fork_server(theirs, arguments, its_own)
-                return cls(ours, scratch, process, libraries)
             try:
+                if libraries is not None:
+                    process = libraries[1].fork_server(theirs, arguments, its_own)
+                    return cls(ours, scratch, process, libraries)
                 started = subprocess.Popen(
                     [*command, "--forks", str(theirs.fileno()), *arguments],
                     stdin=subprocess.PIPE,

@@ -22,6 +22,7 @@ import socket
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -29,9 +30,8 @@ from typing import Any
 NOT_ALONE = 0
 """Stands for a process id where more than one thread runs here, so that nothing can be forked."""
 WAIT_SECONDS = 5.0
-MESSAGE_BYTES = 1 << 13
-SERVE_BYTES = 1 << 18
-"""An environment may be large."""
+MESSAGE_BYTES = 1 << 18
+"""The environment of a server may be large."""
 _THREADS = Path("/proc/self/task")
 
 
@@ -44,6 +44,22 @@ def wait_for_work(control: socket.socket) -> None:
         os._exit(0)
 
 
+def _requests(control: socket.socket) -> Iterator[tuple[dict[str, Any], list[int]]]:
+    """What is asked, with descriptors that are closed behind it, until nobody is left to ask."""
+    while True:
+        ready, _, _ = select.select([0, control.fileno()], [], [])
+        if 0 in ready and not os.read(0, 1):
+            return
+        if control.fileno() not in ready:
+            continue
+        message, descriptors, _, _ = socket.recv_fds(control, MESSAGE_BYTES, 3)
+        if not message:
+            return
+        yield json.loads(message), descriptors
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
 def fork_hosts(control: socket.socket) -> int:
     """Fork hosts until nobody is left to ask for one; returns in a fork alone.
 
@@ -51,16 +67,7 @@ def fork_hosts(control: socket.socket) -> int:
         The descriptor that takes the host's results. Its input and its log are at 0 and 2.
     """
     hosts: set[int] = set()
-    while True:
-        ready, _, _ = select.select([0, control.fileno()], [], [])
-        if 0 in ready and not os.read(0, 1):
-            break
-        if control.fileno() not in ready:
-            continue
-        message, descriptors, _, _ = socket.recv_fds(control, MESSAGE_BYTES, 3)
-        if not message:
-            break
-        request = json.loads(message)
+    for request, descriptors in _requests(control):
         if request["do"] == "begin":
             host = _fork() if len(os.listdir(_THREADS)) == 1 else NOT_ALONE
             if host is None:
@@ -75,8 +82,6 @@ def fork_hosts(control: socket.socket) -> int:
             if status is not None:
                 hosts.remove(request["host"])
                 os.write(descriptors[0], str(status).encode())
-        for descriptor in descriptors:
-            os.close(descriptor)
     for host in hosts:
         os.killpg(host, signal.SIGKILL)
     _clean_up()
@@ -91,28 +96,17 @@ def fork_servers(control: socket.socket) -> tuple[socket.socket, list[str]]:
     """
     # nobody here waits for them, so the system forgets them when they have ended
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    while True:
-        ready, _, _ = select.select([0, control.fileno()], [], [])
-        if 0 in ready and not os.read(0, 1):
-            break
-        if control.fileno() not in ready:
-            continue
-        message, descriptors, _, _ = socket.recv_fds(control, SERVE_BYTES, 3)
-        if not message:
-            break
-        request = json.loads(message)
+    for request, descriptors in _requests(control):
         if request["do"] == "serve":
             server = _fork() if len(os.listdir(_THREADS)) == 1 else NOT_ALONE
             if server is None:
                 control.close()
                 return _settle_server(descriptors, request)
             os.write(descriptors[2], f"{server}\n".encode())
-        for descriptor in descriptors:
-            os.close(descriptor)
     control.setblocking(False)
     # whoever asked has ended, and the folders were to be those of servers that never came
     with suppress(OSError):
-        while message := control.recv(SERVE_BYTES):
+        while message := control.recv(MESSAGE_BYTES):
             shutil.rmtree(json.loads(message)["environment"]["TMPDIR"], ignore_errors=True)
     _clean_up()
     os._exit(0)

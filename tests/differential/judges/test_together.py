@@ -163,8 +163,8 @@ def test_a_fault_in_how_they_are_put_together_is_noticed(
 ) -> None:
     executed = narrowing._executed
     if planted == "a conjunct is left out":
-        conjuncts = narrowing._conjuncts
-        monkeypatch.setattr(narrowing, "_conjuncts", lambda node: [*conjuncts(node)][:1])
+        conjuncts = narrowing.conjuncts
+        monkeypatch.setattr(narrowing, "conjuncts", lambda node: [*conjuncts(node)][:1])
     else:
         monkeypatch.setattr(narrowing, "_executed", lambda tree: executed(_Emptied().visit(tree)))
     assert differing(kind, ABOUT[kind]) > 20
