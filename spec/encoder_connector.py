@@ -174,7 +174,8 @@ def stays_within_its_bytes(s: StoreRoom) -> bool:
     source="vLLM Scheduler.reset_encoder_cache; stale rows inside an engine: vLLM #44910",
 )
 def serves_rows_of_its_weights(p: Served) -> bool:
-    return p.rows.weights == p.own.weights
+    # weights are counted by model: what another one made is no older and no newer
+    return p.rows.model != p.own.model or p.rows.weights == p.own.weights
 
 
 @rules.state(

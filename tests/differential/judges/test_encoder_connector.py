@@ -45,6 +45,23 @@ def test_a_name_that_no_file_can_have_raises_whatever_was_done_to_the_store(
     assert set(judge.by_kind) == {("EX-5", kind)}
 
 
+def _broken(between: list[Any], item: StoredItem, count: int, model: int) -> set[tuple[str, str]]:
+    """What breaks where an engine of model 0 is served that many rows of the item that a model has
+    made before all this; each by contract and kind."""
+    models = StoringModel("m"), StoringModel("n")
+    rows = {"item": 0, "model": model, "weights": 1, "count": count, "whole": True}
+    rows |= {"width": models[model].row_width, "dtype": models[model].dtype}
+    step = {"missing": [], "loaded": {"x": rows}, "landed": [], "copying": False, "rest": None}
+    outcomes = {Plan: {"promised": {"x": True}, "encodes": [], "pins": None}, Execute: step}
+    events = [Start("a", 0), *between, Plan("a", ("x",)), Execute("a")]
+    header = EncoderConnectorHeader(SCHEMA, EncoderConnectorConfig((item,), models))
+    judge = EncoderConnectorJudge(Trace(header, tuple(events)), None, Reachability())
+    for number, event in enumerate(events):
+        outcome = {**SPOILT, **outcomes.get(type(event), {})}
+        judge.judge(number, event, StepRecord(outcome, [], None, None))
+    return set(judge.by_kind)
+
+
 @pytest.mark.parametrize(
     ("between", "kind"),
     [
@@ -57,34 +74,14 @@ def test_a_name_that_no_file_can_have_raises_whatever_was_done_to_the_store(
 def test_rows_of_old_weights_are_told_apart_by_whether_a_reset_could_reach_them(
     between: list[Any], kind: str
 ) -> None:
-    models = StoringModel("m"), StoringModel("n")
-    config = EncoderConnectorConfig((StoredItem("x", 1),), models)
-    rows = {"item": 0, "model": 0, "weights": 1, "count": 1, "width": models[0].row_width}
-    rows |= {"dtype": models[0].dtype, "whole": True}
-    step = {"missing": [], "loaded": {"x": rows}, "landed": [], "copying": False, "rest": None}
-    events = [Start("a", 0), *between, Plan("a", ("x",)), Execute("a")]
-    judge = EncoderConnectorJudge(
-        Trace(EncoderConnectorHeader(SCHEMA, config), tuple(events)), None, Reachability()
-    )
-    outcomes = {Plan: {"promised": {"x": True}, "encodes": [], "pins": None}, Execute: step}
-    for number, event in enumerate(events):
-        outcome = {**SPOILT, **outcomes.get(type(event), {})}
-        judge.judge(number, event, StepRecord(outcome, [], None, None))
-    assert ("EX-7", kind) in judge.by_kind
+    assert ("EX-7", kind) in _broken(between, StoredItem("x", 1), 1, model=0)
+
+
+def test_rows_of_another_model_are_of_no_weights_of_this_one() -> None:
+    broken = _broken([NewWeights(0)], StoredItem("x", 1), 1, model=1)
+    assert {contract for contract, _ in broken} == {"EX-4"}
 
 
 def test_rows_of_the_gaps_are_told_as_that_whichever_weights_made_them() -> None:
-    model = StoringModel("m")
-    config = EncoderConnectorConfig((StoredItem("x", 2, gaps=3),), (model,))
-    rows = {"item": 0, "model": 0, "weights": 1, "count": 5, "width": model.row_width}
-    rows |= {"dtype": model.dtype, "whole": True}
-    step = {"missing": [], "loaded": {"x": rows}, "landed": [], "copying": False, "rest": None}
-    outcomes = {Plan: {"promised": {"x": True}, "encodes": [], "pins": None}, Execute: step}
-    events = [Start("a", 0), NewWeights(0), Plan("a", ("x",)), Execute("a")]
-    judge = EncoderConnectorJudge(
-        Trace(EncoderConnectorHeader(SCHEMA, config), tuple(events)), None, Reachability()
-    )
-    for number, event in enumerate(events):
-        outcome = {**SPOILT, **outcomes.get(type(event), {})}
-        judge.judge(number, event, StepRecord(outcome, [], None, None))
-    assert set(judge.by_kind) == {("EX-4", OF_MORE_ROWS), ("EX-7", "")}
+    broken = _broken([NewWeights(0)], StoredItem("x", 2, gaps=3), 5, model=0)
+    assert broken == {("EX-4", OF_MORE_ROWS), ("EX-7", "")}
