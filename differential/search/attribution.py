@@ -60,7 +60,9 @@ class _Run:
     difference: Difference | None
     is_compared: bool
     is_modelled: bool
-    without: dict[Causes | str, tuple[TraceResult, Examination]] = field(default_factory=dict)
+    without: dict[Causes | frozenset[str], tuple[TraceResult, Examination]] = field(
+        default_factory=dict
+    )
 
     def parts_by(self, event: int) -> bool:
         """Whether the target decided otherwise than what it was compared with, up to that event."""
@@ -236,7 +238,7 @@ class Attribution:
         if self._is_changed and not run.is_compared and trace.depth != UNTURNED:
             return _new(contract, alike, "but the reference runs no such trace")
         if not run.can_be_turned:
-            return self._by_mend(run, may, broken, event, name)
+            return self._by_mend(run, may, lanes, broken, event, name)
         # The first that explains the break is told.
         for fault, cause in causal:
             if not self._breaks(run, (cause.flags,), broken, event):
@@ -249,7 +251,7 @@ class Attribution:
             if explaining:
                 return _by_causes([_of_causes(causal, one) for one in explaining])
         if without_cause := [one for one in may if one.is_by_symptom]:
-            return self._by_mend(run, without_cause, broken, event, name)
+            return self._by_mend(run, without_cause, lanes, broken, event, name)
         names = " and ".join(fault.name for fault, _ in causal)
         return Attributed(why=f"{contract} breaks without {names} too" if causal else "")
 
@@ -257,32 +259,49 @@ class Attribution:
         self,
         run: _Run,
         faults: Sequence[KnownFault],
+        lanes: Sequence[str],
         broken: tuple[str, str],
         event: int,
         name: str,
     ) -> Attributed:
         """The fault whose mend takes the break away; else the one without a mend that is listed to
-        break so. A mended release that refuses the trace says nothing about its fault."""
-        mending = self._mending
-        can_be = [one for one in faults if mending and mending.can_mend(one.name, broken[1])]
+        break so; else the one that takes it away together with another that breaks the contract. A
+        mended release that refuses the trace says nothing about its fault."""
+        can_be = [one for one in faults if self._can_mend(one, broken[1])]
+        can_be.sort(key=lambda one: not _is_called(name, one))
         refusing = []
-        for one in sorted(can_be, key=lambda one: not _is_called(name, one)):
-            assert mending is not None
-            if one.name not in run.without:
-                run.without[one.name] = _examined(run, mending.without(one.name))
-            result, seen = run.without[one.name]
-            if seen.illegal is not None:
+        for one in can_be:
+            seen = self._mended(run, one)
+            if seen[1].illegal is not None:
                 refusing.append(one)
-            elif not _still_breaks(result, seen, broken, event):
+            elif not _still_breaks(*seen, broken, event):
                 return Attributed(one.name)
         cannot_be = [one for one in faults if one not in can_be]
         if cannot_be or not can_be:
             return _by_symptom(cannot_be, name)
+        # behind one fault another may break the contract at the same event, in whichever kind
+        beside = may_be(self._known, broken[0], None, self._release, lanes, run.trace.runner)
+        for one, other in itertools.product(can_be, beside):
+            if one is not other and self._can_mend(other, None):
+                seen = self._mended(run, one, other)
+                if seen[1].illegal is None and not _still_breaks(*seen, broken, event):
+                    return _by_causes([[one, other]])
         breaking = [one for one in can_be if one not in refusing]
         why = [f"{broken[0]} breaks without {_names(breaking)} too"] if breaking else []
         if refusing:
             why.append(f"a release without {_names(refusing)} refuses the trace")
         return Attributed(why="; ".join(why))
+
+    def _can_mend(self, fault: KnownFault, kind: str | None) -> bool:
+        return self._mending is not None and self._mending.can_mend(fault.name, kind)
+
+    def _mended(self, run: _Run, *faults: KnownFault) -> tuple[TraceResult, Examination]:
+        """What the release without these faults makes of the trace."""
+        assert self._mending is not None
+        names = frozenset(one.name for one in faults)
+        if names not in run.without:
+            run.without[names] = _examined(run, self._mending.without(*names))
+        return run.without[names]
 
     def _of_another_contract(
         self, run: _Run, broken: tuple[str, str], event: int

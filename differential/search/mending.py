@@ -1,5 +1,5 @@
-"""A release with one listed fault mended: what it still breaks tells a fault whose cause is no flag
-of the reference."""
+"""A release with listed faults mended: what it still breaks tells a fault whose cause is no flag of
+the reference."""
 
 from cacheproof.differential.provision import releases
 from cacheproof.differential.provision.releases import InstalledRelease
@@ -12,8 +12,8 @@ from cacheproof.differential.texts import mends
 
 
 class Mending:
-    """An installed release, or an engine, with one fault mended at a time beside those that are
-    `mended` already; each in a host that is started when it is asked for."""
+    """An installed release, or an engine, with a fault or two mended at a time beside those that
+    are `mended` already; each in a host that is started when it is asked for."""
 
     def __init__(
         self,
@@ -24,28 +24,30 @@ class Mending:
         self._release = release
         self._kind = kind
         self._mended = mended
-        self._hosts: dict[str, HostTarget] = {}
+        self._hosts: dict[frozenset[str], HostTarget] = {}
 
-    def can_mend(self, fault: str, kind: str) -> bool:
-        """Whether a fault has a mend for the release that takes that kind of break away."""
+    def can_mend(self, fault: str, kind: str | None) -> bool:
+        """Whether a fault has a mend for the release that takes that kind of break away, or any
+        where that is None."""
         mend = mends.mends().get(fault)
         if mend is None or kind in mend.leaves:
             return False
         return mend.for_release(self._release.version) is not None
 
-    def without(self, fault: str) -> Target:
-        """The release without a fault that can be mended in it.
+    def without(self, *faults: str) -> Target:
+        """The release without faults that can be mended in it.
 
         Raises:
             InputError: the release's text is not the one that the mend edits.
         """
-        if fault not in self._hosts:
+        key = frozenset(faults)
+        if key not in self._hosts:
             begin = engine_of if self._kind == releases.ENGINE else host_of
             kind = TargetKind.ENGINE if self._kind == releases.ENGINE else TargetKind.RELEASE
-            gone = tuple(sorted({*self._mended, fault}))
+            gone = tuple(sorted({*self._mended, *faults}))
             name = f"{kind.value}@{self._release.version}{MARK}:{','.join(gone)}"
-            self._hosts[fault] = begin(self._release, name, mended=gone, report=lambda line: None)
-        return self._hosts[fault]
+            self._hosts[key] = begin(self._release, name, mended=gone, report=lambda line: None)
+        return self._hosts[key]
 
     def close(self) -> None:
         """End its hosts; the next question starts them anew."""

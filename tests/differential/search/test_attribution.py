@@ -124,20 +124,34 @@ class Refusing(ReferenceTarget):
 
 
 class MendedByFlag(mending.Mending):
-    """A mend that the reference stands in for: it turns a flag, or refuses all traces."""
+    """Mends that the reference stands in for: all together they turn a flag, or refuse all traces;
+    fewer of them do nothing."""
 
-    def __init__(self, fault: str, flag: str | None) -> None:
-        self.mended = fault
+    def __init__(self, flag: str | None, *faults: str) -> None:
+        self.all = {*faults}
+        self.left = model()
         if flag is None:
             self.target: ReferenceTarget = Refusing(Semantics.of_vllm(OLD), release=OLD)
         else:
             self.target = ReferenceTarget(Semantics.of_vllm(OLD).changed({flag: True}), release=OLD)
 
-    def can_mend(self, fault: str, kind: str) -> bool:
-        return fault == self.mended
+    def can_mend(self, fault: str, kind: str | None) -> bool:
+        return fault in self.all
 
-    def without(self, fault: str) -> ReferenceTarget:
-        return self.target
+    def without(self, *faults: str) -> ReferenceTarget:
+        return self.target if self.all == {*faults} else self.left
+
+
+def told_by_mends(known: Sequence[KnownFault], mends: mending.Mending) -> set[Attributed]:
+    """Which fault breaks of EC-6a are, in sixty traces."""
+    attribution = Attribution(known, OLD, model(), mending=mends)
+    found = set()
+    for seed in range(60):
+        trace = LANES[LANE].trace(seed, OLD)
+        (result,) = model().run([trace])
+        breaks = attribution.of(trace, result, examine(trace, result, model()), LANE)
+        found |= {one for (contract, _), one in breaks.items() if contract == "EC-6a"}
+    return found
 
 
 @pytest.mark.parametrize(
@@ -154,14 +168,24 @@ def test_a_fault_without_a_cause_is_told_by_its_mend(
     flag: str | None, others: list[str], outcome: Attributed
 ) -> None:
     known = [fault(one) for one in (*others, "mended")]
-    attribution = Attribution(known, OLD, model(), mending=MendedByFlag("mended", flag))
-    found = set()
-    for seed in range(60):
-        trace = LANES[LANE].trace(seed, OLD)
-        (result,) = model().run([trace])
-        breaks = attribution.of(trace, result, examine(trace, result, model()), LANE)
-        found |= {one for (contract, _), one in breaks.items() if contract == "EC-6a"}
-    assert found == {outcome}
+    assert told_by_mends(known, MendedByFlag(flag, "mended")) == {outcome}
+
+
+@pytest.mark.parametrize(
+    ("flag", "outcome"),
+    [
+        (CLAIMED, Attributed("one", "takes other as well")),
+        (OTHER, Attributed(why="EC-6a breaks without one too")),
+        (None, Attributed(why="EC-6a breaks without one too")),
+    ],
+)
+def test_two_faults_that_break_a_contract_at_one_event_are_told_by_both_mends(
+    flag: str | None, outcome: Attributed
+) -> None:
+    """The other fault breaks it in another kind."""
+    other = fault("other")
+    other = replace(other, symptom=(replace(other.symptom[0], kind="another kind"),))
+    assert told_by_mends([fault("one"), other], MendedByFlag(flag, "one", "other")) == {outcome}
 
 
 class Hosts(ReferenceTarget):
