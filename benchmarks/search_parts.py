@@ -64,17 +64,18 @@ class Spending:
 
 def spent() -> float:
     """Seconds until now."""
-    return time.process_time() + sum(map(used, below(os.getpid())[1:]))
+    return time.process_time() + sum(used(one, reaped=True) for one in below(os.getpid())[1:])
 
 
-def used(process: int) -> float:
-    """Processor seconds of a process; 0 of one that has ended."""
+def used(process: int, *, reaped: bool = False) -> float:
+    """Processor seconds of a process, with those of its `reaped` children or without; 0 of one that
+    has ended."""
     try:
         _, _, fields = Path(f"/proc/{process}/stat").read_text().rpartition(") ")
     except OSError:
         return 0.0
-    user, system = fields.split()[11:13]
-    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+    ticks = fields.split()[11 : 15 if reaped else 13]
+    return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
 
 
 def main() -> None:

@@ -207,7 +207,8 @@ def _run_target(
     start_host(output, target)
     store.add(plants_in(which, target, about.lanes))
     elsewhere = target.another()
-    crew = crew_for(place, target, elsewhere, about.compared, known)
+    lanes = [LANES[name] for name in about.lanes]
+    crew = crew_for(place, target, elsewhere, about.compared, known, lanes)
     with closing(elsewhere), closing(crew), output.live(f"searching {about.name}") as live:
 
         def tell(words: str, share: float | None) -> None:

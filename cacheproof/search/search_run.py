@@ -433,7 +433,7 @@ def run_search(
     """
     elsewhere = target.another()
     with closing(elsewhere), plan.place.joined():
-        crew = crew_for(plan.place, target, elsewhere, plan.with_reference, known)
+        crew = crew_for(plan.place, target, elsewhere, plan.with_reference, known, lanes)
         with closing(crew), output.live(f"searching {target.name}") as live:
             run = SearchRun(target, lanes, plan, known, folder)
             return run.run(crew, live, records), run.records

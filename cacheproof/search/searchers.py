@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cacheproof.differential.errors import HarnessError
+from cacheproof.differential.lanes.lane import Lane
 from cacheproof.differential.search import paired, work
 from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.targets.base import Target
-from cacheproof.differential.targets.named import plug_in_named
+from cacheproof.differential.targets.named import CONNECTOR, plug_in_named
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.resolve import resolve, share_libraries
 from cacheproof.proving.targets import file_of
@@ -27,13 +28,15 @@ def crew_for(
     elsewhere: Target,
     with_reference: bool,
     known: Sequence[KnownFault],
+    lanes: Sequence[Lane],
 ) -> AnyCrew:
-    """Workers for a target at the place that is joined, which know of these faults, each with the
-    reference beside it where wanted; `elsewhere` is another process of the target."""
+    """Workers for these lanes of a target at the place that is joined, which know of these faults,
+    each with the reference beside it where wanted; `elsewhere` is another process of the target."""
     if place.cluster is not None:
         return ClusterCrew(begin_there, target.name, text_of(target), with_reference, known)
     if isinstance(target, HostTarget):
-        target.prepare()
+        # each engine of a trace for connectors is a fork
+        target.prepare(forks_much=any(lane.depth == CONNECTOR for lane in lanes))
     if isinstance(elsewhere, HostTarget):
         elsewhere.prepare(imports=False)  # only what is written down is run there
     return Crew(place.number(mib_of(target)), work.begin, target, elsewhere, with_reference, known)

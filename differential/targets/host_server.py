@@ -28,6 +28,8 @@ from typing import IO
 
 import msgspec
 
+from cacheproof.differential.targets.host.forking import TUNABLES
+
 IDLE_SERVERS = 4
 """Servers that are kept after their last host has ended, at most."""
 END_SECONDS = 2.0
@@ -163,7 +165,7 @@ class HostServer:
                     stdin=subprocess.PIPE,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
-                    env=its_own,
+                    env={**TUNABLES, **its_own},
                     pass_fds=(theirs.fileno(),),
                     process_group=0,  # Ctrl-C is for whoever has started it
                 )
@@ -198,11 +200,11 @@ class HostServer:
             os.close(answers)
         return ForkedServer(os.fdopen(stdin, "wb"), answer)
 
-    def wake(self) -> None:
-        """Let it import in the background."""
-        if not self.has_imported:
+    def wake(self, *, gathers: bool = False) -> None:
+        """Let it import in the background; where it `gathers`, forks are cheaper from then on."""
+        if gathers or not self.has_imported:
             with suppress(OSError):  # it has ended, as whoever begins a host will see
-                self.control.send(msgspec.json.encode({"do": "import"}))
+                self.control.send(msgspec.json.encode({"do": "gather" if gathers else "import"}))
 
     def begin(self, log: IO[bytes], scratch: str, buffer: int, seconds: float) -> ForkedHost | None:
         """A new host whose files go to `scratch`; None where the server serves none.

@@ -343,9 +343,10 @@ class HostTarget:
         for forward, *ends in ways:
             threading.Thread(target=forward, args=ends, daemon=True).start()
 
-    def prepare(self, *, imports: bool = True) -> None:
+    def prepare(self, *, imports: bool = True, forks_much: bool = False) -> None:
         """Begin to import in the background, so that hosts start at once later; without `imports`
-        only start what imports as soon as a host is begun or this is called again."""
+        only start what imports as soon as a host is begun or this is called again. Where its hosts
+        fork much, as those of connectors do, they are made ready for that."""
         if self._server_number is not None and self._server is None:
             self._server = SERVERS.of(
                 [*self._interpreter, str(HOST_FOLDER)],
@@ -354,7 +355,7 @@ class HostTarget:
                 self._server_number,
             )
         if self._server is not None and imports:
-            self._server.wake()
+            self._server.wake(gathers=forks_much)
 
     def _forked(self) -> ForkedHost | None:
         """A forked host, which has imported already; None where one must be started anew."""

@@ -68,6 +68,7 @@ class ConnectorTest:
             "store": self.config.store,
             "capacity": self.config.capacity,
             "model": self.config.models[0],
+            "layers": any(model.layers > 1 for model in self.config.models),
             "rows": {item.identifier: item.rows for item in self.config.items},
             "gaps": gaps if any(gaps.values()) else None,
         }
@@ -86,8 +87,8 @@ class ConnectorTest:
             case connector.Start():
                 if event.engine not in started:
                     started.add(event.engine)
-                    model = self.config.models[event.model].name
-                    yield f"{engine} = Engine(folder, model={literal(model)})"
+                    told = ", ".join(["folder", *self._of_model(event.model)])
+                    yield f"{engine} = Engine({told})"
             case connector.Plan():
                 first, *further = event.requests
                 given = [literal(name) for name in first]
@@ -111,6 +112,16 @@ class ConnectorTest:
                 yield from self._spoiled(event)
             case connector.Ask():
                 pass
+
+    def _of_model(self, number: int) -> Iterator[str]:
+        """What an engine is told of its model, where that is not as of the first."""
+        first, own = self.config.models[0], self.config.models[number]
+        yield f"model={literal(own.name)}"
+        if own.dtype != first.dtype:
+            yield f"dtype=torch.{own.dtype}"
+        for field in ("width", "layers"):
+            if getattr(own, field) != getattr(first, field):
+                yield f"{field}={getattr(own, field)}"
 
     def _spoiled(self, event: connector.Spoil) -> Iterator[str]:
         yield f"# somebody spoils the file of {literal(event.item)}: {event.how}"

@@ -127,6 +127,8 @@ class ChangedHost(_Release):
 
     def _functions(self) -> dict[tuple[str, str], list[FunctionType]]:
         """Every function in this process, by file and qualified name."""
+        if not self._made:
+            gc.unfreeze()  # what the process that forked this one has imported
         for one in () if self._made else gc.get_objects():
             if type(one) is FunctionType:
                 code = one.__code__

@@ -48,6 +48,7 @@ from .vllm_objects.encoder_cache import EncoderCacheManager
 
 if TYPE_CHECKING:
     from .connectors.encoder_connector import ConnectorSession
+    from .connectors.engine import MakeKit
 
 CLASSES = {
     "encoder_cache": "EncoderCacheManager",
@@ -245,13 +246,20 @@ def _connectors(asked: AskedTrace) -> "ConnectorSession":
     """A session on engines with connectors. Raises Illegal where the release has none yet."""
     from .connectors.encoder_connector import ConnectorSession
 
+    connector = None if asked.plug_in is None else _plugged_in(asked.plug_in)
+    return ConnectorSession(asked.header["config"], _kits_of(connector), asked.fault)
+
+
+@functools.cache
+def _kits_of(connector: type | None) -> "MakeKit":
+    """What makes the kits of a trace's engines. Raises Illegal where there can be none."""
     try:
         from .connectors.release import kit_of
     except ImportError:
         raise Illegal(f"vLLM {vllm.__version__} has no connectors of encoder caches") from None
-    connector = None if asked.plug_in is None else _plugged_in(asked.plug_in)
-    kit = functools.partial(kit_of, connector)
-    return ConnectorSession(asked.header["config"], kit, asked.fault)
+    with suppress(ImportError):  # engines are forks that have imported it
+        importlib.import_module("host.connectors.cpu")
+    return functools.partial(kit_of, connector)
 
 
 def _table_session(config: Event, fault: str | None) -> TableSession:

@@ -5,20 +5,18 @@ import re
 import shutil
 import tempfile
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
 from ..protocol import Event, HostError, Illegal, Json
 from ..session import NoCalls
-from .engine import DEPTH_OF_STORE, ConnectorEngine, EngineProcess, Kit
+from .engine import DEPTH_OF_STORE, MakeKit
+from .engine_process import Asked, EngineProcess
 from .lmcache_server import LMCacheServerStore
 from .store import LMCACHE_SERVER, SERVER, FolderStore, ServerStore, Store
 
 SHARED_MEMORY = Path("/dev/shm")
-MakeKit = Callable[[Event, Event, int, Path, str | None], Kit]
-"""(configuration, model, version of the weights, the store's folder, a fault to plant) -> a kit."""
 
 
 class ConnectorRaised(Exception):
@@ -79,13 +77,9 @@ class ConnectorSession:
         number = event["model"]
         if number >= len(self._weights):
             raise Illegal(f"model {number} of {len(self._weights)}")
-        model, weights = self._config["models"][number], self._weights[number]
-
-        def make() -> ConnectorEngine:
-            kit = self._make_kit(self._config, model, weights, self._root, self._fault)
-            return ConnectorEngine(self._config, number, weights, self._store, kit)
-
-        engine = Member(EngineProcess(make), number, weights)
+        weights = self._weights[number]
+        asked = Asked(self._config, number, weights, self._store, self._root, self._fault)
+        engine = Member(EngineProcess(self._make_kit, asked), number, weights)
         self._engines[event["engine"]] = engine
         self._order(event, "start")
         return {"unfinished": self._left_behind(engine)}

@@ -1,40 +1,27 @@
-"""One engine of a trace for connectors, in a process of its own: both sides of a connector, played.
+"""One engine of a trace for connectors: both sides of a connector, played.
 
 The calls and their order are those of vLLM's scheduler and of its first model runner. What an
 engine would encode is known without a model: each row says of which item, model, version of the
 weights and place it is.
 """
 
-import json
-import os
 import resource
-import select
 import signal
-import socket
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple, Protocol
 
-from ..child import leave_the_host
-from ..protocol import Event, HostError, Illegal, Json
+from ..protocol import Event, Json
 from .store import Store
 
 DEPTH_OF_STORE = 4
 """Folders between the trace's own and its store's, and the most that an identifier may climb."""
-ANSWER_SECONDS = 30.0
-"""Limit of a call: one that takes longer counts as one that does not end."""
-STOP_SECONDS = 10.0
-"""Limit of a shutdown, which has less to do than a call."""
 PLACES = 64
 """Rows say their place modulo this, which every dtype can."""
-LINE_BYTES_MAX = 1 << 22
 Rows = dict[str, Any]
 """Rows by identifier, of whatever kind a connector has them."""
-
-
-class DoesNotAnswer(Exception):
-    """An engine is still busy with a call after a long time."""
 
 
 class Copies(Protocol):
@@ -116,6 +103,10 @@ class Kit(NamedTuple):
     settle: Callable[[], None] = lambda: None
     copies: Copies | None = None
     further: tuple[WorkerSide, ...] = ()
+
+
+MakeKit = Callable[[Event, Event, int, Path, str | None], Kit]
+"""(configuration, model, version of the weights, the store's folder, a fault to plant) -> a kit."""
 
 
 class ConnectorEngine:
@@ -391,87 +382,8 @@ def _whole(number: float) -> int:
     return int(number) if 0 <= number < 1 << 24 and number == int(number) else 0
 
 
-def _said(error: BaseException) -> str:
-    """An error in one line, without paths, which differ in each run."""
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return (str(error).splitlines() or [""])[0]
-
-
 def _die_at(count: int) -> None:
     """Let the system kill this process when it writes beyond that byte of a file."""
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (count, resource.RLIM_INFINITY))
-
-
-class EngineProcess:
-    """An engine in a fork of this process, which gets one order after the other."""
-
-    def __init__(self, make: Callable[[], ConnectorEngine]) -> None:
-        ours, theirs = socket.socketpair()
-        self.pid = os.fork()
-        if not self.pid:
-            ours.close()
-            _serve(theirs, make)
-        theirs.close()
-        self._socket = ours
-        self._lines = ours.makefile("rb")
-        self.has_died = False
-
-    def ask(self, order: str, *arguments: Json) -> Event:
-        """The answer to an order, or {"raises": [type, text]}; empty where the engine has died.
-
-        Raises:
-            DoesNotAnswer: it goes on and on.
-        """
-        try:
-            self._socket.sendall(json.dumps([order, *arguments]).encode() + b"\n")
-            seconds = STOP_SECONDS if order == "stop" else ANSWER_SECONDS
-            if not select.select([self._socket], [], [], seconds)[0]:
-                self.kill()
-                raise DoesNotAnswer(f"{order} takes longer than {seconds:.0f} s")
-            line = self._lines.readline(LINE_BYTES_MAX)
-        except (BrokenPipeError, ConnectionResetError):
-            line = b""
-        if not line:
-            self._bury()
-            return {}
-        answer: Event = json.loads(line)
-        return answer
-
-    def kill(self) -> None:
-        """End the engine, whatever it does."""
-        if not self.has_died:
-            os.kill(self.pid, signal.SIGKILL)
-            self._bury()
-
-    def _bury(self) -> None:
-        self.has_died = True
-        self._lines.close()
-        self._socket.close()
-        os.waitpid(self.pid, 0)
-
-
-def _serve(orders: socket.socket, make: Callable[[], ConnectorEngine]) -> None:
-    """Serve orders in the fork; never returns."""
-    try:
-        leave_the_host()
-        engine: ConnectorEngine | None = None
-        with orders.makefile("rwb") as lines:
-            for line in lines:
-                order, *arguments = json.loads(line)
-                try:
-                    if engine is None:
-                        engine = make()
-                    answer = getattr(engine, order)(*arguments) if order != "start" else {}
-                except HostError as error:
-                    answer = {"host": str(error)}
-                except Illegal as reason:
-                    answer = {"illegal": str(reason)}
-                except (Exception, SystemExit) as error:
-                    answer = {"raises": [type(error).__name__, _said(error)]}
-                lines.write(json.dumps(answer).encode() + b"\n")
-                lines.flush()
-    finally:
-        os._exit(0)

@@ -19,7 +19,11 @@ hangs."""
 
 
 class Store(ABC):
-    """Everything stored, by name, as seen from outside the engines, in any process."""
+    """Everything stored, by name, as seen from outside the engines. Another process that gets it
+    can look at it; what serves it stays here."""
+
+    def __getstate__(self) -> dict[str, object]:
+        return {name: value for name, value in vars(self).items() if name != "_server"}
 
     @property
     @abstractmethod
