@@ -27,6 +27,7 @@ from cacheproof.differential.targets.host.faults.media_hash import MEDIA_HASH_FA
 from cacheproof.differential.targets.host.faults.scheduler import SCHEDULER_FAULTS
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.texts import mends
+from cacheproof.differential.traces.base import tag_of
 from cacheproof.differential.traces.records import TraceResult
 from cacheproof.differential.traces.trace import ModelRunner, Trace
 from cacheproof.reference.semantics import offered_by
@@ -47,6 +48,9 @@ _FAULTS_OF = {
     "encoder_connector": canaries_of(CONNECTOR_FAULTS),
 }
 """What a trace is for -> contract -> kind of break -> the fault that is planted."""
+_EVENT_OF = {name: vars(fault)["event"] for name, fault in CONNECTOR_FAULTS.items() if vars(fault)}
+"""Fault -> the event without which it does not show. Each engine of a trace for connectors is a
+process, so that a run of one that cannot show a fault costs as much as all other canaries."""
 _OF_ENGINES = {
     "EQ-1": "reads_the_row_before",
     "WM-1": "never_frees",
@@ -91,12 +95,14 @@ NO_CANARY_WHERE_PLANNED = {
 @dataclass(frozen=True)
 class Canary:
     """A fault of `targets/host` that breaks the contract, in that `kind` where its judge tells
-    several apart. Where an engine has both model runners, it is planted in that `runner`."""
+    several apart. Where an engine has both model runners, it is planted in that `runner`. Without
+    that `event` a trace is not worth its run."""
 
     contract: str
     fault: str
     kind: str = ""
     runner: ModelRunner | None = None
+    event: str = ""
 
     @property
     def name(self) -> str:
@@ -137,7 +143,10 @@ def _can_be_planted(fault: str, release: str | None) -> bool:
 
 def _canaries_of(rule: Contract, manager: str) -> list[Canary]:
     faults = _FAULTS_OF[SCHEDULER if SCHEDULER in rule.applies_to else manager]
-    return [Canary(rule.id, fault, kind) for kind, fault in faults[rule.id].items()]
+    return [
+        Canary(rule.id, fault, kind, event=_EVENT_OF.get(fault, ""))
+        for kind, fault in faults[rule.id].items()
+    ]
 
 
 class Planting:
@@ -162,6 +171,8 @@ class Planting:
         for number, drawn in enumerate(self._traces()):
             if time.monotonic() >= until:
                 return None
+            if canary.event and canary.event not in {tag_of(type(one)) for one in drawn.events}:
+                continue
             trace = drawn if canary.runner is None else drawn.under_runner(canary.runner)
             (planted,) = self._target.run([trace], canary.fault)
             if planted == self._run_without(number, canary.runner, trace):

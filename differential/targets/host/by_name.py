@@ -25,12 +25,13 @@ def joined(*tables: Mapping[str, Fault]) -> dict[str, Fault]:
     return faults
 
 
-def breaks(*contracts: str, kind: str = "") -> Callable[[Fault], Fault]:
+def breaks(*contracts: str, kind: str = "", event: str = "") -> Callable[[Fault], Fault]:
     """Mark a fault as the canary of these contracts; of one kind of break, where their judge tells
-    kinds apart."""
+    kinds apart. A trace without that `event` is not worth its run: the fault shows in none."""
 
     def mark(fault: Fault) -> Fault:
         vars(fault).setdefault("breaks", []).extend((contract, kind) for contract in contracts)
+        vars(fault)["event"] = event
         return fault
 
     return mark

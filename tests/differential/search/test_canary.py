@@ -95,6 +95,21 @@ def test_a_break_of_the_targets_own_is_no_canary_found() -> None:
         assert Planting(target, traces).finds(Canary("EC-1", "leaks_a_slot"))
 
 
+@pytest.mark.parametrize(("event", "is_found"), [("add", True), ("reach", False)])
+def test_a_trace_without_a_canarys_event_is_not_run(event: str, is_found: bool) -> None:
+    class Counting(ReferenceTarget):
+        runs = 0
+
+        def run(self, traces: Any, fault: str | None = None) -> Any:
+            self.runs += 1
+            return super().run(traces, fault)
+
+    target = Counting()
+    traces = [LANES["encoder cache"].trace(seed, None) for seed in range(20)]
+    found = Planting(target, traces).finds(Canary("EC-1", "leaks_a_slot", event=event))
+    assert (found, target.runs > 0) == (is_found, is_found)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_contract_has_a_canary_or_a_reason(kind: str) -> None:
     with_canary = {canary.contract for canary in canaries(kind, depth=DEPTHS[kind])}

@@ -74,7 +74,7 @@ def keeps_everything(kit: "Kit", root: Path) -> None:
     kit.worker.save_caches = save_twice
 
 
-@breaks("EX-7")
+@breaks("EX-7", event="new_weights")
 def ignores_new_weights(kit: "Kit", root: Path) -> None:
     """A reset does nothing."""
     kit.scheduler.reset_cache = lambda: None
@@ -121,7 +121,7 @@ def sees_its_own_alone(kit: "Kit", root: Path) -> None:
     kit.scheduler.has_cache_item = lambda identifier: identifier in own and has(identifier)
 
 
-@breaks("EX-11")
+@breaks("EX-11", event="reach")
 def remembers_what_it_promised(kit: "Kit", root: Path) -> None:
     """What was there once is promised again, without a look."""
     has, seen = kit.scheduler.has_cache_item, set()
