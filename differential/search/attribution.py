@@ -115,6 +115,9 @@ class Attribution:
         if isinstance(target, HostTarget) and target.runs_depth(releases.ENGINE):
             kind = releases.ENGINE
         itself = None if target.model is None else releases.find(target.model, kind=kind)
+        near = None
+        if isinstance(target, HostTarget) and itself is not None and target.tree == itself.tree:
+            near = target
         is_changed = target.reading is not None and target.reading.differs
         is_changed |= plug_in_named(target.name) is not None
         if target.mended:
@@ -129,7 +132,7 @@ class Attribution:
             target.projects,
             is_changed=is_changed,
             release_itself=itself if is_changed else None,
-            mending=None if itself is None else Mending(itself, kind, target.mended),
+            mending=None if itself is None else Mending(itself, kind, target.mended, near),
         )
 
     def close(self) -> None:

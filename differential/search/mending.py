@@ -13,17 +13,20 @@ from cacheproof.differential.texts import mends
 
 class Mending:
     """An installed release, or an engine, with a fault or two mended at a time beside those that
-    are `mended` already; each in a host that is started when it is asked for."""
+    are `mended` already; each in a host that is started when it is asked for. `near` is a target
+    with the release's own text."""
 
     def __init__(
         self,
         release: InstalledRelease,
         kind: releases.Kind = releases.VLLM,
         mended: tuple[str, ...] = (),
+        near: HostTarget | None = None,
     ) -> None:
         self._release = release
         self._kind = kind
         self._mended = mended
+        self._near = near
         self._hosts: dict[frozenset[str], HostTarget] = {}
 
     def can_mend(self, fault: str, kind: str | None) -> bool:
@@ -46,7 +49,10 @@ class Mending:
             kind = TargetKind.ENGINE if self._kind == releases.ENGINE else TargetKind.RELEASE
             gone = tuple(sorted({*self._mended, *faults}))
             name = f"{kind.value}@{self._release.version}{MARK}:{','.join(gone)}"
-            self._hosts[key] = begin(self._release, name, mended=gone, report=lambda line: None)
+            host = begin(self._release, name, mended=gone, report=lambda line: None)
+            if self._near is not None:
+                host.fork_near(self._near, mends.modules_of(gone, self._release.version))
+            self._hosts[key] = host
         return self._hosts[key]
 
     def close(self) -> None:

@@ -7,7 +7,8 @@ by starting anew, but for the memory that nobody writes to. What a fresh process
 stands for every `another` process, which shares nothing with the first.
 
 Three quarters of an import are libraries, of which releases import the same. So a server that can
-is itself a fork, of a process that has imported LIBRARIES alone.
+is itself a fork, of a process that has imported LIBRARIES alone. The server of a release that has
+faults mended in modules which its hosts import when they need them is a fork of the release's own.
 """
 
 import atexit
@@ -24,7 +25,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 import msgspec
 
@@ -34,6 +35,8 @@ IDLE_SERVERS = 4
 """Servers that are kept after their last host has ended, at most."""
 END_SECONDS = 2.0
 """Seconds that a server is given to end; one that has imported ends at once."""
+NEAR_SECONDS = 5.0
+"""Seconds that a server which has imported is given to answer with a fork."""
 FORKS = sys.platform == "linux"
 LIBRARIES = (
     *("PIL.Image", "aiohttp", "cachetools", "cbor2", "cloudpickle", "cpuinfo", "huggingface_hub"),
@@ -54,6 +57,13 @@ _OWN_SETTINGS = ("PYTHONPATH", "PYTHONPYCACHEPREFIX", "VLLM_")
 
 Key = tuple[object, ...]
 """What tells servers apart."""
+
+
+class Near(NamedTuple):
+    """A server whose tree has the same text, but for the modules in which they are `apart`."""
+
+    server: "HostServer"
+    apart: tuple[str, ...]
 
 
 @dataclass
@@ -98,6 +108,10 @@ class ForkedServer:
         os.close(self._answer)
         if self._process is not None:
             os.close(self._process)
+
+    def begins(self, seconds: float) -> bool:
+        """Whether it is there within so many seconds."""
+        return bool(select.select([self._answer], [], [], seconds)[0]) and self.poll() is None
 
     def poll(self) -> int | None:
         """An exit status; None while it is there or is to come."""
@@ -148,15 +162,22 @@ class HostServer:
         arguments: Sequence[str],
         environment: Mapping[str, str],
         libraries: "tuple[Key, HostServer] | None" = None,
+        near: Near | None = None,
     ) -> "HostServer":
         """Start a server, which imports when it is first asked for something, or a fork of one that
-        has imported `libraries`, which imports the rest at once. Raises OSError where the
-        interpreter cannot be started."""
+        has imported `libraries`, which imports the rest at once, or of one that is `near`. Raises
+        OSError where the interpreter cannot be started, or the one that is near has ended or has
+        imported what they are apart in."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         scratch = tempfile.mkdtemp(prefix="cacheproof-host-")
         its_own = {**environment, "TMPDIR": scratch}
         with theirs:
             try:
+                if near is not None:
+                    process = near.server.fork_server(theirs, arguments, its_own, near.apart)
+                    if not process.begins(NEAR_SECONDS):
+                        raise ProcessLookupError
+                    return cls(ours, scratch, process)
                 if libraries is not None:
                     process = libraries[1].fork_server(theirs, arguments, its_own)
                     return cls(ours, scratch, process, libraries)
@@ -181,14 +202,18 @@ class HostServer:
         return _received, (self.control, self.scratch, self.libraries)
 
     def fork_server(
-        self, control: socket.socket, arguments: Sequence[str], environment: Mapping[str, str]
+        self,
+        control: socket.socket,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        apart: Sequence[str] = (),
     ) -> ForkedServer:
-        """A fork of this one, which has imported libraries alone. Raises OSError where it has
-        ended."""
+        """A fork of this one, which has imported libraries alone, or none of the modules that are
+        `apart`. Raises OSError where it has ended."""
         given, stdin = os.pipe()
         answer, answers = os.pipe()
         about = {"folder": os.getcwd(), "environment": environment, "arguments": arguments}
-        message = msgspec.json.encode({"do": "serve", **about})
+        message = msgspec.json.encode({"do": "serve", "apart": apart, **about})
         try:
             socket.send_fds(self.control, [message], [given, control.fileno(), answers])
         except OSError:
@@ -297,9 +322,11 @@ class HostServers:
         arguments: Sequence[str],
         environment: Mapping[str, str],
         number: int,
+        near: Near | None = None,
     ) -> HostServer | None:
-        """The server of that number for these hosts, started if it is not there; None where there
-        can be none. Those that have been idle for longest are ended."""
+        """The server of that number for these hosts, started if it is not there, as a fork of one
+        that is `near` if it can be; None where there can be none. Those that have been idle for
+        longest are ended."""
         if not FORKS:
             return None
         key = (*command, *arguments, *sorted(environment.items()), number)
@@ -307,18 +334,33 @@ class HostServers:
         if server is None or server.process is None or server.process.poll() is not None:
             if server is not None:
                 server.close()
-            libraries = None
-            if not (number or arguments):  # what stands for `another` process shares no import
-                libraries = self._libraries_for(command, environment)
-            try:
-                server = HostServer.start(command, arguments, environment, libraries)
-            except OSError:
+            server = self._started(command, arguments, environment, number, near)
+            if server is None:
                 return None
         self.servers[key] = server
         idle = [key for key, one in self.servers.items() if one is not server and not one.hosts]
         for old in idle[: max(0, len(idle) - IDLE_SERVERS)]:
             self.servers.pop(old).close()
         return server
+
+    def _started(
+        self,
+        command: Sequence[str],
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        number: int,
+        near: Near | None,
+    ) -> HostServer | None:
+        libraries = None
+        if not (number or arguments):  # what stands for `another` process shares no import
+            if near is not None:
+                with suppress(OSError):
+                    return HostServer.start(command, arguments, environment, near=near)
+            libraries = self._libraries_for(command, environment)
+        try:
+            return HostServer.start(command, arguments, environment, libraries)
+        except OSError:
+            return None
 
     def _libraries_for(
         self, command: Sequence[str], environment: Mapping[str, str]

@@ -24,7 +24,7 @@ import msgspec
 from cacheproof.differential.depths import DEPTHS
 from cacheproof.differential.errors import HarnessError, InputError
 from cacheproof.differential.targets.host.protocol import Illegal, Protocol
-from cacheproof.differential.targets.host_server import SERVERS, ForkedHost, HostServer
+from cacheproof.differential.targets.host_server import SERVERS, ForkedHost, HostServer, Near
 from cacheproof.differential.texts.known_texts import Reading
 from cacheproof.differential.traces.entry_table import TableEvent, TableHeader
 from cacheproof.differential.traces.records import Expansion, TraceResult
@@ -154,6 +154,7 @@ class HostTarget:
         self._process: subprocess.Popen[bytes] | ForkedHost | None = None
         self._server: HostServer | None = None
         self._server_number = 0 if is_forked else None
+        self._near: Near | None = None
         self._hello: Hello | None = None
         self._sent = 0
         self._received = 0
@@ -313,6 +314,7 @@ class HostTarget:
         return {name: value for name, value in vars(self).items() if name not in running} | {
             "_process": None,
             "_hello": None,
+            "_near": None,
         }
 
     def close(self) -> None:
@@ -343,6 +345,12 @@ class HostTarget:
         for forward, *ends in ways:
             threading.Thread(target=forward, args=ends, daemon=True).start()
 
+    def fork_near(self, other: "HostTarget", apart: Sequence[str]) -> None:
+        """Fork hosts from what the other one's are forks of, as long as that has imported none of
+        these modules, the only ones in which their trees are apart."""
+        if other._server is not None and other._server_number == 0:
+            self._near = Near(other._server, tuple(apart))
+
     def prepare(self, *, imports: bool = True, forks_much: bool = False) -> None:
         """Begin to import in the background, so that hosts start at once later; without `imports`
         only start what imports as soon as a host is begun or this is called again. Where its hosts
@@ -353,6 +361,7 @@ class HostTarget:
                 self._module,
                 self._environment,
                 self._server_number,
+                self._near,
             )
         if self._server is not None and imports:
             self._server.wake(gathers=forks_much)

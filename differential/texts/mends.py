@@ -103,6 +103,15 @@ def flags_of(names: Iterable[str]) -> dict[str, bool]:
     return dict.fromkeys((flag for name in names for flag in mends()[name].flags), True)
 
 
+def modules_of(names: Iterable[str], release: str) -> list[str]:
+    """The modules that mends change in a release, by name."""
+    texts = (mends()[name].for_release(release) for name in names)
+    paths = {edit.path for text in texts if text is not None for edit in text.edit}
+    return sorted(
+        path.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for path in paths
+    )
+
+
 def apply(names: Sequence[str], release: str, sources: Mapping[str, str]) -> dict[str, str]:
     """The modules that mends change, by path: each with all edits, in the order of the names.
     `sources` has what the release's modules read; of two mends that are the same one is done.

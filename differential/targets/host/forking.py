@@ -10,7 +10,9 @@ its hosts and its folder.
 
 A process that has imported libraries alone forks such processes, each for one release: `serve`,
 with the environment and the arguments that it would be started with, brings its standard input, its
-own socket and a pipe for its process id. They end by themselves, as they would without it.
+own socket and a pipe for its process id. They end by themselves, as they would without it. One that
+has imported a release forks such a process for another tree with the same text, but for modules
+that it has not imported.
 """
 
 import ctypes
@@ -31,7 +33,8 @@ from pathlib import Path
 from typing import Any
 
 NOT_ALONE = 0
-"""Stands for a process id where more than one thread runs here, so that nothing can be forked."""
+"""Stands for a process id where nothing can be forked: more than one thread runs here, or what the
+fork is to import is here in another text."""
 WAIT_SECONDS = 5.0
 MESSAGE_BYTES = 1 << 18
 """The environment of a server may be large."""
@@ -98,9 +101,20 @@ def fork_hosts(control: socket.socket) -> int:
         The descriptor that takes the host's results. Its input and its log are at 0 and 2.
     """
     hosts: set[int] = set()
+    servers: set[int] = set()
     gc.freeze()  # or the collector would walk, and so copy, all of it in each fork
     for request, descriptors in _requests(control):
-        if request["do"] == "begin":
+        servers = {one for one in servers if not os.waitpid(one, os.WNOHANG)[0]}
+        if request["do"] == "serve":
+            has_imported = not sys.modules.keys().isdisjoint(request["apart"])
+            is_alone = len(os.listdir(_THREADS)) == 1
+            server = _fork() if is_alone and not has_imported else NOT_ALONE
+            if server is None:
+                control.close()
+                return fork_hosts(_settle_server(descriptors, request)[0])
+            servers |= {server} - {NOT_ALONE}
+            os.write(descriptors[2], f"{server}\n".encode())
+        elif request["do"] == "begin":
             host = _fork() if len(os.listdir(_THREADS)) == 1 else NOT_ALONE
             if host is None:
                 control.close()
@@ -158,15 +172,33 @@ def _settle_server(
     os.close(given)
     os.close(answer)
     os.chdir(request["folder"])
+    before = _python_path()
     os.environ.clear()
     os.environ.update(request["environment"])
     tempfile.tempdir = None
-    path = [one for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one]
-    sys.path[:] = [*path, *(one for one in sys.path if one not in path)]
+    path = _python_path()
+    sys.path[:] = [*path, *(one for one in sys.path if one not in (*path, *before))]
+    if request["apart"]:
+        _move_to(path[-1], before[-1])
     sys.pycache_prefix = os.environ.get("PYTHONPYCACHEPREFIX")
     sys.argv[1:] = request["arguments"]
     importlib.invalidate_caches()
     return socket.socket(fileno=control), request["arguments"]
+
+
+def _python_path() -> list[str]:
+    return [one for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one]
+
+
+def _move_to(tree: str, before: str) -> None:
+    """Let what is imported from now on come from another tree."""
+    for module in list(sys.modules.values()):
+        named = vars(module)  # where a module answers for what it has not, it imports that
+        file, folders = named.get("__file__"), named.get("__path__")
+        if isinstance(file, str) and file.startswith(f"{before}{os.sep}"):
+            module.__file__ = tree + file.removeprefix(before)
+            if isinstance(folders, list):
+                folders[:] = [tree + one.removeprefix(before) for one in folders]
 
 
 def _clean_up() -> None:
