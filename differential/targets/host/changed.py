@@ -129,10 +129,10 @@ class ChangedHost(_Release):
         """Every function in this process, by file and qualified name."""
         if not self._made:
             gc.unfreeze()  # what the process that forked this one has imported
-        for one in () if self._made else gc.get_objects():
-            if type(one) is FunctionType:
-                code = one.__code__
-                self._made.setdefault((code.co_filename, code.co_qualname), []).append(one)
+            for one in gc.get_objects():
+                if type(one) is FunctionType:
+                    code = one.__code__
+                    self._made.setdefault((code.co_filename, code.co_qualname), []).append(one)
         return self._made
 
 

@@ -179,7 +179,7 @@ def _settle_server(
     path = _python_path()
     sys.path[:] = [*path, *(one for one in sys.path if one not in (*path, *before))]
     if request["apart"]:
-        _move_to(path[-1], before[-1])
+        _move_to(path[-1], before[-1])  # a tree comes after the versions that it needs
     sys.pycache_prefix = os.environ.get("PYTHONPYCACHEPREFIX")
     sys.argv[1:] = request["arguments"]
     importlib.invalidate_caches()
