@@ -370,8 +370,11 @@ def _contains(run: Run, node: ast.AST, among: Operand, key: Operand, state: Stat
     if isinstance(among, Values):
         mapping = state.value(among.of)
         inside = containers.values_of(mapping)
-        assert isinstance(inside, Leaf)
-        if not isinstance(key, z3.ExprRef) or run.universe.sort(inside) != key.sort():
+        if not (
+            isinstance(inside, Leaf)
+            and isinstance(key, z3.ExprRef)
+            and run.universe.sort(inside) == key.sort()
+        ):
             raise run.refused_in(state, node)
         return mapping.some(lambda k: conjunction((mapping.has(k), equal(mapping.at(k), key))))
     container = state.value(among)
