@@ -18,6 +18,7 @@ import sys
 import time
 from pathlib import Path
 
+from scheduler import BLOCKS_OF_A_REQUEST, PROMPT_TOKENS, header_of
 from search_parts import used
 
 from cacheproof.differential.judges.examination import examine
@@ -25,15 +26,12 @@ from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.targets.host.session import calm_collector
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
-from cacheproof.differential.traces.base import SCHEMA, Item
+from cacheproof.differential.traces.base import Item
 from cacheproof.differential.traces.manager import Add, Update
-from cacheproof.differential.traces.scheduler import Schedule, SchedulerConfig, SchedulerHeader
+from cacheproof.differential.traces.scheduler import Schedule
 from cacheproof.differential.traces.trace import AnyEvent, Trace
 from cacheproof.reference.releases import NEWEST
 
-PROMPT_TOKENS = 40
-BLOCK_SIZE = 16
-BLOCKS_OF_A_REQUEST = 16
 ANSWER_TOKENS = 100
 STEPS = 1_000
 ROWS = [
@@ -47,15 +45,6 @@ ROWS = [
 
 def trace_of(running: int, blocks: int, steps: int) -> Trace:
     """So many steps, in which so many requests decode."""
-    config = SchedulerConfig(
-        capacity=running * 8,
-        compute_budget=running * 8,
-        max_num_batched_tokens=running * PROMPT_TOKENS,
-        max_num_seqs=running,
-        max_model_len=BLOCKS_OF_A_REQUEST * BLOCK_SIZE,
-        block_size=BLOCK_SIZE,
-        num_blocks=blocks,
-    )
     events: list[AnyEvent] = []
     for step in range(steps):
         if step % ANSWER_TOKENS == 0:
@@ -69,7 +58,7 @@ def trace_of(running: int, blocks: int, steps: int) -> Trace:
                 for number in range(running)
             ]
         events += [Schedule(), Update()]
-    return Trace(SchedulerHeader(SCHEMA, "encoder_cache", config), tuple(events))
+    return Trace(header_of(running, blocks), tuple(events))
 
 
 def measured(release: str, running: int, blocks: int, steps: int) -> list[float]:

@@ -9,9 +9,12 @@ with an image in its prompt. The decisions must be equal.
 import json
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import beside
+
+if TYPE_CHECKING:
+    from cacheproof.differential.traces.scheduler import SchedulerHeader
 
 PROMPT_TOKENS = 40
 BLOCK_SIZE = 16
@@ -98,12 +101,10 @@ def _sides(release: str, trace: Any) -> list[Any]:
     return sides
 
 
-def _trace(running: int, blocks: int) -> Any:
-    """So many requests, each with an image, that one step can take."""
-    from cacheproof.differential.traces.base import SCHEMA, Item
-    from cacheproof.differential.traces.manager import Add
+def header_of(running: int, blocks: int) -> "SchedulerHeader":
+    """A configuration in which one step can take so many requests, each with an image."""
+    from cacheproof.differential.traces.base import SCHEMA
     from cacheproof.differential.traces.scheduler import SchedulerConfig, SchedulerHeader
-    from cacheproof.differential.traces.trace import Trace
 
     config = SchedulerConfig(
         capacity=running * 8,
@@ -114,11 +115,20 @@ def _trace(running: int, blocks: int) -> Any:
         block_size=BLOCK_SIZE,
         num_blocks=blocks,
     )
+    return SchedulerHeader(SCHEMA, "encoder_cache", config)
+
+
+def _trace(running: int, blocks: int) -> Any:
+    """So many requests, each with an image, that one step can take."""
+    from cacheproof.differential.traces.base import Item
+    from cacheproof.differential.traces.manager import Add
+    from cacheproof.differential.traces.trace import Trace
+
     arrivals = [
         Add(f"r{number}", PROMPT_TOKENS, (Item(f"h{number}", 2, 8),), max_tokens=200)
         for number in range(running)
     ]
-    return Trace(SchedulerHeader(SCHEMA, "encoder_cache", config), tuple(arrivals))
+    return Trace(header_of(running, blocks), tuple(arrivals))
 
 
 if __name__ == "__main__":

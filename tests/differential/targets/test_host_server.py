@@ -22,6 +22,7 @@ from cacheproof.differential.targets import host_server
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.resolve import host_of, resolve
 from cacheproof.reference.releases import MODELLED
+from tests.differential.targets.processes import parent_of
 
 RELEASE = "0.33.0"
 TRACES = [LANES["scheduler"].trace(seed, RELEASE) for seed in range(5)]
@@ -38,11 +39,6 @@ def pid_of(target: HostTarget) -> int:
     assert target.hello
     assert target._process is not None
     return target._process.pid
-
-
-def parent_of(pid: int) -> int:
-    status = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return int(status[1])
 
 
 @pytest.mark.full

@@ -1,7 +1,6 @@
 """Hosts of a release with faults mended that are forks of the release's own process."""
 
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -12,6 +11,7 @@ from cacheproof.differential.targets.resolve import resolve
 from cacheproof.differential.texts import mends
 from cacheproof.differential.traces.records import TraceResult
 from cacheproof.reference.releases import NEWEST
+from tests.differential.targets.processes import parent_of
 
 pytestmark = pytest.mark.skipif(not FORKS, reason="nothing is forked on this system")
 
@@ -43,12 +43,8 @@ def is_near(one: HostTarget, other: HostTarget) -> bool:
     assert other._server is not None
     assert one._process is not None
     assert other._process is not None
-    parents = [
-        Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1]
-        for process in (one._process.pid, other._process.pid)
-    ]
-    grandparent = Path(f"/proc/{parents[0]}/stat").read_text().rpartition(")")[2].split()[1]
-    return grandparent == parents[1]
+    server, its_own = (parent_of(host._process.pid) for host in (other, one))
+    return parent_of(its_own) == server
 
 
 @pytest.fixture(scope="module")
