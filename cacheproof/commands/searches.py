@@ -213,7 +213,12 @@ def review(
     depth: DepthOption = None,
     seconds: Annotated[
         float | None,
-        typer.Option(min=1, max=A_WEEK, metavar="N", help="Begin no seed after N seconds."),
+        typer.Option(
+            min=1,
+            max=A_WEEK,
+            metavar="N",
+            help="End after N seconds, proofs and minimising included.",
+        ),
     ] = None,
     seeds: Annotated[
         str | None,

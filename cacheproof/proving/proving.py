@@ -88,7 +88,7 @@ def prove(
         if rows:
             output.line(_closing_line(rows, before))
     if is_interrupted:
-        say(left_out(jobs, found))
+        say(f"interrupted: {left_out(jobs, found)}")
         if not looking.has_ended:
             say(NOT_SEEN)
     unproved = sum(piece not in found for job in jobs for piece in job.pieces)
@@ -141,11 +141,11 @@ def _counted(rows: Sequence[Evidence]) -> str:
 
 
 def left_out(jobs: Iterable[ProofJob], found: Container[Piece]) -> str:
-    """What an interruption has left unproved."""
+    """What is left unproved."""
     pieces = [piece for job in jobs for piece in job.pieces]
     left = [job.about for job in jobs if any(piece not in found for piece in job.pieces)]
     return (
-        f"interrupted: {len(pieces) - sum(one not in found for one in pieces)} of {len(pieces)} "
+        f"{len(pieces) - sum(one not in found for one in pieces)} of {len(pieces)} "
         f"texts were proved until then, and are kept; not proved: {', '.join(left)}"
     )
 

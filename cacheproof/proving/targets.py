@@ -1,8 +1,10 @@
 """What can be proved by its text: the reference, releases, checkouts, and classes of plug-ins."""
 
 import itertools
+import math
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -248,10 +250,12 @@ class Beside:
         if self._failure is not None:
             raise self._failure
 
-    def end(self) -> None:
-        """Wait until it is done; raise what it has raised."""
-        self._thread.join()
+    def end(self, until: float = math.inf) -> bool:
+        """Wait until it is done, or until a moment of the monotonic clock; raise what it has
+        raised. Returns whether it is done."""
+        self._thread.join(None if until == math.inf else max(0.0, until - time.monotonic()))
         self.check()
+        return self.has_ended
 
 
 def refuse_changed(tree: Tree) -> None:

@@ -1,5 +1,7 @@
 """What is proved of head's text and was not of base's, and the other way."""
 
+import math
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -8,11 +10,13 @@ from cacheproof.output.console import CommandOutput
 from cacheproof.proving.jobs import Piece, ProofJob, jobs_for
 from cacheproof.proving.kept import KeptProofs
 from cacheproof.proving.proving import LOOKING, left_out, prove_now, proved_before
-from cacheproof.proving.targets import REFERENCE, refuse_all_changed, wanted_trees
+from cacheproof.proving.targets import REFERENCE, Beside, refuse_all_changed, wanted_trees
+from cacheproof.search.memory_store import OutOfTimeError
 from cacheproof.spec.evidence import Evidence, Outcome
 from cacheproof.work.workplace import Workplace
 
 SEED = 0
+NOT_LOOKED = "the seconds were up before anything was proved"
 UNREAD = "unread"
 """The scope of a row about a text that proofs cannot read."""
 ABSENT = "not asked"
@@ -68,13 +72,17 @@ class ProofReview:
         return [one for one in self.lost if one.head != Outcome.REFUTED]
 
 
-def review_proofs(output: CommandOutput, base: str, head: str, place: Workplace) -> ProofReview:
-    """Prove the classes that read differently in two targets, given as the user gave them. A text
-    that is kept proved costs nothing."""
+def review_proofs(
+    output: CommandOutput, base: str, head: str, place: Workplace, until: float = math.inf
+) -> ProofReview:
+    """Prove the classes that read differently in two targets, given as the user gave them, until a
+    moment of the monotonic clock. A text that is kept proved costs nothing."""
     try:
         trees = wanted_trees([base, head], output)
+        looking = Beside(lambda: refuse_all_changed(trees))
         with output.live(LOOKING):
-            refuse_all_changed(trees)
+            if not looking.end(until):
+                return ProofReview(unread=(NOT_LOOKED,))
         base, head = (REFERENCE if tree is None else tree.name for tree in trees)
         jobs = [_differing(job, {base, head}) for job in jobs_for(trees, SEED)]
     except InputError as reason:
@@ -82,11 +90,18 @@ def review_proofs(output: CommandOutput, base: str, head: str, place: Workplace)
     jobs = [job for job in jobs if job.pieces]
     kept = KeptProofs.locate(output.say)
     found = proved_before(jobs, kept)
-    is_interrupted = False
+    ended = ""
+
+    def watch() -> None:
+        if time.monotonic() > until:
+            raise OutOfTimeError
+
     try:
-        prove_now(jobs, found, kept, output, place)
+        prove_now(jobs, found, kept, output, place, watch)
     except KeyboardInterrupt:
-        is_interrupted = True
+        ended = "interrupted"
+    except OutOfTimeError:
+        ended = "the seconds were up"
     pieces = [piece for job in jobs for piece in job.pieces]
     halves = {_subject(piece) for piece in pieces if piece not in found}
     told = [
@@ -95,9 +110,10 @@ def review_proofs(output: CommandOutput, base: str, head: str, place: Workplace)
     of_base = {_place(row): row for row in told if row.target == base}
     of_head = {_place(row): row for row in told if row.target == head}
     done = weighed(of_base, of_head)
-    if not is_interrupted:
+    if not ended:
         return done
-    return replace(done, unread=(*done.unread, left_out(jobs, found)), is_interrupted=True)
+    unread = *done.unread, f"{ended}: {left_out(jobs, found)}"
+    return replace(done, unread=unread, is_interrupted=ended == "interrupted")
 
 
 def _subject(piece: Piece) -> str:

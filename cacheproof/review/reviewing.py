@@ -108,7 +108,7 @@ def reviewed(
                 run.small(ran, one.groups[:SHOWN_MAX], one.brought[:SMALL_MAX])
             found.append(one)
 
-        working(output, base, head, known, place, do)
+        working(output, base, head, known, lanes, place, do)
     (done,) = found
     done.skipped = list(_skipped(done, lanes, left_out))
     return done, head
@@ -121,7 +121,7 @@ def _proofs(
     if ran.interrupted:
         return ProofReview(unread=(UNPROVED,))
     try:
-        return review_proofs(output, base, head, place)
+        return review_proofs(output, base, head, place, ran.proofs_until)
     except KeyboardInterrupt:
         return ProofReview(unread=(UNPROVED,), is_interrupted=True)
 
@@ -158,7 +158,7 @@ def side_of(target: Target) -> Side:
 def _seeds_told(seeds: range, seconds: float | None) -> str:
     if seconds is None:
         return f"seeds {seeds.start} to {seeds.stop - 1} of each lane"
-    return f"seeds from {seeds.start} on, for {seconds:.0f} s"
+    return f"seeds from {seeds.start} on, within {seconds:.0f} s"
 
 
 def _skipped(done: Review, lanes: Sequence[Lane], left_out: Sequence[Lane]) -> Iterator[str]:
@@ -168,6 +168,9 @@ def _skipped(done: Review, lanes: Sequence[Lane], left_out: Sequence[Lane]) -> I
     yield f"All but {searched}; no real engine, no other release."
     if done.is_interrupted:
         yield "Interrupted: what was not run, proved or minimised until then."
+    if left := done.ran.left_undone:
+        told = ", ".join(f"{number:,} {what}" for what, number in left.items())
+        yield f"The seconds did not last for {told}."
     if done.ran.stopped:
         yield "Another run may stop at another seed."
     if left_out:

@@ -12,7 +12,7 @@ from cacheproof.differential.search.weighing import (
 )
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.review.proofs import ProofReview
-from cacheproof.review.run import RanTraces
+from cacheproof.review.run import PLANTED, RanTraces
 
 DIFFERS = FROM_MODEL
 """Decisions differ, and nothing is worse."""
@@ -110,11 +110,13 @@ class Review:
     @property
     def void_because(self) -> list[str]:
         """Why the review says nothing; empty when it does."""
+        planted = self.ran.planted or not self.ran.left_undone.get(PLANTED)
         missed = [name for name, found in self.ran.planted.items() if not found]
         return [
             *(f"harness error: {error}" for error in dict.fromkeys(self.ran.errors)),
             *(f"the fault planted against {name} was not found" for name in missed),
             *([] if self.ran.calls else ["no call was judged"]),
+            *([] if planted else [f"within {self.ran.seconds:g} s no fault was planted"]),
             *(
                 f"{one.contract} of {one.subject} was proved of {self.base.name}; of "
                 f"{self.head.name} it is {one.head}"

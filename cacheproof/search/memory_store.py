@@ -21,6 +21,15 @@ from cacheproof.work.workers import done_among
 from cacheproof.work.workplace import AnyCrew
 
 One = TypeVar("One")
+LEFT_SHARE = 0.25
+"""Most of a search's seconds that is left for minimising, or for writing down."""
+GRACE_SECONDS = 2.0
+"""Seconds after the end for which jobs that are under way are waited for: they look at the clock
+between two traces, and a single one may take long."""
+WRITE_SECONDS = 5.0
+"""Most seconds before the end that are left for replaying what was minimised."""
+PLANTED_SHARE = 0.15
+"""Most of the work of a search by the clock that is spent on planted faults."""
 
 
 class OutOfTimeError(Exception):
@@ -42,21 +51,21 @@ class DueJob:
 class MemoryStore:
     """What is to be done and what came of it, with the errors that make it void. `weights` say how
     long a unit of a kind of job takes beside others. No search is begun after `seconds` from the
-    first outcome, or from `ready`, a moment of the monotonic clock."""
+    first outcome, which is that of a job by which a host is ready."""
 
     def __init__(
         self,
         errors: list[str],
         weights: Mapping[str, float],
         seconds: float | None = None,
-        ready: float = math.inf,
     ) -> None:
         self.errors = errors
         self.interrupted = self.stopped = False
         self.began = time.monotonic()
-        self.ready = ready  # until a host is ready no second of the search has passed
+        self.ready = math.inf  # until a host is ready no second of the search has passed
         self.seconds = seconds
         self.reckoning = Reckoning(self.began, weights)
+        self._has_begun = False
         self._begun = self._taken = 0
         self._came: dict[int, Callable[[], None]] = {}
 
@@ -82,7 +91,37 @@ class MemoryStore:
 
     def next_due(self) -> DueJob | None:
         """What is to be done next; None where there is nothing for now."""
-        return next(self.ordinary, None)
+        return None if self.is_starting() else next(self.ordinary, None)
+
+    def is_starting(self) -> bool:
+        """Whether the first job is under way by which a host is ready: until then nobody knows when
+        the seconds of what is begun are up."""
+        had_begun, self._has_begun = self._has_begun, True
+        return self.seconds is not None and self.ready == math.inf and had_begun
+
+    def in_turns(self, searches: Iterable[DueJob], planted: Iterable[DueJob]) -> Iterator[DueJob]:
+        """A search and the faults that are planted, in turns; of a search by the clock these take
+        their share, until nothing else is left to do."""
+        is_searching = True
+
+        def all_searches() -> Iterator[DueJob]:
+            nonlocal is_searching
+            yield from searches
+            is_searching = False
+
+        def sharing() -> Iterator[DueJob | None]:
+            for due in planted:
+                while self.seconds is not None and is_searching and self._has_planted_enough:
+                    yield None
+                yield due
+
+        return _alternating(all_searches(), sharing())
+
+    @property
+    def _has_planted_enough(self) -> bool:
+        """Whether planted faults have taken their share of the time."""
+        spent = self.reckoning.seconds
+        return spent.get("Plant", 0.0) > PLANTED_SHARE * sum(spent.values())
 
     def goes_on(self) -> bool:
         """Whether there is more to do when all is done that was due."""
@@ -106,6 +145,11 @@ class MemoryStore:
     def is_out_of_time(self) -> bool:
         """Whether the seconds are up."""
         return time.monotonic() > self.deadline
+
+    def before_end(self, most: float) -> float:
+        """The moment that is so many seconds before the end, or a share of all where they are
+        few."""
+        return self.deadline - (min(most, LEFT_SHARE * self.seconds) if self.seconds else 0.0)
 
     def in_time(self, parts: Iterable[One]) -> Iterator[One]:
         """The parts of a search until the seconds are up, when it is `stopped`."""
@@ -137,6 +181,8 @@ class MemoryStore:
     def look(self) -> None:
         """Show how far all is. Raises OutOfTimeError when what is under way is to be left."""
         now = time.monotonic()
+        if now > self.deadline + GRACE_SECONDS:
+            raise OutOfTimeError
         if self.ready == math.inf:
             self.live.show("a worker starts, and imports the target")
             return
@@ -157,7 +203,7 @@ def turns(
             yield lane, some
 
 
-def alternating(*several: Iterator[One | None]) -> Iterator[One]:
+def _alternating(*several: Iterator[One | None]) -> Iterator[One]:
     """One of each in turns, then the rest of the longer; None lets the others go first."""
     for some in itertools.zip_longest(*several):
         yield from (one for one in some if one is not None)

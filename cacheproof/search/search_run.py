@@ -5,7 +5,6 @@ their breaks.
 """
 
 import itertools
-import math
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,6 +26,7 @@ from cacheproof.differential.search.canary import (
     name_in,
     plantings_in_turns,
 )
+from cacheproof.differential.search.clocks import of_clock
 from cacheproof.differential.search.corpus import Reply
 from cacheproof.differential.search.known import KnownFault, showing_seeds
 from cacheproof.differential.search.noting import Conclusions, Noted, Noting, face_of
@@ -38,10 +38,9 @@ from cacheproof.differential.targets.resolve import semantics_beside
 from cacheproof.output.console import CommandOutput, Live
 from cacheproof.output.verdict_line import names
 from cacheproof.search.memory_store import (
+    WRITE_SECONDS,
     DueJob,
     MemoryStore,
-    OutOfTimeError,
-    alternating,
     turns,
 )
 from cacheproof.search.searchers import crew_for
@@ -55,15 +54,6 @@ PART_SECONDS = 2.0
 parts. Its lanes take turns more often."""
 SHRINK_SECONDS = 15.0
 """Most seconds before the end that are left for minimising what is not small yet."""
-WRITE_SECONDS = 5.0
-"""Most seconds before the end that are left for replaying what was minimised."""
-LEFT_SHARE = 0.25
-"""Most of a search's seconds that is left for either."""
-GRACE_SECONDS = 2.0
-"""Seconds after the end for which jobs that are under way are waited for: they look at the clock
-between two traces, and a single one may take long."""
-PLANTED_SHARE = 0.15
-"""Most of the work of a search by the clock that is spent on planted faults."""
 ERRORS_MAX = 10
 """Errors of hosts after which a search gives up: it is void, and would wait for more of them."""
 WEIGHTS = {"Search": 1.0, "Plant": 2.0, "WriteDown": 30.0, "WriteDown as it is": 5.0}
@@ -109,7 +99,6 @@ class SearchRun(MemoryStore):
         self._noting = Noting(known, shrinks_listed=plan.shrinks_listed)
         self._urgent: deque[DueJob] = deque()
         self._listed: deque[DueJob] = deque()
-        self._has_seeds, self._has_begun = True, False
         self._unreplayed = 0
         self._shown: dict[str, tuple[int, ...]] = {}
         self._all_seeds = iter(itertools.count() if plan.seeds is None else plan.seeds)
@@ -134,7 +123,7 @@ class SearchRun(MemoryStore):
             at_once = self.plan.seeds[: self.plan.seeds_at_once]
             self.reckoning.planned["Search"] = len(at_once) * len(self.lanes)
         start = DueJob(StartTask(), self.unless_error(lambda _: None), "Start", in_order=False)
-        searches = alternating(self._searches(self._seeds()), self._planted(plants))
+        searches = self.in_turns(self._searches(self._seeds()), self._planted(plants))
         ordinary = itertools.chain([start], self.in_time(replays), searches)
         self.do(crew, work.work, live, ordinary, self._progress)
         self._unreplayed = len(replays) - self.reckoning.units["Replay"]
@@ -150,13 +139,10 @@ class SearchRun(MemoryStore):
     def next_due(self) -> DueJob | None:
         """First what writes down what was found, then the search and the planted faults in
         turns."""
-        # until a host is ready nobody knows when the seconds of what is begun are up
-        is_starting = self.seconds is not None and self.ready == math.inf and self._has_begun
-        self._has_begun = True
         if time.monotonic() > self.deadline:
             self.stopped = True
             return None
-        if self._gave_up or is_starting:
+        if self._gave_up or self.is_starting():
             return None
         if self._urgent:
             return self._urgent.popleft()
@@ -177,27 +163,15 @@ class SearchRun(MemoryStore):
 
     def _searches(self, parts: Iterator[tuple[Lane, Sequence[int]]]) -> Iterator[DueJob]:
         for lane, seeds in self.in_time(parts):
-            task = SearchTask(lane, seeds, self.plan.kept_per_break, _of_clock(self.deadline))
+            task = SearchTask(lane, seeds, self.plan.kept_per_break, of_clock(self.deadline))
             yield DueJob(task, self._merge, "Search", len(seeds))
-        self._has_seeds = False
 
-    def _planted(
-        self, plants: Iterable[tuple[Lane, tuple[Canary, ...]]]
-    ) -> Iterator[DueJob | None]:
-        """Faults to be planted; None where the search is to go on first."""
+    def _planted(self, plants: Iterable[tuple[Lane, tuple[Canary, ...]]]) -> Iterator[DueJob]:
+        """Faults to be planted."""
         take = self.unless_error(self.canaries.update)
         for lane, some in self.in_time(plants):
-            while self._has_planted_enough:
-                yield None
-            job = Plant(lane, some, _of_clock(self.deadline))
+            job = Plant(lane, some, of_clock(self.deadline))
             yield DueJob(job, take, "Plant", len(some), in_order=False)
-
-    @property
-    def _has_planted_enough(self) -> bool:
-        """Whether a search by the clock has spent its share on planted faults."""
-        spent = self.reckoning.seconds
-        share = PLANTED_SHARE * sum(spent.values())
-        return self.seconds is not None and self._has_seeds and spent.get("Plant", 0.0) > share
 
     def _turns(self, lanes: Sequence[Lane]) -> Iterator[tuple[Lane, Sequence[int]]]:
         """The lanes in turns, a few seeds at a time, up to `seeds_at_once` of each; seeds that were
@@ -265,7 +239,7 @@ class SearchRun(MemoryStore):
             self._notes.append(note)
             kind = "WriteDown" if noted.batches else "WriteDown as it is"
             written = partial(self._written, note)
-            until = _of_clock(self._before_end(WRITE_SECONDS))
+            until = of_clock(self.before_end(WRITE_SECONDS))
             due = DueJob(noted.job(until), written, kind, in_order=False)
             self.plan_for(due)
             if noted.listed is None:
@@ -284,12 +258,7 @@ class SearchRun(MemoryStore):
     def is_out_of_time(self) -> bool:
         """Whether the seconds are up, or what is left of them is for minimising."""
         is_small = all(one.noted.listed or one.outcome is not None for one in self._notes)
-        return time.monotonic() > (self.deadline if is_small else self._before_end(SHRINK_SECONDS))
-
-    def _before_end(self, most: float) -> float:
-        """The moment that is so many seconds before the end, or a share of all where they are
-        few."""
-        return self.deadline - (min(most, LEFT_SHARE * self.seconds) if self.seconds else 0.0)
+        return time.monotonic() > (self.deadline if is_small else self.before_end(SHRINK_SECONDS))
 
     def look(self) -> None:
         """Report the outcomes of breaks in their order, up to the first that is not known, and how
@@ -302,8 +271,6 @@ class SearchRun(MemoryStore):
         for error in self.errors[self._errors_told :]:
             self.live.say(f"{self.target.name}: {error}")
         self._errors_told = len(self.errors)
-        if time.monotonic() > self.deadline + GRACE_SECONDS:
-            raise OutOfTimeError
         super().look()
 
     def _left(self, now: float) -> tuple[float | None, float | None]:
@@ -410,11 +377,6 @@ class SearchRun(MemoryStore):
             reasons.append(f"what breaks {names(unsmall)} may be new, and was not minimised")
         if reasons:
             verdict.unfinished = f"within {self.seconds:g} s {' and '.join(reasons)}"
-
-
-def _of_clock(moment: float) -> float:
-    """A moment of the monotonic clock as one of the clock, which machines share."""
-    return time.time() + moment - time.monotonic()
 
 
 def run_search(

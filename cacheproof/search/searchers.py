@@ -35,11 +35,15 @@ def crew_for(
     if place.cluster is not None:
         return ClusterCrew(begin_there, target.name, text_of(target), with_reference, known)
     if isinstance(target, HostTarget):
-        # each engine of a trace for connectors is a fork
-        target.prepare(forks_much=any(lane.depth == CONNECTOR for lane in lanes))
+        target.prepare(forks_much=_forks_much(lanes))
     if isinstance(elsewhere, HostTarget):
         elsewhere.prepare(imports=False)  # only what is written down is run there
     return Crew(place.number(mib_of(target)), work.begin, target, elsewhere, with_reference, known)
+
+
+def _forks_much(lanes: Sequence[Lane]) -> bool:
+    """Whether hosts fork for each trace of a lane: an engine with a connector is a fork."""
+    return any(lane.depth == CONNECTOR for lane in lanes)
 
 
 def mib_of(target: Target) -> int:
@@ -58,15 +62,19 @@ def begin_there(name: str, text: str, with_reference: bool, known: Sequence[Know
 
 
 def crew_for_both(
-    place: Workplace, base: Target, head: Target, known: Sequence[KnownFault]
+    place: Workplace,
+    base: Target,
+    head: Target,
+    known: Sequence[KnownFault],
+    lanes: Sequence[Lane],
 ) -> AnyCrew:
-    """Workers for two targets that are compared."""
+    """Workers for these lanes of two targets that are compared."""
     if place.cluster is not None:
         texts = (base.name, text_of(base)), (head.name, text_of(head))
         return ClusterCrew(begin_both_there, *texts, known)
     for one in (base, head):
         if isinstance(one, HostTarget):
-            one.prepare()
+            one.prepare(forks_much=_forks_much(lanes))
     number = place.number(2 * mib_of(base))
     return Crew(number, paired.begin, base, head, known)
 

@@ -4,6 +4,8 @@ What the workers of a review do, each in a process with hosts of both. As in `wo
 value that says all there is to do, and its outcome depends on nothing else.
 """
 
+import math
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +20,7 @@ from cacheproof.differential.judges.lockstep import Difference
 from cacheproof.differential.lanes.lane import Lane
 from cacheproof.differential.search.attribution import Attribution
 from cacheproof.differential.search.canary import Canary, plant
+from cacheproof.differential.search.clocks import monotonic
 from cacheproof.differential.search.diff import Comparison, compared, older_release
 from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.search.seeded import BATCH_TRACES
@@ -111,42 +114,57 @@ class Both:
 
 
 @dataclass(frozen=True)
+class StartBoth:
+    """Be ready: have the hosts of both started."""
+
+    def run(self, both: Both) -> None:
+        assert both.base.protocol
+        assert both.head.protocol
+
+
+@dataclass(frozen=True)
 class RunSeeds:
-    """Seeds of a lane, with what the older of both releases offers."""
+    """Seeds of a lane, with what the older of both releases offers, as far as one comes until a
+    moment of the clock."""
 
     lane: Lane
     seeds: Sequence[int]
+    until: float = math.inf
 
     def run(self, both: Both) -> list[Pair]:
         release = older_release(both.base, both.head)
         traces = [self.lane.trace(seed, release) for seed in self.seeds]
-        names = [f"seed {seed}" for seed in self.seeds]
-        return list(_pairs(both, self.lane.name, names, traces))
+        names = [name_of(seed) for seed in self.seeds]
+        return list(_pairs(both, self.lane.name, names, traces, self.until))
 
 
 @dataclass(frozen=True)
 class RunKept:
-    """Traces that were kept, by name."""
+    """Traces that were kept, by name, as far as one comes until a moment of the clock."""
 
     names: Sequence[str]
     traces: Sequence[Trace]
+    until: float = math.inf
 
     def run(self, both: Both) -> list[Pair]:
-        return list(_pairs(both, None, self.names, self.traces))
+        return list(_pairs(both, None, self.names, self.traces, self.until))
 
 
 @dataclass(frozen=True)
 class PlantInHead:
-    """Faults to be planted in head and looked for: each by its contract, and, where it `compares`,
-    one of them by the comparison with head as it is."""
+    """Faults to be planted in head and looked for, as far as one comes until a moment of the clock:
+    each by its contract, and, where it `compares`, one of them by the comparison with head as it
+    is."""
 
     lane: Lane
     canaries: tuple[Canary, ...]
     compares: bool
+    until: float = math.inf
 
     def run(self, both: Both) -> dict[str, bool]:
-        found = plant(self.canaries, both.head, self.lane)
-        if self.compares and (traces := telling_apart(self.lane, both.base, both.head)):
+        found = plant(self.canaries, both.head, self.lane, monotonic(self.until))
+        is_due = self.compares and time.time() < self.until
+        if is_due and (traces := telling_apart(self.lane, both.base, both.head)):
             found[difference_in(self.lane)] = self._is_a_difference_seen(both, traces)
         return found
 
@@ -161,12 +179,13 @@ class PlantInHead:
 
 @dataclass(frozen=True)
 class ShrinkParting:
-    """A trace on which both part, to be minimised: parting in the same field after the same
-    operation, explained by `change` where that is not None."""
+    """A trace on which both part, to be minimised until a moment of the clock: parting in the same
+    field after the same operation, explained by `change` where that is not None."""
 
     trace: Trace
     parted: Parted
     change: str | None
+    until: float = math.inf
 
     def run(self, both: Both) -> SmallParting:
         comparison = both.comparison
@@ -180,7 +199,8 @@ class ShrinkParting:
                 for trace, difference in zip(traces, comparison.of(traces), strict=True)
             ]
 
-        small = shrink(self.trace, still, batches=SHRINK_BATCHES).trace
+        until = monotonic(self.until)
+        small = shrink(self.trace, still, batches=SHRINK_BATCHES, until=until).trace
         (difference,) = comparison.of([small])
         assert difference is not None
         return SmallParting(small, difference, comparison.explanation(small, difference))
@@ -188,11 +208,12 @@ class ShrinkParting:
 
 @dataclass(frozen=True)
 class ShrinkBreak:
-    """A trace on which head breaks a contract that base keeps, to be minimised: a finding, as a
-    search of head has them."""
+    """A trace on which head breaks a contract that base keeps, to be minimised until a moment of
+    the clock: a finding, as a search of head has them."""
 
     trace: Trace
     broken: Broken
+    until: float = math.inf
 
     def run(self, both: Both) -> Finding:
         ((_, broken, result),) = both.examined([self.trace])
@@ -205,7 +226,8 @@ class ShrinkBreak:
                 for trace, (ours, theirs, result) in zip(traces, both.examined(traces), strict=True)
             ]
 
-        small = shrink(self.trace, still, batches=SHRINK_BATCHES).trace
+        until = monotonic(self.until)
+        small = shrink(self.trace, still, batches=SHRINK_BATCHES, until=until).trace
         head = both.head
         return of_small(head, small, *self.broken, both.reference, TIMES, elsewhere=head)
 
@@ -219,6 +241,11 @@ class ShrinkBreak:
         _, of_head = both.attributions
         broken = head.by_kind.get(self.broken)
         return broken is not None and of_head.parts(trace, result, broken.event)
+
+
+def name_of(seed: int) -> str:
+    """What a pair is called that came of a seed."""
+    return f"seed {seed}"
 
 
 def telling_apart(lane: Lane, base: Target, head: Target) -> list[Trace]:
@@ -258,10 +285,12 @@ def work(job: PairJob) -> Any:
 
 
 def _pairs(
-    both: Both, lane: str | None, names: Sequence[str], traces: Sequence[Trace]
+    both: Both, lane: str | None, names: Sequence[str], traces: Sequence[Trace], until: float
 ) -> Iterator[Pair]:
     explained: Counter[tuple[str, str]] = Counter()
     for start in range(0, len(traces), BATCH_TRACES):
+        if time.time() > until:
+            return
         some = traces[start : start + BATCH_TRACES]
         ours, theirs = both.base.run(some), both.head.run(some)
         for number, (trace, one, other) in enumerate(zip(some, ours, theirs, strict=True)):

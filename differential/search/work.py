@@ -5,7 +5,6 @@ search comes out the same whatever number of workers shares it.
 """
 
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,6 +17,7 @@ from cacheproof.differential.lanes.lane import Lane
 from cacheproof.differential.search import corpus
 from cacheproof.differential.search.attribution import Attribution
 from cacheproof.differential.search.canary import Canary, plant
+from cacheproof.differential.search.clocks import monotonic
 from cacheproof.differential.search.corpus import Reply
 from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.search.seeded import SearchOutcome, search
@@ -25,12 +25,6 @@ from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for
-
-
-def _monotonic(moment: float) -> float:
-    """A moment of the clock, which machines share, as one of the monotonic clock, which they do
-    not."""
-    return time.monotonic() + moment - time.time()
 
 
 @dataclass
@@ -89,7 +83,7 @@ class SearchTask:
             kept_per_break=self.kept_per_break,
             attribution=worker.attribution,
             causes_max=self.kept_per_break,
-            until=_monotonic(self.until),
+            until=monotonic(self.until),
         )
 
 
@@ -117,7 +111,7 @@ class WriteDown:
                 times=self.times,
                 seconds=self.broken.seconds,
                 batches=self.batches,
-                until=_monotonic(self.until),
+                until=monotonic(self.until),
                 elsewhere=worker.elsewhere,
                 parts=worker.attribution.parts if self.broken.attributed.parts else None,
             )
@@ -143,7 +137,7 @@ class Plant:
     def run(self, worker: SearchWorker) -> dict[str, bool] | str:
         """Which were found, or why that cannot be said."""
         try:
-            return plant(self.canaries, worker.target, self.lane, _monotonic(self.until))
+            return plant(self.canaries, worker.target, self.lane, monotonic(self.until))
         except HarnessError as error:
             worker.close()
             return f"while planting canaries: {error}"

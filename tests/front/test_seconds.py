@@ -51,6 +51,21 @@ def test_a_call_that_never_returns_does_not_keep_a_search(mine: Path, run_proces
     assert told["next"].startswith("give it more time, with --seconds")
 
 
+def test_a_call_that_never_returns_does_not_keep_a_review(
+    mine: Path, tmp_path: Path, run_process: Run
+) -> None:
+    mine.write_text(STUCK)
+    both = "--base", f"reference@{NEWEST}", "--head", f"mine:Mine@{NEWEST}", "--depth", "manager"
+    file = tmp_path / "review.json"
+    ran = run_process("review", *both, "--seconds", "2", "--json", str(file))
+    assert ran.code == 3
+    told = json.loads(file.read_text())
+    assert told["void_because"] == ["no call was judged", "within 2 s no fault was planted"]
+    (left,) = (line for line in told["not_looked_at"] if line.startswith("The seconds did not"))
+    assert "kept traces" in left
+    assert "planted faults" in left
+
+
 def test_what_breaks_and_is_not_small_in_time_is_no_green(
     mine: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
