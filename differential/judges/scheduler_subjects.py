@@ -69,6 +69,11 @@ class Subjects:
             "whole items": self.has_whole_items,
             "padded": drafts >= config.max_num_batched_tokens
             and not (drafter_stops or self.has_whole_items),
+            "few blocks": any(
+                self._blocks(tokens_max(event, config)) > config.num_blocks - 1
+                for event in trace.events
+                if isinstance(event, Add)
+            ),
         }
         self._drafter_needs_all = first and is_one_of(release, _DRAFTER_NEEDS_ALL)
         reads_none = second and is_one_of(release, _SECOND_DRAFTER_READS_NO_ITEM)

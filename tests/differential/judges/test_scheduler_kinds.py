@@ -14,13 +14,14 @@ from cacheproof.differential.search.fault_folders import load
 from cacheproof.differential.search.known import may_be
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.base import Adapter
-from cacheproof.differential.traces.manager import Add
+from cacheproof.differential.traces.manager import Add, Update
 from cacheproof.differential.traces.records import Raised
-from cacheproof.differential.traces.scheduler import SchedulerConfig
+from cacheproof.differential.traces.scheduler import Schedule, SchedulerConfig
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.releases import NEWEST
 from cacheproof.reference.semantics import Semantics
 from tests.differential.scheduler_traces import CONFIG
+from tests.differential.scheduler_traces import trace as scheduler_trace
 
 LISTED = load()
 ASSERTS = Raised("AssertionError", "")
@@ -139,6 +140,17 @@ def test_a_session_that_waits_for_another_turn_is_named() -> None:
     assert kind == "AssertionError in schedule: a session waits"
     listed = may_be(LISTED, "SC-8", kind, "0.32.0", ("scheduler",))
     assert [one.name for one in listed] == ["kv-load-turn", "session-drafts"]
+
+
+@pytest.mark.parametrize(("blocks", "kind"), [(4, "whole items + few blocks"), (5, None)])
+def test_to_stand_for_want_of_blocks_is_a_kind_of_its_own(blocks: int, kind: str | None) -> None:
+    """A trace that is made smaller would else end where no request ever fits."""
+    steps = [Schedule(), Update(), Schedule(), Update(), Schedule()]
+    changes = {"max_num_seqs": 1, "disable_chunked_mm_input": True, "num_blocks": blocks}
+    short = scheduler_trace(Add("a", prompt=60, max_tokens=4), *steps, **changes)
+    target = ReferenceTarget()
+    seen = examine(short, target.run([short])[0], target)
+    assert {at for contract, at in seen.by_kind if contract == "LV-1"} == ({kind} - {None})
 
 
 def raising(
