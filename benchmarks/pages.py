@@ -54,6 +54,7 @@ PAGES = (
         also="docs/tutorial.md, docs/how-to/simulate.md: what their commands print",
         writes=True,
     ),
+    Page("differential/search/late_seeds.toml", "python benchmarks/late_seeds.py", writes=True),
     Page(
         "docs/evidence/encoder-connectors-checked.md",
         "python benchmarks/encoder_connectors.py",

@@ -6,9 +6,12 @@ one per contract, each by itself, and is void when one of them does not come bac
 
 import math
 import time
-from collections.abc import Collection, Iterable, Iterator, Set
+import tomllib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
-from itertools import zip_longest
+from functools import cache
+from itertools import chain, zip_longest
+from pathlib import Path
 from typing import get_args
 
 from cacheproof.differential.depths import DEPTHS
@@ -34,6 +37,8 @@ from cacheproof.reference.semantics import offered_by
 from cacheproof.spec.registry import Contract
 
 CANARY_TRACES = 60
+LATE_SEEDS = Path(__file__).with_name("late_seeds.toml")
+"""Written by benchmarks/late_seeds.py."""
 CANARIES_AT_ONCE = 8
 """Canaries of a lane that are planted in one job."""
 
@@ -159,16 +164,22 @@ class Planting:
         self._drawn: list[Trace] = []
         self._without: dict[tuple[int, ModelRunner | None], TraceResult] = {}
 
-    def finds(self, canary: Canary, until: float = math.inf) -> bool | None:
+    def finds(
+        self,
+        canary: Canary,
+        until: float = math.inf,
+        showing: Iterable[tuple[int, Trace]] = (),
+    ) -> bool | None:
         """Whether a canary is found; the first trace that shows it ends the search, and None says
-        that the moment `until` of the monotonic clock did. A break does not count where the run
+        that the moment `until` of the monotonic clock did. Traces that are known to be `showing` it
+        come first, each with its number among all. A break does not count where the run
         without the fault has the same records: then the fault did nothing, and the target breaks
         the contract of itself.
 
         Raises HarnessError as the target.
         """
         sought = canary.contract, canary.kind
-        for number, drawn in enumerate(self._traces()):
+        for number, drawn in chain(showing, enumerate(self._traces())):
             if time.monotonic() >= until:
                 return None
             if canary.event and canary.event not in {tag_of(type(one)) for one in drawn.events}:
@@ -256,9 +267,24 @@ def plant(
 ) -> dict[str, bool]:
     """Plant canaries of a lane in `target`: which were found, without those that the moment `until`
     left out. Raises HarnessError as the target."""
-    planting = Planting(target, (lane.trace(seed, target.model) for seed in range(CANARY_TRACES)))
-    told = {name_in(lane, canary): planting.finds(canary, until) for canary in some}
+
+    def of_seeds(seeds: Iterable[int]) -> Iterator[tuple[int, Trace]]:
+        return ((seed, lane.trace(seed, target.model)) for seed in seeds)
+
+    planting = Planting(target, (trace for _, trace in of_seeds(range(CANARY_TRACES))))
+    told = {}
+    for canary in some:
+        showing = of_seeds(late_seeds().get(lane.name, {}).get(canary.name, ()))
+        told[name_in(lane, canary)] = planting.finds(canary, until, showing)
     return {name: found for name, found in told.items() if found is not None}
+
+
+@cache
+def late_seeds() -> Mapping[str, Mapping[str, list[int]]]:
+    """Lane -> name of a canary -> seeds that are known to show it, where those before do not. They
+    only come first: what they do not show is looked for in all others."""
+    found: dict[str, dict[str, list[int]]] = tomllib.loads(LATE_SEEDS.read_text())
+    return found
 
 
 def _plans(target: Target) -> bool:

@@ -18,12 +18,14 @@ from cacheproof.differential.generators.scheduler import scheduler_trace
 from cacheproof.differential.judges.rules import rules_for
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search.canary import (
+    CANARY_TRACES,
     NO_CANARY,
     NO_CANARY_WHERE_PLANNED,
     Canary,
     Planting,
     canaries,
     canaries_in,
+    late_seeds,
     plant,
 )
 from cacheproof.differential.targets.host.connectors.faults import CONNECTOR_FAULTS
@@ -37,6 +39,7 @@ from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.manager import Add
 from cacheproof.differential.traces.scheduler import Abort
 from cacheproof.differential.traces.trace import Trace
+from cacheproof.reference.releases import SEARCHED
 from cacheproof.reference.semantics import Semantics
 from cacheproof.spec.registry import contracts
 
@@ -95,19 +98,42 @@ def test_a_break_of_the_targets_own_is_no_canary_found() -> None:
         assert Planting(target, traces).finds(Canary("EC-1", "leaks_a_slot"))
 
 
+class Counting(ReferenceTarget):
+    runs = 0
+
+    def run(self, traces: Any, fault: str | None = None) -> Any:
+        self.runs += 1
+        return super().run(traces, fault)
+
+
 @pytest.mark.parametrize(("event", "is_found"), [("add", True), ("reach", False)])
 def test_a_trace_without_a_canarys_event_is_not_run(event: str, is_found: bool) -> None:
-    class Counting(ReferenceTarget):
-        runs = 0
-
-        def run(self, traces: Any, fault: str | None = None) -> Any:
-            self.runs += 1
-            return super().run(traces, fault)
-
     target = Counting()
     traces = [LANES["encoder cache"].trace(seed, None) for seed in range(20)]
     found = Planting(target, traces).finds(Canary("EC-1", "leaks_a_slot", event=event))
     assert (found, target.runs > 0) == (is_found, is_found)
+
+
+def test_a_trace_that_is_known_to_show_a_canary_comes_first_and_others_follow() -> None:
+    lane, canary = LANES["encoder cache"], Canary("EC-1", "leaks_a_slot")
+    traces = [lane.trace(seed, None) for seed in range(5)]
+    shows, hides = traces[0], traces[0].with_events(())
+    for showing, runs in (([], 4), ([(9, shows)], 2), ([(9, hides)], 6)):
+        target = Counting()
+        assert Planting(target, [hides, *traces]).finds(canary, showing=showing)
+        assert target.runs == runs
+
+
+def test_late_seeds_are_of_canaries_that_are_planted() -> None:
+    for name, late in late_seeds().items():
+        lane = LANES[name]
+        planted = {
+            canary.name
+            for release in SEARCHED
+            for canary in canaries(lane.manager, release, lane.silent_on, lane.depth)
+        }
+        assert late.keys() <= planted
+        assert {seed for own in late.values() for seed in own} <= {*range(CANARY_TRACES)}
 
 
 @pytest.mark.parametrize("kind", KINDS)
