@@ -13,6 +13,7 @@ from cacheproof.reference.releases import FIRST_MODELLED, is_modelled, model_of
 from cacheproof.reference.semantics.block_keys import BlockKeySemantics
 from cacheproof.reference.semantics.change import Change
 from cacheproof.reference.semantics.encoder_cache import EncoderCacheSemantics
+from cacheproof.reference.semantics.front_end import FrontEndSemantics
 from cacheproof.reference.semantics.kv_cache import KVCacheSemantics
 from cacheproof.reference.semantics.media import MediaSemantics
 from cacheproof.reference.semantics.scheduler import SchedulerSemantics
@@ -47,6 +48,7 @@ class Semantics:
     media: MediaSemantics = field(default_factory=MediaSemantics)
     kv_cache: KVCacheSemantics = field(default_factory=KVCacheSemantics)
     scheduler: SchedulerSemantics = field(default_factory=SchedulerSemantics)
+    front_end: FrontEndSemantics = field(default_factory=FrontEndSemantics)
 
     @classmethod
     def ideal(cls) -> "Semantics":

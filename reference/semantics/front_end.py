@@ -1,0 +1,89 @@
+"""The caches before the scheduler: processed media, as a front end and an engine core keep them."""
+
+from dataclasses import dataclass
+
+from cacheproof.reference.semantics.change import NOT_FOUND, change
+
+
+@dataclass(frozen=True)
+class FrontEndSemantics:
+    """The flags of a front end's cache of processed media and of its counterpart."""
+
+    touches_all_first: bool = change(
+        "0.12.0",
+        "BaseMultiModalProcessor._merge_mm_kwargs",
+        "all items of a request count as used before the first of them is looked up",
+        thread="vLLM PR #28525",
+    )
+    touches_what_is_there: bool = change(
+        "0.10.2",
+        "LRUCache.touch",
+        "a name that nothing is kept under is not counted as used",
+        last="0.11.2",
+        again="0.24.0",
+        thread="vLLM PR #43595",
+    )
+    processes_again: bool = change(
+        None,
+        "BaseMultiModalCache.get_and_update_item",
+        "an item that is not where it was taken to be is processed again, and sent",
+        thread=NOT_FOUND,
+    )
+    counts_resets: bool = change(
+        None,
+        "MultiModalReceiverCache.clear_cache",
+        "a message says how often its sender was emptied, and nothing of before is kept or found",
+        thread=NOT_FOUND,
+    )
+    follows_next_chunk: bool = change(
+        "0.11.1",
+        "SingleWriterShmRingBuffer.free_buf",
+        "room in shared memory begins where the oldest chunk does that is left",
+    )
+    numbers_on: bool = change(
+        "0.32.0",
+        "SingleWriterShmRingBuffer.clear",
+        "chunks in shared memory are numbered on after a reset, so that no two have one number",
+    )
+    protects_what_is_touched: bool = change(
+        "0.32.0",
+        "SingleWriterShmObjectStorage.touch",
+        "an item in shared memory that is touched is kept for its request, and counted once it is "
+        "sent",
+    )
+    counts_samples: bool = change(
+        None,
+        "SingleWriterShmObjectStorage.get_cached",
+        "an item in shared memory is to be read once for each answer that its request asks for",
+        thread=NOT_FOUND,
+    )
+    returns_what_is_not_sent: bool = change(
+        None,
+        "SingleWriterShmObjectStorage.increment_writer_flag",
+        "an item in shared memory waits for no reader of a message that is never sent",
+        thread=NOT_FOUND,
+    )
+    keeps_what_is_to_be_read: bool = change(
+        None,
+        "SingleWriterShmObjectStorage.clear",
+        "a reset leaves in shared memory what a message under way refers to",
+        thread=NOT_FOUND,
+    )
+    reports_misses: bool = change(
+        "0.28.0",
+        "MultiModalReceiverCache.get_and_update_item",
+        "an item that the engine core lacks is reported, and the front end forgets it",
+        thread="vLLM PR #46747",
+    )
+    skips_oversize: bool = change(
+        "0.29.0",
+        "BaseMultiModalCache.cache_if_fits",
+        "an item that is larger than the cache is passed on, and not kept",
+        thread="vLLM PR #53016",
+    )
+    keeps_what_is_sent: bool = change(
+        "0.31.0",
+        "LruKeyReplicatedReceiverCache.get_and_update_item",
+        "an item that is sent replaces what is kept under its name",
+        thread="vLLM PR #57833",
+    )
