@@ -260,3 +260,17 @@ class ExecuteOutcome(TypedDict):
     landed: list[tuple[str, ServedRows]]
     copying: bool
     rest: Rest | None
+
+
+class FrontEndOutcome(TypedDict):
+    """What an event of a front end comes to: names that either half keeps, what was used longest
+    ago first, and bytes it counts; what is sent says, None without data; what is handed on says;
+    which items are lacking, none where the release does not tell; why a request is refused."""
+
+    sender: list[str]
+    receiver: list[str]
+    counted: list[int]
+    sent: NotRequired[list[str | None]]
+    handed: NotRequired[list[str]]
+    lacking: NotRequired[list[str]]
+    refused: NotRequired[str]

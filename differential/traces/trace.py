@@ -18,6 +18,7 @@ from cacheproof.differential.traces.encoder_connector import (
     EncoderConnectorHeader,
 )
 from cacheproof.differential.traces.engine import EngineEvent, EngineHeader, Reload
+from cacheproof.differential.traces.front_end import FrontEndEvent, FrontEndHeader
 from cacheproof.differential.traces.kv_cache import Arrive, KVCacheEvent, KVCacheHeader
 from cacheproof.differential.traces.manager import Add, ManagerEvent, ManagerHeader
 from cacheproof.differential.traces.media_hash import MediaHashEvent, MediaHashHeader
@@ -35,6 +36,7 @@ AnyEvent = (
     | MediaHashEvent
     | KVCacheEvent
     | EncoderConnectorEvent
+    | FrontEndEvent
     | Reload
 )
 DecidedEvent = ManagerEvent | EngineEvent | SchedulerEvent
@@ -49,6 +51,7 @@ Header = (
     | MediaHashHeader
     | KVCacheHeader
     | EncoderConnectorHeader
+    | FrontEndHeader
 )
 ModelRunner = Literal["first", "second"]
 """What executes steps on a GPU: vLLM has had two since 0.12.0."""

@@ -13,6 +13,7 @@ from cacheproof.differential.media.descriptions import Malformed, check_call
 from cacheproof.differential.traces.base import SCHEMA, WITH_WINDOW, Item, tag_of
 from cacheproof.differential.traces.block_hash import EMBEDDED, Continue, Prompt
 from cacheproof.differential.traces.engine import EngineConfig
+from cacheproof.differential.traces.front_end import FrontEndConfig, Process
 from cacheproof.differential.traces.kv_cache import Arrive
 from cacheproof.differential.traces.manager import Add
 from cacheproof.differential.traces.media_hash import Hash
@@ -129,6 +130,8 @@ def _check(event: AnyEvent, header: Header, requests: set[str], where: str) -> N
         raise InputError(f"{where}: event {kind!r} at {depth} depth; expected one of {kinds}")
     if isinstance(event, Hash):
         _check_value(event, where)
+    if isinstance(event, Process):
+        _check_given(event, header, where)
     _check_names([getattr(event, name, None) for name in ("request", "identifier")], where)
     if not isinstance(event, Showing):
         return
@@ -165,6 +168,17 @@ def _check(event: AnyEvent, header: Header, requests: set[str], where: str) -> N
             f"{where}: {error}; expected items in prompt order, apart from each other and within "
             f"the prompt, and a mask as long as its item"
         ) from None
+
+
+def _check_given(event: Process, header: Header, where: str) -> None:
+    assert isinstance(header.config, FrontEndConfig)
+    contents = {item.name: len(item.sizes) for item in header.config.items}
+    for item in event.items:
+        if item.content >= contents.get(item.name, 0):
+            raise InputError(
+                f"{where}: item {item.name!r} with content {item.content}; expected an item of the "
+                f"header, and as many contents as it has sizes there"
+            )
 
 
 def _check_value(event: Hash, where: str) -> None:

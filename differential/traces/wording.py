@@ -5,12 +5,12 @@ from typing import Any
 import msgspec
 
 from cacheproof.differential.media.values import written
-from cacheproof.differential.traces import manager, scheduler
+from cacheproof.differential.traces import front_end, manager, scheduler
 from cacheproof.differential.traces.base import tag_of
 from cacheproof.differential.traces.block_hash import Continue, Decode, Prompt
 from cacheproof.differential.traces.kv_cache import Arrive, Slots
 from cacheproof.differential.traces.media_hash import Hash
-from cacheproof.differential.traces.outcomes import WalkOutcome
+from cacheproof.differential.traces.outcomes import FrontEndOutcome, WalkOutcome
 from cacheproof.differential.traces.trace import AnyEvent, Trace
 from cacheproof.spec.records import LedgerState
 
@@ -61,6 +61,15 @@ def told(event: AnyEvent, outcome: Any) -> str:
             return "the step's output arrives"
         case manager.Stall():
             return f"{event.request} is walked, finds no KV blocks, and waits on"
+        case front_end.Process() | front_end.Deliver():
+            return _sent(event, outcome)
+        case front_end.Withdraw():
+            return f"{event.request} is refused, or its client is gone: no message is sent"
+        case front_end.Report():
+            return f"the front end hears what was lacking for {event.request}"
+        case front_end.ResetMedia():
+            whose = {"sender": "front end's", "receiver": "engine core's"}
+            return f"the {whose.get(event.half, 'two')} cache{'s' * (event.half == 'both')} reset"
         case Hash():
             return f"hash {written(event.value)}"
         case manager.Release():
@@ -78,6 +87,21 @@ def told(event: AnyEvent, outcome: Any) -> str:
             about = items or getattr(event, "item", "")
             words = " ".join(filter(None, (kind, who)))
             return f"{words}: {about}" if about else words
+
+
+def _sent(event: front_end.Process | front_end.Deliver, outcome: FrontEndOutcome | None) -> str:
+    """What goes on with a request's items: with data, or without."""
+    outcome = outcome or FrontEndOutcome(sender=[], receiver=[], counted=[])
+    refused = f", refused: {outcome['refused']}" if "refused" in outcome else ""
+    if isinstance(event, front_end.Deliver):
+        lacking = ", and the engine core lacks items" if "lacking" in outcome else ""
+        return f"the message of {event.request} arrives{lacking}{refused}"
+    sent = outcome.get("sent", [None] * len(event.items))
+    items = [
+        item.name if says is None else f"{item.name} with data"
+        for item, says in zip(event.items, sent, strict=True)
+    ]
+    return f"{event.request} is processed: {', '.join(items)}{refused}"
 
 
 def _walked(event: manager.Walk, outcome: WalkOutcome | None) -> str:

@@ -352,3 +352,15 @@ def test_random_damage_is_refused_in_one_line_or_leaves_a_trace(tmp_path: Path) 
         else:
             assert parse(dump(loaded).encode().splitlines(), "again") == loaded
     assert 500 < refused < 2000
+
+
+@pytest.mark.parametrize(("name", "content"), [("y", 0), ("x", 1)])
+def test_an_item_that_the_header_does_not_have_is_refused(name: str, content: int) -> None:
+    lines = (
+        b'{"depth":"front_end","schema":1,"config":{"items":[{"name":"x","sizes":[1]}],"capacity":4}}',
+        f'{{"event":"process","request":"a","items":[{{"name":"{name}","content":{content}}}]}}'.encode(),
+    )
+    with pytest.raises(
+        InputError, match=rf"line 2: item '{name}' with content {content}; expected"
+    ):
+        parse(lines, "trace")
