@@ -222,9 +222,16 @@ SESSIONS: dict[str, Callable[[AskedTrace], DrivenSession]] = {
         asked.header["config"]["algorithm"], asked.fault
     ),
     "kv_cache": lambda asked: _kv_cache(asked.header["config"], asked.fault),
+    "front_end": lambda asked: _front_end(asked),
     CONNECTOR: lambda asked: _connectors(asked),
 }
 """Depth -> what makes the session of a trace; engines have a host of their own."""
+
+
+def _front_end(asked: AskedTrace) -> DrivenSession:
+    from .managers.front_end_release import front_end_session
+
+    return front_end_session(asked.header, asked.fault)
 
 
 def _kv_cache(config: Event, fault: str | None) -> KVCacheSession:

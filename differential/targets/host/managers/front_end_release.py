@@ -1,0 +1,312 @@
+"""The two caches of processed media of this vLLM, called as its processors and engine core do."""
+
+import inspect
+import itertools
+import os
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+import vllm
+import vllm.multimodal.cache as caches
+from vllm.multimodal.inputs import (
+    MultiModalBatchedField,
+    MultiModalFeatureSpec,
+    MultiModalFieldElem,
+    MultiModalKwargsItem,
+    PlaceholderRange,
+)
+from vllm.multimodal.processing import BaseMultiModalProcessor
+
+from ..faults.front_end import FRONT_END_FAULTS
+from ..protocol import Event, Illegal
+from ..vllm_objects.media_caches import Content, Lacking, Message, NeverEnds
+from .front_end import FrontEndSession, check
+
+_SENDER = getattr(caches, "LruKeyReplicatedSenderCache", None) or (
+    caches.MultiModalProcessorSenderCache
+)
+_RECEIVER = getattr(caches, "LruKeyReplicatedReceiverCache", None) or (
+    caches.MultiModalReceiverCache
+)
+_MISS: tuple[type[Exception], ...] = tuple(
+    filter(None, [getattr(caches, "MultiModalCacheMissError", None)])
+)
+_SHARED_SENDER: Any = getattr(caches, "ShmObjectStoreSenderCache", None)
+_SHARED_RECEIVER: Any = getattr(caches, "ShmObjectStoreReceiverCache", None)
+_NAME_OF_MEMORY = "VLLM_OBJECT_STORAGE_SHM_BUFFER_NAME"
+_numbers = itertools.count()
+_MODALITY, _FIELD = "image", "pixel_values"
+_GIB, _MIB = 2**30, 2**20
+_LOOKED_UP = (
+    "mm_is_cached" in inspect.signature(BaseMultiModalProcessor._merge_mm_kwargs).parameters
+)
+"""Whether what was found missing is told to the merge, and not looked up anew."""
+_OF_ELEMENT = frozenset(inspect.signature(MultiModalFieldElem).parameters)
+_OF_FEATURE = frozenset(inspect.signature(MultiModalFeatureSpec).parameters)
+
+
+def front_end_session(header: Event, fault: str | None) -> FrontEndSession:
+    """A session on this release."""
+    config = header["config"]
+    check(config)
+    caches: Any = CACHES[config["store"]](config)
+    FRONT_END_FAULTS[fault or "nothing"](caches)
+    return FrontEndSession(config, caches)
+
+
+class ReleaseCaches:
+    """A sender and a receiver of this release, each with so many bytes."""
+
+    def __init__(self, config: Event) -> None:
+        model = _model(config["capacity"])
+        self._sender: Any = _SENDER(model)
+        self._receiver: Any = _RECEIVER(model)
+        for half in (self._sender, self._receiver):
+            _end_endless_evictions(half._cache)
+
+    def process(
+        self, names: Sequence[str], contents: Sequence[Content], samples: int
+    ) -> tuple[Any, list[str | None]]:
+        payload = _merged(self._sender, names, contents)
+        return payload, [None if item is None else _text_of(item) for item in payload]
+
+    def withdraw(self, message: Message) -> None:
+        """No release has either half take back what is not sent."""
+
+    def receive(self, message: Message, worker: int) -> list[str]:
+        features = [
+            _feature(name, item) for name, item in zip(message.names, message.payload, strict=True)
+        ]
+        try:
+            told = self._receiver.get_and_update_features(features)
+        except _MISS as error:
+            raise Lacking(error.mm_hashes) from error  # type: ignore[attr-defined]
+        return [_text_of(feature.data) for feature in told]
+
+    def close(self) -> None:
+        """It is this process's alone."""
+
+    def forget(self, names: Sequence[str]) -> None:
+        for name in names:
+            self._sender.invalidate(name)
+
+    def reset(self, half: str) -> None:
+        if half != "receiver":
+            self._sender.clear_cache()
+        if half != "sender":
+            self._receiver.clear_cache()
+
+    def state(self) -> list[tuple[list[str], int]]:
+        return [
+            ([name for name in one._cache.order if name in one._cache], int(one._cache.currsize))
+            for one in (self._sender, self._receiver)
+        ]
+
+
+class ProcessorOnlyCaches:
+    """A cache of this release's front end that has no counterpart."""
+
+    def __init__(self, config: Event) -> None:
+        self._cache: Any = caches.MultiModalProcessorOnlyCache(_model(config["capacity"]))
+        _end_endless_evictions(self._cache._cache)
+
+    def process(
+        self, names: Sequence[str], contents: Sequence[Content], samples: int
+    ) -> tuple[Any, list[str | None]]:
+        payload = _merged(self._cache, names, contents)
+        return payload, [_text_of(item) for item in payload]
+
+    def withdraw(self, message: Message) -> None:
+        """What is kept stays."""
+
+    def receive(self, message: Message, worker: int) -> list[str]:
+        return [_text_of(item) for item in message.payload]
+
+    def close(self) -> None:
+        """It is this process's alone."""
+
+    def forget(self, names: Sequence[str]) -> None:
+        """Nothing is lacking."""
+
+    def reset(self, half: str) -> None:
+        if half != "receiver":
+            self._cache.clear_cache()
+
+    def state(self) -> list[tuple[list[str], int]]:
+        one = self._cache._cache
+        return [([name for name in one.order if name in one], int(one.currsize)), ([], 0)]
+
+
+class SharedCaches:
+    """A sender of this release that writes into shared memory, and its workers' readers."""
+
+    def __init__(self, config: Event) -> None:
+        if _SHARED_SENDER is None:
+            raise Illegal(f"vLLM {vllm.__version__} keeps no processed media in shared memory")
+        name = f"cacheproof_{os.getpid()}_{next(_numbers)}"
+        os.environ[_NAME_OF_MEMORY] = name
+        if hasattr(caches, _NAME_OF_MEMORY):
+            setattr(caches, _NAME_OF_MEMORY, name)
+        media = SimpleNamespace(
+            mm_processor_cache_gb=config["capacity"] / _GIB,
+            mm_shm_cache_max_object_size_mb=config["largest"] / _MIB,
+        )
+        made: Any = SimpleNamespace(
+            parallel_config=SimpleNamespace(world_size=config["workers"]),
+            model_config=SimpleNamespace(
+                get_multimodal_config=lambda: media, multimodal_config=media
+            ),
+        )
+        lock: Any = threading.Lock()
+        self._sender: Any = _SHARED_SENDER(made)
+        self._readers: list[Any] = [_SHARED_RECEIVER(made, lock) for _ in range(config["workers"])]
+        for one in (self._sender, *self._readers):
+            one._shm_cache.ser_de = _AsText()
+
+    def process(
+        self, names: Sequence[str], contents: Sequence[Content], samples: int
+    ) -> tuple[Any, list[str | None]]:
+        payload = _merged(self._sender, names, contents)
+        return payload, [None if "address" in item else _text_of(item) for item in payload]
+
+    def withdraw(self, message: Message) -> None:
+        """No release takes back that a message will be read."""
+
+    def receive(self, message: Message, worker: int) -> list[str]:
+        features = map(_feature, message.names, message.payload)
+        try:
+            told = self._readers[worker].get_and_update_features(list(features))
+        except ValueError as error:
+            raise KeyError from error
+        return [_text_of(feature.data) for feature in told]
+
+    def forget(self, names: Sequence[str]) -> None:
+        """No worker says that it lacks an item."""
+
+    def reset(self, half: str) -> None:
+        if half != "receiver":
+            self._sender.clear_cache()
+        if half != "sender":
+            for reader in self._readers:
+                reader.clear_cache()
+
+    def state(self) -> list[tuple[list[str], int]]:
+        store = self._sender._shm_cache
+        ring = store.ring_buffer
+        chunks = []
+        for chunk, address in ring.metadata.items():
+            if chunk not in store.id_index:
+                continue  # 0.11.0 begins with a number that nothing is written under yet
+            with ring.access_buf(address) as (data, _):
+                read = ring.byte2int(data[: store.flag_bytes])
+            due = store.writer_flag[chunk] * store.n_readers
+            chunks.append(f"{store.id_index[chunk]} {read} of {due}")
+        used = ring.data_buffer_end - ring.data_buffer_start
+        return [(list(store.key_index), used), (chunks, 0)]
+
+    def close(self) -> None:
+        memory = self._sender._shm_cache.ring_buffer.shared_memory
+        for one in (self._sender, *self._readers):
+            one._shm_cache.ring_buffer.shared_memory.close()
+        with suppress(FileNotFoundError):
+            memory.unlink()
+
+
+class _AsText:
+    """Items in shared memory as what they say, in so many bytes: what msgpack makes of a tensor
+    has other sizes in other releases, which no trace knows."""
+
+    def serialize(self, item: MultiModalKwargsItem) -> tuple[bytes, int, bytes, int]:
+        data = _text_of(item).encode().ljust(item[_FIELD].data.nbytes, b".")
+        return data, len(data), b"", 0
+
+    def deserialize(self, data: memoryview) -> MultiModalKwargsItem:
+        return _item((bytes(data).rstrip(b".").decode(errors="replace"), len(data)))
+
+
+CACHES = {"lru": ReleaseCaches, "shm": SharedCaches, "processor": ProcessorOnlyCaches}
+
+
+def _model(capacity: int) -> Any:
+    """What a release's caches ask of a model's configuration."""
+    media = SimpleNamespace(mm_processor_cache_gb=capacity / _GIB)
+    return SimpleNamespace(get_multimodal_config=lambda: media, multimodal_config=media)
+
+
+def _merged(sender: Any, names: Sequence[str], contents: Sequence[Content]) -> list[Any]:
+    """The items of a request as this release sends them."""
+    cached = sender.is_cached(list(names))
+    missing = [_item(one) for one, known in zip(contents, cached, strict=True) if not known]
+    given: dict[str, Any] = {
+        "cache": sender,
+        "mm_hashes": {_MODALITY: list(names)},
+        "mm_missing_kwargs": {_MODALITY: missing},
+        "mm_missing_prompt_updates": {_MODALITY: [[] for _ in missing]},
+    }
+    if _LOOKED_UP:
+        given["mm_is_cached"] = {_MODALITY: cached}
+    try:
+        merged, _ = BaseMultiModalProcessor._merge_mm_kwargs(_PROCESSOR, **given)
+    finally:
+        getattr(sender, "release_sender_touches", _nothing)()
+    return list(merged[_MODALITY])
+
+
+def _nothing() -> None:
+    """What releases do that hold nothing while they merge."""
+
+
+_PROCESSOR: Any = SimpleNamespace(_recompute_cached_prompt_update=_nothing)
+"""All that a merge asks of the processor that it belongs to."""
+
+
+def _end_endless_evictions(cache: Any) -> None:
+    """Raise NeverEnds where the cache evicts what makes no room, as it would do again."""
+    evict = cache.popitem
+
+    def evict_once(**how: bool) -> object:
+        before = len(cache), next(iter(cache.order), None)
+        evicted: object = evict(**how)
+        if (len(cache), next(iter(cache.order), None)) == before:
+            raise NeverEnds
+        return evicted
+
+    cache.popitem = evict_once
+
+
+def _item(content: Content) -> MultiModalKwargsItem:
+    """A processed item: its text, in so many bytes."""
+    text, size = content
+    data = torch.zeros(size, dtype=torch.uint8)
+    data._cacheproof_text = text  # type: ignore[attr-defined]
+    values = {
+        "modality": _MODALITY,
+        "key": _FIELD,
+        "data": data,
+        "field": MultiModalBatchedField(),
+    }
+    element = MultiModalFieldElem(**{name: values[name] for name in _OF_ELEMENT})
+    if hasattr(MultiModalKwargsItem, "from_elems"):
+        item: MultiModalKwargsItem = MultiModalKwargsItem.from_elems([element])
+        return item
+    return MultiModalKwargsItem({_FIELD: element})
+
+
+def _text_of(item: MultiModalKwargsItem) -> str:
+    text: str = item[_FIELD].data._cacheproof_text
+    return text
+
+
+def _feature(name: str, data: MultiModalKwargsItem | None) -> MultiModalFeatureSpec:
+    values = {
+        "data": data,
+        "modality": _MODALITY,
+        "identifier": name,
+        "mm_position": PlaceholderRange(offset=0, length=1),
+        "mm_hash": name,
+    }
+    return MultiModalFeatureSpec(**{key: values[key] for key in _OF_FEATURE & values.keys()})

@@ -1,0 +1,58 @@
+"""The two caches of processed media, of whichever system, as a session drives them."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+Content = tuple[str, int]
+"""What an item says, and its bytes."""
+
+
+class Message(NamedTuple):
+    """The items of a request as they are sent: names, what they say, what only the caches look
+    into, and how often."""
+
+    names: tuple[str, ...]
+    contents: tuple[Content, ...]
+    payload: Any
+    samples: int
+
+
+class Caches(Protocol):
+    """Both halves, of whichever system."""
+
+    def process(
+        self, names: Sequence[str], contents: Sequence[Content], samples: int
+    ) -> tuple[Any, list[str | None]]:
+        """What is sent so often, and what of it says what; None for an item without data."""
+
+    def receive(self, message: Message, worker: int) -> list[str]:
+        """What is handed on, to that worker where each reads for itself. Raises Lacking where
+        items are not there."""
+
+    def withdraw(self, message: Message) -> None:
+        """The message is never sent."""
+
+    def forget(self, names: Sequence[str]) -> None:
+        """The front end hears that these were lacking."""
+
+    def reset(self, half: str) -> None: ...
+
+    def state(self) -> list[tuple[list[str], int]]:
+        """Of sender and receiver: names, what was used longest ago first, and bytes counted. Of
+        shared memory: names, and bytes in use; then of each chunk its name, how often it was read,
+        and how often it is to be read."""
+
+    def close(self) -> None:
+        """Give back what is not this process's alone."""
+
+
+class NeverEnds(Exception):
+    """A half would evict for ever: what it evicts makes no room."""
+
+
+class Lacking(Exception):
+    """Items that came without data are not there; those that are told of."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        super().__init__(*names)
+        self.names = tuple(names)
