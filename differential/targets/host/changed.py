@@ -36,6 +36,7 @@ from vllm.distributed.ec_transfer.ec_connector.cpu import scheduler as _of_sched
 
 from .connectors import cpu as _connector_cpu  # noqa: E402, F401
 from .connectors import release as _connector_release  # noqa: E402, F401
+from .managers import front_end_release as _front_end_release  # noqa: E402, F401
 from .managers import kv_cache_build as _kv_cache_build  # noqa: E402, F401
 from .managers import media_hash  # noqa: E402  (what these import is what is noted)
 from .release import ManagersHost as _Release  # noqa: E402
@@ -100,7 +101,7 @@ class ChangedHost(_Release):
         called: set[str] = set()
         self._lines = {}
 
-        def note(frame: FrameType, event: str, _: object) -> LineTracer | None:
+        def note(frame: FrameType, event: str, _: object) -> "LineTracer | None":
             code = frame.f_code
             if code.co_filename not in files:
                 return None
