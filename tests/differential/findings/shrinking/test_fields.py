@@ -40,6 +40,7 @@ from cacheproof.differential.traces.encoder_connector import (
     StoredItem,
     StoringModel,
 )
+from cacheproof.differential.traces.front_end import MOST_CONTENTS, MediaItem, Process
 from cacheproof.differential.traces.manager import Preempt
 from cacheproof.differential.traces.scheduler import SchedulerConfig
 from cacheproof.differential.traces.trace import Trace
@@ -167,6 +168,9 @@ def trace_of(case: Case) -> Trace:
     event = masked(with_room(instance(kind, case.path if case.holder else ())))
     if case.path[0] == "embeds" and case.depth == "engine":
         config = replace(config, prompt_embeds=True)
+    if isinstance(event, Process):
+        known = MediaItem(event.items[0].name, (1,) * MOST_CONTENTS)
+        config = replace(config, items=(known,))
     manager = {"manager": "encoder_cache"} if depth.has_ledger else {}
     trace = Trace(depth.header(schema=SCHEMA, config=config, **manager), (event,))
     assert parse(dump(trace).encode().splitlines(), str(case)) == trace

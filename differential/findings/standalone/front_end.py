@@ -1,0 +1,95 @@
+"""A pytest file that shows what a front end's cache and its engine core's make of messages."""
+
+from collections.abc import Iterator
+
+from cacheproof.differential.findings.finding import LOCKSTEP, Finding
+from cacheproof.differential.findings.standalone.template import OF_A_DIFFERENCE, render
+from cacheproof.differential.judges.front_end import DOES_NOT_END
+from cacheproof.differential.traces.front_end import (
+    Deliver,
+    FrontEndConfig,
+    Process,
+    Report,
+    ResetMedia,
+)
+from cacheproof.differential.traces.outcomes import FrontEndOutcome
+from cacheproof.differential.traces.wording import literal
+
+RAISES = {
+    "PM-2": "# what came without data is there: nothing is raised",
+    "PM-3": "# a cache without room refuses nobody: nothing is raised",
+}
+AGREE = {
+    "PM-5": "assert names(sender) == names(receiver)",
+    "PM-6": "assert names(sender) == names(receiver) == []",
+}
+_WIDTH = 92
+
+
+def standalone_test(finding: Finding) -> tuple[str | None, str]:
+    """The file's text, or None and why there is none."""
+    if finding.parting is not None or finding.contract == LOCKSTEP:
+        return None, OF_A_DIFFERENCE
+    if finding.kind == DOES_NOT_END:
+        return None, "a test that never ends shows nothing: its replay ends"
+    if finding.contract not in {"PM-1", *RAISES, *AGREE}:
+        return None, f"{finding.contract} is about bytes that are counted: its replay shows it"
+    config = finding.trace.header.config
+    assert isinstance(config, FrontEndConfig)
+    if config.store != "lru":
+        return None, "it is written for the two halves of a cache: its replay has the other stores"
+    body = [*_played(finding, config), *_claim(finding)]
+    return render("front_end.py.jinja", finding, body, capacity=config.capacity), ""
+
+
+def _played(finding: Finding, config: FrontEndConfig) -> Iterator[str]:
+    """What front end and engine core do, one after the other."""
+    told = zip(finding.events[: finding.event + 1], finding.records, strict=False)
+    for number, (event, record) in enumerate(told):
+        outcome: FrontEndOutcome | None = record.outcome
+        if outcome is None:
+            continue
+        indent = ""
+        if number == finding.event and finding.contract in RAISES:
+            yield RAISES[finding.contract]
+        elif "refused" in outcome or "lacking" in outcome:
+            yield "with suppress(*FAILURES):"
+            indent = "    "
+        for line in _lines(event, config):
+            yield indent + line
+
+
+def _lines(event: object, config: FrontEndConfig) -> Iterator[str]:
+    sizes = {item.name: item.sizes for item in config.items}
+    match event:
+        case Process():
+            items = [
+                f"({literal(one.name)}, {one.content}, {sizes[one.name][one.content]})"
+                for one in event.items
+            ]
+            line = f"messages[{literal(event.request)}] = process(sender, {', '.join(items)})"
+            if len(line) <= _WIDTH:
+                yield line
+                return
+            yield f"messages[{literal(event.request)}] = process("
+            yield from (f"    {argument}," for argument in ("sender", *items))
+            yield ")"
+        case Deliver():
+            yield f"handed = deliver(receiver, messages[{literal(event.request)}])"
+        case Report():
+            yield f"forget(sender, receiver, messages[{literal(event.request)}])"
+        case ResetMedia():
+            yield from (
+                f"{half}.clear_cache()"
+                for half in ("sender", "receiver")
+                if event.half in ("both", half)
+            )
+
+
+def _claim(finding: Finding) -> Iterator[str]:
+    """What does not hold in the end, where it is not that something is raised."""
+    if finding.contract in AGREE:
+        yield AGREE[finding.contract]
+    if finding.contract == "PM-1":
+        handed = finding.records[finding.event].outcome["handed"]
+        yield f"assert handed != {literal(handed)}  # {finding.kind}"
