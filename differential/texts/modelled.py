@@ -7,7 +7,7 @@ from cacheproof.differential.texts.told import READ
 
 class ModelledComponent(NamedTuple):
     """The files under vllm/ that hold a component, in one release or another. `only` are the names
-    at their top that count; none: all of them."""
+    at their top that count, or methods of their classes; none: all of them."""
 
     name: str
     paths: tuple[str, ...]
@@ -72,6 +72,39 @@ COMPONENTS = (
         "media",
         ("multimodal/media/base.py", "multimodal/base.py", "multimodal/image.py"),
         ("MediaWithBytes", "convert_image_mode"),
+    ),
+    ModelledComponent(
+        "processor_cache",
+        (
+            "multimodal/cache/lru.py",
+            "multimodal/cache/base.py",
+            "multimodal/cache/shm.py",
+            "multimodal/cache.py",
+        ),
+        (
+            "BaseMultiModalCache",
+            "BaseMultiModalProcessorCache",
+            "BaseMultiModalReceiverCache",
+            "MultiModalCache",
+            "MultiModalCacheMissError",
+            "MultiModalProcessorSenderCache",
+            "MultiModalReceiverCache",
+            "LruKeyReplicatedSenderCache",
+            "LruKeyReplicatedReceiverCache",
+            "ShmObjectStoreSenderCache",
+            "ShmObjectStoreReceiverCache",
+        ),
+    ),
+    ModelledComponent(
+        "shm_object_storage",
+        ("distributed/device_communicators/shm_object_storage.py",),
+        ("SingleWriterShmRingBuffer", "SingleWriterShmObjectStorage"),
+    ),
+    ModelledComponent("lru_cache", ("utils/cache.py", "utils/__init__.py"), ("LRUCache",)),
+    ModelledComponent(
+        "mm_processor",
+        ("multimodal/processing/processor.py", "multimodal/processing.py"),
+        ("BaseMultiModalProcessor._merge_mm_kwargs",),
     ),
     ModelledComponent("kv_connector", ("distributed/kv_transfer/kv_connector/v1/base.py",)),
     ModelledComponent("ec_connector", ("distributed/ec_transfer/ec_connector/base.py",)),
@@ -276,6 +309,21 @@ LEFT_OUT = (
             "*:ModelRunnerOutput.cudagraph_stats",
             "*:ModelRunnerOutput.sampling_masks",
             "*:_combine_non_none",
+        ),
+    ),
+    LeftOut(
+        "statistics of the caches of processed media; handles of shared memory, and its end",
+        (
+            "*Cache.make_stats",
+            "*Cache._stat",
+            "*Cache.stat",
+            "*Cache.usage",
+            "*Cache.get_item_complexity",
+            "*Cache.close",
+            "*:SingleWriterShm*.close",
+            "*:SingleWriterShm*.__del__",
+            "*:SingleWriterShm*.handle",
+            "*:SingleWriterShm*.create_from_handle",
         ),
     ),
     LeftOut(

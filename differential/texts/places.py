@@ -11,6 +11,7 @@ from typing import NamedTuple
 from cacheproof.differential.texts.modelled import COMPONENTS
 from cacheproof.differential.traces.base import tag_of
 from cacheproof.differential.traces.encoder_connector import EncoderConnectorConfig
+from cacheproof.differential.traces.front_end import FrontEndConfig
 from cacheproof.differential.traces.trace import Trace
 
 _PATHS = {one.name: one.paths for one in COMPONENTS} | {
@@ -61,6 +62,8 @@ _OF_KV_CACHE: Mapping[str, str] = {
     "take_events": "take_events",
     "take_stats": "make_prefix_cache_stats",
 }
+_SENDER = "LruKeyReplicatedSenderCache", "MultiModalProcessorSenderCache"
+_RECEIVER = "LruKeyReplicatedReceiverCache", "MultiModalReceiverCache"
 _OF_CONNECTOR: Mapping[str, str] = {
     "plan": "build_connector_meta",
     "execute": "start_load_caches",
@@ -118,6 +121,10 @@ def way(
             return [SourceFunction("kv_cache_utils", "", ("hash_block_tokens",))]
         case "media_hash":
             return [SourceFunction("hasher", "MultiModalHasher", ("hash_kwargs",))]
+        case "front_end":
+            config = trace.header.config
+            is_shared = isinstance(config, FrontEndConfig) and config.store == "shm"
+            return [_OF_SHARED_MEDIA if is_shared else _OF_FRONT_END[tag]]
         case _:
             return [_of_connector(trace, tag)]
 
@@ -171,6 +178,16 @@ def _of_manager(manager: str, operation: str) -> SourceFunction | None:
     return SourceFunction("encoder_cache_manager", _MANAGERS[manager], _OF_MANAGER[operation])
 
 
+_OF_SHARED_MEDIA = SourceFunction("shm_object_storage", "SingleWriterShmObjectStorage")
+_OF_FRONT_END = {
+    "process": SourceFunction("mm_processor", "BaseMultiModalProcessor", ("_merge_mm_kwargs",)),
+    "withdraw": SourceFunction("processor_cache", "", _SENDER),
+    "deliver": SourceFunction("processor_cache", "", _RECEIVER),
+    "report": SourceFunction("processor_cache", "", _SENDER),
+    "reset_media": SourceFunction("processor_cache", "", _RECEIVER),
+}
+
+
 def _of_connector(trace: Trace, tag: str) -> SourceFunction:
     config = trace.header.config
     is_cpu = isinstance(config, EncoderConnectorConfig) and config.store == "cpu"
@@ -196,8 +213,10 @@ class _Lines(NamedTuple):
             owners += [one for one in self.above.get(owner, ()) if one not in owners]
         names = function.names
         yield from (f"{owner}.{name}" for owner in owners for name in names if owner)
-        if not (function.owner and names):
-            yield function.name
+        if not function.owner:
+            yield from names
+        elif not names:
+            yield function.owner
 
 
 @lru_cache(maxsize=64)

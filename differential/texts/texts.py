@@ -102,14 +102,16 @@ def _definitions(
             case _:
                 continue
         for name in names:
-            if not only or name in only:
-                yield from _definition(node, f"{owner}{name}")
+            of_class = tuple(one[len(name) + 1 :] for one in only if one.startswith(f"{name}."))
+            if not only or name in only or of_class:
+                yield from _definition(node, f"{owner}{name}", of_class)
 
 
-def _definition(node: ast.stmt, name: str) -> Iterator[tuple[str, str]]:
+def _definition(node: ast.stmt, name: str, only: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:
     if isinstance(node, ast.ClassDef):
-        yield name, written([node.bases, node.keywords, node.decorator_list])
-        yield from _definitions(node.body, f"{name}.")
+        if not only:
+            yield name, written([node.bases, node.keywords, node.decorator_list])
+        yield from _definitions(node.body, f"{name}.", only)
     else:
         yield name, written(node)
 
