@@ -111,6 +111,7 @@ DEPTHS = {
     "block_hash": _named("block_hash", edits="block_hash"),
     "media_hash": _named("media_hash", edits="media_hash"),
     "kv_cache": replace(_named("kv_cache", edits="kv_cache"), has_timeline=True),
+    "front_end": _named("front_end"),
     "encoder_connector": replace(
         _named("encoder_connector", edits="encoder_connector"),
         its_own=frozenset({"bytes", "outside", "unfinished", "pins", "copying", "rest"}),

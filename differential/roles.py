@@ -17,12 +17,14 @@ from cacheproof.differential.findings.shrinking import media_hash as media_hash_
 from cacheproof.differential.findings.standalone import block_hash as block_hash_test
 from cacheproof.differential.findings.standalone import encoder_connector as encoder_connector_test
 from cacheproof.differential.findings.standalone import engine as engine_test
+from cacheproof.differential.findings.standalone import front_end as front_end_test
 from cacheproof.differential.findings.standalone import kv_cache as kv_cache_test
 from cacheproof.differential.findings.standalone import manager as manager_test
 from cacheproof.differential.findings.standalone import media_hash as media_hash_test
 from cacheproof.differential.findings.standalone import scheduler as scheduler_test
 from cacheproof.differential.findings.views import block_hash as block_hash_view
 from cacheproof.differential.findings.views import encoder_connector as encoder_connector_view
+from cacheproof.differential.findings.views import front_end as front_end_view
 from cacheproof.differential.findings.views import kv_cache as kv_cache_view
 from cacheproof.differential.findings.views import ledger as ledger_view
 from cacheproof.differential.findings.views import media_hash as media_hash_view
@@ -31,6 +33,7 @@ from cacheproof.differential.findings.views.view import View
 from cacheproof.differential.judges import block_hash as block_hash_judge
 from cacheproof.differential.judges import encoder_connector as encoder_connector_judge
 from cacheproof.differential.judges import engine as engine_judge
+from cacheproof.differential.judges import front_end as front_end_judge
 from cacheproof.differential.judges import kv_cache as kv_cache_judge
 from cacheproof.differential.judges import manager as manager_judge
 from cacheproof.differential.judges import media_hash as media_hash_judge
@@ -42,6 +45,7 @@ from cacheproof.differential.lanes import encoder_cache as encoder_cache_lanes
 from cacheproof.differential.lanes import encoder_connector as encoder_connector_lanes
 from cacheproof.differential.lanes import encoder_decoder as encoder_decoder_lanes
 from cacheproof.differential.lanes import engine as engine_lanes
+from cacheproof.differential.lanes import front_end as front_end_lanes
 from cacheproof.differential.lanes import kv_cache as kv_cache_lanes
 from cacheproof.differential.lanes import media_hash as media_hash_lanes
 from cacheproof.differential.lanes import scheduler as scheduler_lanes
@@ -50,6 +54,7 @@ from cacheproof.differential.targets import (
     reference_block_hash,
     reference_encoder_connector,
     reference_engine,
+    reference_front_end,
     reference_kv_cache,
     reference_manager,
     reference_media_hash,
@@ -60,6 +65,7 @@ from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces import block_hash as block_hash_traces
 from cacheproof.differential.traces import encoder_connector as encoder_connector_traces
 from cacheproof.differential.traces import engine as engine_traces
+from cacheproof.differential.traces import front_end as front_end_traces
 from cacheproof.differential.traces import kv_cache as kv_cache_traces
 from cacheproof.differential.traces import manager as manager_traces
 from cacheproof.differential.traces import media_hash as media_hash_traces
@@ -188,6 +194,14 @@ MODULES: dict[str, DepthModules[Any]] = {
         kv_cache_view,
         kv_cache_test,
         kv_cache_edits,
+    ),
+    "front_end": DepthModules[front_end_traces.FrontEndEvent](
+        front_end_traces,
+        (front_end_lanes,),
+        reference_front_end,
+        front_end_judge,
+        front_end_view,
+        front_end_test,
     ),
     "encoder_connector": DepthModules[encoder_connector_traces.EncoderConnectorEvent](
         encoder_connector_traces,

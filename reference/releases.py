@@ -23,6 +23,7 @@ def is_modelled(release: str) -> bool:
     return release_key(release) in map(release_key, MODELLED)
 
 
+@cache
 def model_of(release: str) -> str:
     """The modelled release whose semantics stand for a release: itself, or the newest before it.
 

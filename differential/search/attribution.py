@@ -320,11 +320,11 @@ class Attribution:
         """Faults that break the contract by a cause that the model has: the trace's namesake, then
         those of the release, then the others. Of several with one cause, the first."""
         found: dict[tuple[str, ...], tuple[KnownFault, Cause]] = {}
-        in_order = sorted(
-            self._known,
-            key=lambda one: (not _is_called(name, one), not one.is_in(self._release)),
-        )
-        for fault in in_order:
+        breaking = [
+            one for one in self._known if any(each.breaks(contract, kind) for each in one.cause)
+        ]
+        breaking.sort(key=lambda one: (not _is_called(name, one), not one.is_in(self._release)))
+        for fault in breaking:
             for cause in fault.cause:
                 if cause.breaks(contract, kind) and not self._has(cause.flags):
                     found.setdefault(cause.flags, (fault, cause))

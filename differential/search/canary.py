@@ -23,6 +23,7 @@ from cacheproof.differential.targets.both_runners import EngineTarget
 from cacheproof.differential.targets.host.by_name import canaries_of
 from cacheproof.differential.targets.host.connectors.faults import CONNECTOR_FAULTS
 from cacheproof.differential.targets.host.faults.block_hash import BLOCK_HASH_FAULTS
+from cacheproof.differential.targets.host.faults.front_end import FRONT_END_FAULTS
 from cacheproof.differential.targets.host.faults.kv_cache import KV_CACHE_FAULTS
 from cacheproof.differential.targets.host.faults.manager import FAULTS
 from cacheproof.differential.targets.host.faults.manager_calls import MANAGER_CALL_FAULTS
@@ -51,6 +52,7 @@ _FAULTS_OF = {
     "block_hash": canaries_of(BLOCK_HASH_FAULTS),
     "media_hash": canaries_of(MEDIA_HASH_FAULTS),
     "encoder_connector": canaries_of(CONNECTOR_FAULTS),
+    "front_end": canaries_of(FRONT_END_FAULTS),
 }
 """What a trace is for -> contract -> kind of break -> the fault that is planted."""
 _EVENT_OF = {name: vars(fault)["event"] for name, fault in CONNECTOR_FAULTS.items() if vars(fault)}

@@ -194,7 +194,7 @@ class KnownFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if release is None:
             return False
         return any(one.covers(contract, kind, release, lanes, runner) for one in self.symptom) or (
-            self.is_in(release) and any(one.breaks(contract, kind) for one in self.cause)
+            any(one.breaks(contract, kind) for one in self.cause) and self.is_in(release)
         )
 
 

@@ -11,6 +11,7 @@ from cacheproof.differential.search.gallery import (
     block_hash,
     encoder_cache,
     encoder_connector,
+    front_end,
     kv_cache,
     media_hash,
     scheduler,
@@ -18,6 +19,7 @@ from cacheproof.differential.search.gallery import (
 from cacheproof.differential.search.gallery.variant import (
     BLOCK_HASH,
     CONNECTOR,
+    FRONT_END,
     KV_CACHE,
     MEDIA_HASH,
     Variant,
@@ -35,6 +37,7 @@ VARIANTS: tuple[Variant, ...] = (
     *media_hash.VARIANTS,
     *kv_cache.VARIANTS,
     *encoder_connector.VARIANTS,
+    *front_end.VARIANTS,
     *scheduler.VARIANTS,
 )
 SEEDS = range(60)
@@ -60,6 +63,7 @@ KEPT_BECAUSE = {
     "DF-1": "it names the notice that came too early, where WM-2 says that a read misses",
     "LV-2": "it speaks when the request arrives, LV-1 only once steps come back empty",
     "EX-4": "it says whose the rows are, where EX-7 says that they are of other weights",
+    "PM-6": "it names the reset, also while messages are under way, where PM-5 is not judged",
     "EX-11": "it names the promise of what cannot be had, where EX-1 is what comes of it",
     "BK-3": "two keys for one content lose a hit (BK-4); that growing gave the other is a fault",
 }
@@ -317,6 +321,7 @@ _LANES_OF = {
     MEDIA_HASH: ("media hash",),
     KV_CACHE: ("KV cache",),
     CONNECTOR: ("connectors on a disk", "connectors in memory"),
+    FRONT_END: ("front end", "front end, shared memory", "front end, several answers"),
 }
 _SEEDS_OF = {
     KV_CACHE: KV_CACHE_TRACES,

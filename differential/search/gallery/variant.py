@@ -18,6 +18,7 @@ BLOCK_HASH = "block_hash"
 MEDIA_HASH = "media_hash"
 KV_CACHE = "kv_cache"
 CONNECTOR = "encoder_connector"
+FRONT_END = "front_end"
 HASHED_BY_NO_RELEASE = (
     "media.hashes_frames",
     "media.tags_types",
@@ -31,7 +32,8 @@ AS_NEWEST = f"as vLLM {NEWEST}"
 
 @dataclass(frozen=True)
 class Variant:
-    """One faulty manager, hasher of blocks or media, KV cache manager, connector, or scheduler.
+    """One faulty manager, hasher of blocks or media, KV cache manager, connector, pair of caches of
+    processed media, or scheduler.
 
     `factory` makes the manager; the others are faulty by their `semantics`, or by a fault planted
     when they run. `resized` lets identifiers come back with another size, and drives
@@ -131,6 +133,19 @@ def connector_with(fault: Callable[..., object]) -> Variant:
     """The reference's connector with a fault planted in it."""
     variant = hasher_with(fault)
     return replace(variant, manager=CONNECTOR, name=f"connector-{variant.name}")
+
+
+def front_end_without(
+    name: str, sentence: str, *flags: str, seeds: tuple[int, ...] = ()
+) -> Variant:
+    """The reference's caches of processed media without upstream fixes."""
+    return replace(hasher_without(name, sentence, *flags), manager=FRONT_END, seeds=seeds)
+
+
+def front_end_with(fault: Callable[..., object]) -> Variant:
+    """The reference's caches of processed media with a fault planted in them."""
+    variant = hasher_with(fault)
+    return replace(variant, manager=FRONT_END, name=f"media-{variant.name}")
 
 
 def scheduler_without(
