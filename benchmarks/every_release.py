@@ -52,6 +52,7 @@ OPERATIONS: dict[str, tuple[str, int, str]] = {
     "block_hash": ("calls", 20_000, "pairs of block keys"),
     "manager": ("calls", 100_000, "manager calls"),
     "media_hash": ("calls", 2_000, "media hash calls"),
+    "front_end": ("calls", 100_000, "front end calls"),
 }
 """Depth -> what is counted, how many are run, and their name."""
 

@@ -6,7 +6,9 @@ Changes of vLLM 0.33.0, one statement each, are run on the lanes' traces. Of eac
 contract breaks first, and where the changed release first differs from the reference. Outcomes are
 appended to a file as they come, so that an interrupted run goes on where it stopped;
 docs/evidence/one-statement.md is written from it when all are there. `--tree KEY DIR` writes the
-tree of one change, for `cacheproof fuzz --target path:DIR`.
+tree of one change, for `cacheproof fuzz --target path:DIR`. `--depth D` makes every change of the
+functions that the lanes of a depth call, says what came of each and in how many it was seen, and
+writes nothing.
 
 A trace in which the release calls the changed function nowhere is not run, and a result that is
 the unchanged release's to the last byte is not judged again: both can show nothing new.
@@ -15,6 +17,7 @@ the unchanged release's to the last byte is not judged again: both can show noth
 import argparse
 import hashlib
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -79,27 +82,31 @@ class Unchanged(msgspec.Struct, frozen=True):
     unchangeable: list[str]
 
 
-def lanes() -> list[Lane]:
-    """All that a release alone can run."""
+def lanes(depth: str | None = None) -> list[Lane]:
+    """All that a release alone can run; of one depth alone."""
     return [
-        lane for lane in LANES.values() if lane.depth != "engine" and lane.is_offered_by(RELEASE)
+        lane
+        for lane in LANES.values()
+        if lane.depth != "engine" and depth in (None, lane.depth) and lane.is_offered_by(RELEASE)
     ]
 
 
-def in_turn(count: int) -> Iterator[tuple[Lane, list[int]]]:
+def in_turn(count: int, depth: str | None = None) -> Iterator[tuple[Lane, list[int]]]:
     """The lanes and their seeds in the order in which a search has them."""
     for first in range(0, count, BATCH_TRACES):
-        for lane in lanes():
+        for lane in lanes(depth):
             yield lane, [*range(first, min(first + BATCH_TRACES, count))]
 
 
-def unchanged(host: ChangingHost, paths: Sequence[str], count: int) -> Unchanged:
+def unchanged(
+    host: ChangingHost, paths: Sequence[str], count: int, depth: str | None = None
+) -> Unchanged:
     """What the unchanged release does with so many seeds of each lane, in the modules at `paths`.
     Raises HarnessError when the host breaks."""
     called: dict[str, list[list[str]]] = {}
     written: dict[str, list[bytes]] = {}
     reached: dict[str, set[int]] = {path: set() for path in paths}
-    for lane in lanes():
+    for lane in lanes(depth):
         called[lane.name], written[lane.name] = [], []
         for seed in range(count):
             traced = host.traced(lane.trace(seed, RELEASE), paths)
@@ -112,13 +119,15 @@ def unchanged(host: ChangingHost, paths: Sequence[str], count: int) -> Unchanged
     return Unchanged(written, called, reached, [*host.hello.called_by_imports])
 
 
-def unchanged_of(host: ChangingHost, release: InstalledRelease, count: int) -> Unchanged:
+def unchanged_of(
+    host: ChangingHost, release: InstalledRelease, count: int, depth: str | None = None
+) -> Unchanged:
     """What the unchanged release does: run once, and kept in the cache folder."""
     paths = paths_in(release.tree)
-    file = Cache.locate().scratch / "one-statement" / f"{digest_of(paths, count)}.msgpack"
+    file = Cache.locate().scratch / "one-statement" / f"{digest_of(paths, count, depth)}.msgpack"
     if file.exists():
         return msgspec.msgpack.decode(file.read_bytes(), type=Unchanged)
-    found = unchanged(host, paths, count)
+    found = unchanged(host, paths, count, depth)
     file.parent.mkdir(parents=True, exist_ok=True)
     draft = file.with_suffix(f".{os.getpid()}")
     draft.write_bytes(msgspec.msgpack.encode(found))
@@ -126,10 +135,10 @@ def unchanged_of(host: ChangingHost, release: InstalledRelease, count: int) -> U
     return found
 
 
-def digest_of(paths: Sequence[str], count: int) -> str:
+def digest_of(paths: Sequence[str], count: int, depth: str | None = None) -> str:
     """Of the release, the traces, and what drives them; planted faults do nothing here."""
     digest = hashlib.sha256(str((RELEASE, count, paths)).encode())
-    for lane in lanes():
+    for lane in lanes(depth):
         for seed in range(count):
             digest.update(msgspec.json.encode(lane.trace(seed, RELEASE)))
     for file in sorted((ROOT / "differential/targets/host").rglob("*.py")):
@@ -155,12 +164,17 @@ class Search:
     """Looks for changes with the traces of `count` seeds of each lane."""
 
     def __init__(
-        self, host: ChangingHost, reference: ReferenceTarget, release: InstalledRelease, count: int
+        self,
+        host: ChangingHost,
+        reference: ReferenceTarget,
+        release: InstalledRelease,
+        count: int,
+        depth: str | None = None,
     ) -> None:
         self._host = host
         self._reference = reference
-        self._count = count
-        self.unchanged = unchanged_of(host, release, count)
+        self._count, self._depth = count, depth
+        self.unchanged = unchanged_of(host, release, count, depth)
         self._attribution = Attribution(
             fault_folders.load(),
             RELEASE,
@@ -198,7 +212,7 @@ class Search:
         voids: list[str] = []
         self._host.change(statement.reading)
         name = f"{statement.reading.path}:{statement.reading.name}"
-        for lane, seeds in in_turn(self._count):
+        for lane, seeds in in_turn(self._count, self._depth):
             called = self.unchanged.called[lane.name]
             if lane.depth != UNTRACED:
                 seeds = [seed for seed in seeds if name in called[seed]]
@@ -343,6 +357,43 @@ def run_slice(part: tuple[int, int], options: "Options") -> int:
         reference.close()
 
 
+def every_change(depth: str, seeds: int) -> None:
+    """Make every change of the functions that the lanes of a depth call, and print what sees it."""
+    calm_collector()
+    release = releases.install(RELEASE, report=print)
+    host = ChangingHost(release)
+    reference = reference_for(host)
+    assert reference is not None
+    search = Search(host, reference, release, seeds, depth)
+    try:
+        own = search.unchanged
+        called = {name for lane in own.called.values() for names in lane for name in names}
+        paths = sorted({name.partition(":")[0] for name in called})
+        made = sample(release.tree, paths, sys.maxsize, SEED, own.reached, own.unchangeable)
+        found = []
+        for one in made:
+            if f"{one.reading.path}:{one.reading.name}" not in called:
+                continue
+            try:
+                found.append(search.outcome(one))
+            except HarnessError as error:
+                host.close()
+                print(f"void {one.key} {one.words!r}: {error}", flush=True)
+            else:
+                print(sentence_of(found[-1]), flush=True)
+    finally:
+        search.close()
+        host.close()
+        reference.close()
+    by_contracts = sum(one.by_contracts is not None for one in found)
+    either = sum((one.by_contracts or one.in_lockstep) is not None for one in found)
+    silent = sum(not one.differing for one in found)
+    print(
+        f"{len(found)} changes: {by_contracts} seen by contracts alone, {either} by these or in "
+        f"lockstep; {silent} change nothing that any trace shows"
+    )
+
+
 def sentence_of(outcome: Outcome) -> str:
     """An outcome in a line."""
     seen = " ".join(
@@ -444,12 +495,18 @@ def main() -> None:
     parser.add_argument(
         "--again", nargs="+", default=[], metavar="KEY", help="run again these, and no others"
     )
+    parser.add_argument(
+        "--depth", choices=sorted(DEPTHS), help="every change of what this depth calls"
+    )
     parser.add_argument("--page", action="store_true", help="write the page, and run nothing")
     parser.add_argument("--tree", nargs=2, metavar=("KEY", "DIR"), help="write a change's tree")
     given = parser.parse_args()
     unseen = (one for one in outcomes() if not one.is_broken and one.differing)
     again = {*given.again, *((one.key for one in unseen) if given.unseen else ())}
     options = Options(given.changes, given.seed, given.seeds, frozenset(again))
+    if given.depth:
+        every_change(given.depth, given.seeds)
+        return
     if given.tree:
         key, folder = given.tree
         write_one(key, Path(folder), options)

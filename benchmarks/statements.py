@@ -62,8 +62,12 @@ def _component(tree: Path, path: str) -> ModelledComponent | None:
         return ModelledComponent("connectors", (path,))
     component = next(one for one in COMPONENTS if path.removeprefix("vllm/") in one.paths)
     defined = {getattr(node, "name", None) for node in ast.parse((tree / path).read_text()).body}
-    is_held = not component.only or not defined.isdisjoint(component.only)
+    is_held = not component.only or not defined.isdisjoint(_tops(component))
     return component if is_held else None
+
+
+def _tops(component: ModelledComponent) -> set[str]:
+    return {name.partition(".")[0] for name in component.only}
 
 
 def functions(tree: Path, path: str) -> Iterator[Function]:
@@ -78,7 +82,7 @@ def functions(tree: Path, path: str) -> Iterator[Function]:
                 yield from of(node.body, f"{node.name}.")
             elif isinstance(node, ast.FunctionDef):
                 name = f"{owner}{node.name}"
-                counts = not component.only or name.partition(".")[0] in component.only
+                counts = not component.only or {name, name.partition(".")[0]} & {*component.only}
                 if counts and not texts.is_left_out(f"{component.name}:{name}"):
                     yield Function(path, name, node)
 

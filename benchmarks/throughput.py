@@ -1,7 +1,8 @@
 """Operations per second: checked, in lockstep, and what the real manager alone does.
 
-An operation is one call of a manager. Rounds of all measurements alternate, so that a busy moment
-of the machine meets them alike, and the median of the rounds counts.
+An operation is one call of a manager, or an event of a front end. Rounds of all measurements
+alternate, so that a busy moment of the machine meets them alike, and the median of the rounds
+counts.
 """
 
 import argparse
@@ -20,6 +21,7 @@ from beside import ratios, spread
 from cacheproof.differential.generators.manager import TraceShape, manager_trace
 from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.lanes.lane import Lane
 from cacheproof.differential.provision import releases
 from cacheproof.differential.targets.host.session import calm_collector
 from cacheproof.differential.targets.reference import ReferenceTarget
@@ -34,6 +36,8 @@ LOCKSTEP_SEEDS = range(400)
 RESIDENTS_MIN = 7.0
 RESIDENT = TraceShape("resident", (20, 34), (16, 24), 4, (4, 8), (120, 240))
 LANE = LANES["encoder cache"]
+COMPARED = [LANES[name] for name in (LANE.name, "front end") if name in LANES]
+"""Another build may not have the second."""
 BARE_HOST = Path(__file__).parent / "bare_host.py"
 
 
@@ -65,10 +69,10 @@ class Checked:
 class Lockstep:
     """A release and the reference beside it, on all cores: generated, run, judged and compared."""
 
-    def __init__(self, version: str) -> None:
-        self.name = f"lockstep with vllm@{version}"
+    def __init__(self, version: str, lane: Lane) -> None:
+        self.name = f"lockstep with vllm@{version}, {lane.name}"
         target = resolve(f"vllm@{version}", report=print)
-        self._lockstep = LockstepOnAllCores(target, [LANE], LOCKSTEP_SEEDS)
+        self._lockstep = LockstepOnAllCores(target, [lane], LOCKSTEP_SEEDS)
         self.calls = 0
 
     def round(self) -> float:
@@ -82,10 +86,10 @@ class Lockstep:
 
 
 class Bare:
-    """The release's own manager and the driver, on the traces of the lockstep, on one core."""
+    """The release's own objects and the driver, on the traces of the lockstep, on one core."""
 
-    def __init__(self, version: str, lockstep: Lockstep) -> None:
-        self.name = f"vllm@{version}, its manager alone"
+    def __init__(self, version: str, lane: Lane, lockstep: Lockstep) -> None:
+        self.name = f"vllm@{version} alone, {lane.name}"
         self._lockstep = lockstep
         command, environment = releases.host_command(releases.install(version, report=print))
         self._process = subprocess.Popen(
@@ -95,7 +99,7 @@ class Bare:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
-        self._send(msgspec.json.encode([LANE.make(seed) for seed in LOCKSTEP_SEEDS]))
+        self._send(msgspec.json.encode([lane.make(seed) for seed in LOCKSTEP_SEEDS]))
 
     def round(self) -> float:
         """Operations per CPU second; the lockstep's round has counted them."""
@@ -139,8 +143,9 @@ def main() -> None:
     checked = Checked()
     pairs = []
     for version in options.release or RELEASES:
-        lockstep = Lockstep(version)
-        pairs.append((lockstep, Bare(version, lockstep)))
+        for lane in COMPARED:
+            lockstep = Lockstep(version, lane)
+            pairs.append((lockstep, Bare(version, lane, lockstep)))
     seen: dict[str, list[float]] = {}
     for _ in range(options.rounds):
         seen.setdefault(checked.name, []).append(on_one_core(checked.round))
