@@ -72,6 +72,8 @@ def test_the_page_names_the_hooks_that_there_are() -> None:
         ("vllm/v1/core/block_pool.py", ["kv_cache"]),
         ("vllm/v1/core/kv_cache_utils.py", ["kv_cache", "block_hash"]),
         ("vllm/multimodal/hasher.py", ["media_hash"]),
+        ("vllm/multimodal/cache/lru.py", ["front_end"]),
+        ("vllm/utils/cache.py", ["front_end"]),
         ("vllm/v1/worker/gpu_model_runner.py", []),
         ("tests/v1/core/test_kv_cache_utils.py", []),
     ],

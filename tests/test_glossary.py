@@ -87,7 +87,7 @@ def test_names_of_vllm_stand_in_its_newest_release() -> None:
     package = releases.install("0.33.0", report=print).tree / "vllm"
     text = "\n".join(
         path.read_text()
-        for part in ("v1", "distributed")
+        for part in ("v1", "distributed", "multimodal")
         for path in (package / part).rglob("*.py")
     )
     words = set(re.findall(r"\w+", text))

@@ -41,7 +41,7 @@ QUESTIONS = (
         "Can one user's picture, video or sound reach another's answer?",
         "one user's media can reach another's answer",
         ("MH-3", "MH-5", "BK-1", "BK-3"),
-        ("media_hash", "block_hash"),
+        ("media_hash", "block_hash", "front_end"),
         "Requests that give one `uuid` share its item, whoever sends them. vLLM documents that. "
         "`cache_salt` does not keep them apart (docs/how-to/serving.md). KV that was "
         "computed from a "
@@ -89,7 +89,7 @@ QUESTIONS = (
         "Can a request wait for ever, or an engine never come to rest?",
         "a request can wait for ever",
         ("EC-10", "EC-12", "EC-14", "EC-15"),
-        ("scheduler",),
+        ("scheduler", "front_end"),
         "",
         ("how long a request waits that does not wait for ever", "rate limits and time-outs"),
     ),

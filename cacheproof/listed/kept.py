@@ -14,6 +14,7 @@ DEPTHS = {
     "pairs of block keys": "block_hash",
     "manager calls": "manager",
     "media hash calls": "media_hash",
+    "front end calls": "front_end",
 }
 """The columns of docs/evidence/releases-checked.md, and their depths."""
 
