@@ -125,11 +125,7 @@ class Sender:
 
     def __init__(self, capacity: int, semantics: FrontEndSemantics | None = None) -> None:
         self.semantics = semantics or FrontEndSemantics()
-        self.cache: LeastRecentlyUsed[Processed] = LeastRecentlyUsed(
-            capacity,
-            lambda item: item.size,
-            touches_nothing=not self.semantics.touches_what_is_there,
-        )
+        self.cache = _cache(capacity, self.semantics)
         self._resets = 0
 
     def send(self, names: Sequence[str], process: Callable[[int], Processed]) -> Message:
@@ -159,11 +155,7 @@ class ProcessorOnly:
 
     def __init__(self, capacity: int, semantics: FrontEndSemantics | None = None) -> None:
         self.semantics = semantics or FrontEndSemantics()
-        self.cache: LeastRecentlyUsed[Processed] = LeastRecentlyUsed(
-            capacity,
-            lambda item: item.size,
-            touches_nothing=not self.semantics.touches_what_is_there,
-        )
+        self.cache = _cache(capacity, self.semantics)
 
     def send(self, names: Sequence[str], process: Callable[[int], Processed]) -> Message:
         """The items of a request as they are sent, as `Sender.send`, with data each."""
@@ -180,11 +172,7 @@ class Receiver:
 
     def __init__(self, capacity: int, semantics: FrontEndSemantics | None = None) -> None:
         self.semantics = semantics or FrontEndSemantics()
-        self.cache: LeastRecentlyUsed[Processed] = LeastRecentlyUsed(
-            capacity,
-            lambda item: item.size,
-            touches_nothing=not self.semantics.touches_what_is_there,
-        )
+        self.cache = _cache(capacity, self.semantics)
         self._resets = 0
 
     def receive(self, message: Message, process: Callable[[int], Processed]) -> list[Processed]:
@@ -232,6 +220,15 @@ class Receiver:
     def clear(self) -> None:
         """Forget every item."""
         self.cache.clear()
+
+
+def _cache(capacity: int, semantics: FrontEndSemantics) -> LeastRecentlyUsed[Processed]:
+    """A cache of items that touches what the semantics say."""
+    return LeastRecentlyUsed(
+        capacity,
+        lambda item: item.size,
+        touches_nothing=not semantics.touches_what_is_there,
+    )
 
 
 def _looked_up(

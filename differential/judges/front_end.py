@@ -196,10 +196,9 @@ class FrontEndJudge:
         else:
             self._messages[event.request] = message
             self._left[event.request] = event.samples * self._workers
-        for item, says in zip(event.items, message.sent, strict=False):
+        for item, own, says in zip(event.items, given, message.sent, strict=False):
             is_kept = sent is not None or item.name not in self._sender.names
             if says is not None and is_kept:
-                own = self._says(item)
                 self._judge_handed(item, says, now)
                 self._resets.process(item.name, own, now)
                 self._brought[item.name] = message

@@ -48,10 +48,11 @@ def run(target: "ReferenceTarget", trace: Trace, fault: str | None) -> TraceResu
     """The reference's records."""
     config = trace.header.config
     assert isinstance(config, FrontEndConfig)
-    check(msgspec.to_builtins(config))
+    plain = msgspec.to_builtins(config)
+    check(plain)
     caches = CACHES[config.store](config, target.semantics.front_end)
     FRONT_END_FAULTS[fault or "nothing"](caches)
-    session = FrontEndSession(msgspec.to_builtins(config), caches)
+    session = FrontEndSession(plain, caches)
     events = [msgspec.to_builtins(one) for one in trace.events]
     return TraceResult(records_of(run_events(session, events)))
 

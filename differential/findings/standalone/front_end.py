@@ -1,6 +1,6 @@
 """A pytest file that shows what a front end's cache and its engine core's make of messages."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from cacheproof.differential.findings.finding import LOCKSTEP, Finding
 from cacheproof.differential.findings.standalone.template import OF_A_DIFFERENCE, render
@@ -45,6 +45,7 @@ def standalone_test(finding: Finding) -> tuple[str | None, str]:
 def _played(finding: Finding, config: FrontEndConfig) -> Iterator[str]:
     """What front end and engine core do, one after the other."""
     told = zip(finding.events[: finding.event + 1], finding.records, strict=False)
+    lacking: dict[str, list[str]] = {}
     for number, (event, record) in enumerate(told):
         outcome: FrontEndOutcome | None = record.outcome
         if outcome is None:
@@ -55,11 +56,17 @@ def _played(finding: Finding, config: FrontEndConfig) -> Iterator[str]:
         elif "refused" in outcome or "lacking" in outcome:
             yield "with suppress(*FAILURES):"
             indent = "    "
-        for line in _lines(event, config):
+        if isinstance(event, Deliver):
+            lacking[event.request] = outcome.get("lacking", [])
+        for line in _lines(event, config, lacking):
             yield indent + line
 
 
-def _lines(event: object, config: FrontEndConfig) -> Iterator[str]:
+def _lines(
+    event: object, config: FrontEndConfig, lacking: Mapping[str, Sequence[str]]
+) -> Iterator[str]:
+    """What one event does; `lacking` are the items that the engine core said it had not, by
+    request."""
     sizes = {item.name: item.sizes for item in config.items}
     match event:
         case Process():
@@ -77,7 +84,7 @@ def _lines(event: object, config: FrontEndConfig) -> Iterator[str]:
         case Deliver():
             yield f"handed = deliver(receiver, messages[{literal(event.request)}])"
         case Report():
-            yield f"forget(sender, receiver, messages[{literal(event.request)}])"
+            yield from (f"sender.invalidate({literal(name)})" for name in lacking[event.request])
         case ResetMedia():
             yield from (
                 f"{half}.clear_cache()"

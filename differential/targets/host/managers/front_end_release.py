@@ -209,11 +209,10 @@ class SharedCaches:
         return [(list(store.key_index), used), (chunks, 0)]
 
     def close(self) -> None:
-        memory = self._sender._shm_cache.ring_buffer.shared_memory
+        with suppress(FileNotFoundError):
+            self._sender._shm_cache.ring_buffer.shared_memory.unlink()
         for one in (self._sender, *self._readers):
             one._shm_cache.ring_buffer.shared_memory.close()
-        with suppress(FileNotFoundError):
-            memory.unlink()
 
 
 class _AsText:
