@@ -31,6 +31,7 @@ from cacheproof.differential.search.canary import (
 from cacheproof.differential.targets.host.connectors.faults import CONNECTOR_FAULTS
 from cacheproof.differential.targets.host.faults.block_hash import BLOCK_HASH_FAULTS
 from cacheproof.differential.targets.host.faults.engine.engine import ENGINE_FAULTS
+from cacheproof.differential.targets.host.faults.front_end import FRONT_END_FAULTS
 from cacheproof.differential.targets.host.faults.kv_cache import KV_CACHE_FAULTS
 from cacheproof.differential.targets.host.faults.manager import FAULTS
 from cacheproof.differential.targets.host.faults.media_hash import MEDIA_HASH_FAULTS
@@ -50,17 +51,20 @@ TRACES = {
     "media_hash": media_hash_trace,
     "kv_cache": kv_cache_trace,
     "encoder_connector": lambda seed: connector_trace(seed // 2, ("disk", "cpu")[seed % 2]),
+    "front_end": lambda seed: FRONT_END[seed % len(FRONT_END)](seed // len(FRONT_END)),
 }
+FRONT_END = [lane.make for lane in LANES.values() if lane.manager == "front_end"]
 DEPTHS = {
-    "encoder_cache": "manager",
-    "encoder_decoder": "manager",
-    "block_hash": "block_hash",
-    "media_hash": "media_hash",
-    "kv_cache": "kv_cache",
-    "encoder_connector": "encoder_connector",
+    lane.manager: lane.depth
+    for lane in LANES.values()
+    if lane.depth not in ("scheduler", "engine") and lane.is_offered_by(None)
 }
 KINDS = sorted(TRACES)
 SEEDS = range(60)
+
+
+def test_what_is_planted_here_is_every_kind_below_the_scheduler() -> None:
+    assert TRACES.keys() == DEPTHS.keys()
 
 
 @pytest.mark.sample(11)
@@ -240,7 +244,7 @@ def test_every_fault_is_used_or_is_the_one_that_does_nothing() -> None:
     used = {canary.fault for kind in KINDS for canary in canaries(kind, depth=DEPTHS[kind])}
     used |= {canary.fault for canary in OF_SCHEDULER}
     planted = set(FAULTS) | set(BLOCK_HASH_FAULTS) | set(MEDIA_HASH_FAULTS) | set(KV_CACHE_FAULTS)
-    planted |= set(SCHEDULER_FAULTS) | set(CONNECTOR_FAULTS)
+    planted |= set(SCHEDULER_FAULTS) | set(CONNECTOR_FAULTS) | set(FRONT_END_FAULTS)
     of_tests = {"hits_backwards", "forgets_frames", "keeps_drafts", "reports_saves_early"}
     assert planted == used | {"nothing"} | of_tests
 
