@@ -47,19 +47,6 @@ class DecodedStream(NamedTuple):
     decoded: object
 
 
-class NamedPair(NamedTuple):
-    """Two items as requests name them, and the identifiers under which caches keep them.
-
-    same_item: both are named by equal content, or both by one id of the user's
-    same_adapter: the encoder runs with the same adapter for both, or with none
-    """
-
-    same_item: bool
-    same_adapter: bool
-    first_identifier: str
-    second_identifier: str
-
-
 rules = Component(COMPONENT)
 
 
@@ -114,19 +101,8 @@ def equal_values_together(p: HashedPair) -> bool:
     return not p.same_spelling or p.first_digest == p.second_digest
 
 
-@rules.pair(
-    "MH-5",
-    "safety",
-    "Items named otherwise, or encoded with another adapter, have other identifiers",
-    source="the encoder cache and the KV blocks hold an item under its identifier alone",
-    applies_to=("media_identifier",),
-)
-def identifiers_apart(p: NamedPair) -> bool:
-    return (p.same_item and p.same_adapter) or p.first_identifier != p.second_identifier
-
-
 @rules.answer(
-    "MH-6",
+    "MH-5",
     "safety",
     "A call that can be described has a digest",
     source="vLLM MultiModalHasher.hash_kwargs: a request whose item has no key is refused",
@@ -136,7 +112,7 @@ def has_a_digest(c: HashAnswer) -> bool:
 
 
 @rules.pair(
-    "MH-7",
+    "MH-6",
     "efficiency",
     "An image that carries an id of its own is known by it",
     source="vLLM MultiModalHasher.serialize_item: a UUID in EXIF ImageID is the key, pixels need "

@@ -40,7 +40,7 @@ QUESTIONS = (
         "isolation",
         "Can one user's picture, video or sound reach another's answer?",
         "one user's media can reach another's answer",
-        ("MH-3", "MH-5", "BK-1", "BK-3"),
+        ("MH-3", "ID-1", "BK-1", "BK-3"),
         ("media_hash", "block_hash", "front_end"),
         "Requests that give one `uuid` share its item, whoever sends them. vLLM documents that. "
         "`cache_salt` does not keep them apart (docs/how-to/serving.md). KV that was "

@@ -6,11 +6,11 @@ from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.traces.trace import Trace
 
 ISOLATION = frozenset(one.id for one in QUESTIONS if one.purpose == "isolation")
-BORDERS = frozenset({"BK-1", "BK-2", "EX-4", "EX-7", "EX-8", "MH-3", "MH-5"})
+BORDERS = frozenset({"BK-1", "BK-2", "EX-4", "EX-7", "EX-8", "MH-3", "ID-1"})
 """Contracts that keep apart what is one user's, one model's or one folder's."""
 OTHERS = frozenset({"embedded-lookup", "resized-media-id"})
 """Faults whose worker has tokens or rows of another request, and shows them to nobody."""
-OF_CONTENTS = frozenset({"block_hash", "media_hash"})
+OF_CONTENTS = frozenset({"block_hash", "media_hash", "media_identifier"})
 """Depths whose events are what clients send, and are alike for a server."""
 
 

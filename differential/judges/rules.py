@@ -15,6 +15,7 @@ import cacheproof.spec.kv_cache
 import cacheproof.spec.kv_transfers
 import cacheproof.spec.manager_calls
 import cacheproof.spec.media_hash
+import cacheproof.spec.media_identifier
 import cacheproof.spec.processed_media
 import cacheproof.spec.scheduler
 import cacheproof.spec.scheduler_kv

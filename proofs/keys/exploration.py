@@ -20,7 +20,8 @@ from cacheproof.proofs.keys.running import (
 from cacheproof.reference.semantics.block_keys import BlockKeySemantics
 from cacheproof.reference.semantics.media import MediaSemantics
 from cacheproof.spec.block_hash import BlockContent, BlockPair, RequestKeys
-from cacheproof.spec.media_hash import DecodedStream, HashedPair, NamedPair
+from cacheproof.spec.media_hash import DecodedStream, HashedPair
+from cacheproof.spec.media_identifier import NamedPair
 from cacheproof.spec.registry import by_id
 
 Key = TypeVar("Key", bound=Hashable)
@@ -126,9 +127,9 @@ def framed_apart(semantics: MediaSemantics, text: str) -> Iterator[str | None]:
 
 
 def identifiers_apart(text: str) -> Iterator[str | None]:
-    """MH-5: items named otherwise, or with another adapter, have other identifiers."""
+    """ID-1: items named otherwise, or with another adapter, have other identifiers."""
     identifier, ideal = identifier_by(text), MediaSemantics()
-    apart = by_id("MH-5").predicate
+    apart = by_id("ID-1").predicate
     found = ((identifier(*named, ideal), named) for named in scopes.names())
     for pair in alike(found):
         if pair is None:

@@ -171,7 +171,7 @@ def _identifiers(seed: int) -> Claim:
     text = text_of(media_identifier)
     changed = mutants(text, NAMES, without_a_part)
     return Claim(
-        "MH-5",
+        "ID-1",
         "reference",
         "media_identifier.identifier",
         "unbounded",
@@ -254,7 +254,7 @@ def _identifiers_of_release(release: str, seed: int) -> Claim:
     text = text_of(media_identifier)
     *_, uncoloned = mutants(text, ("identifier",), without_a_part)
     return Claim(
-        "MH-5",
+        "ID-1",
         f"vllm@{release}",
         "identifier",
         "unbounded",

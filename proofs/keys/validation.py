@@ -231,7 +231,7 @@ def _framed(
 
 
 def of_identifiers(text: str, of_python: str | None = None) -> Validated:
-    """MH-5: every kind of name, with an adapter and without."""
+    """ID-1: every kind of name, with an adapter and without."""
     ideal = MediaSemantics()
     identifier = identifier_by(of_python or text)
 

@@ -21,7 +21,7 @@ HELD = Evidence(
     1,
     TWIN,
 )
-BROKEN = replace(HELD, contract="MH-5", outcome=Outcome.REFUTED, note="digest '0' as id '0'")
+BROKEN = replace(HELD, contract="ID-1", outcome=Outcome.REFUTED, note="digest '0' as id '0'")
 FAULT = KnownFault("identifiers", "a title", "safety", page="faults/ids/page.md")
 TITLE = "Items named otherwise, or encoded with another adapter, have other identifiers"
 EACH = "each of which refutes a text with a planted fault"
@@ -47,7 +47,7 @@ def said(code: int, *rows: Evidence, known: bool = True, unproved: int = 0) -> s
         ),
         (
             said(1, HELD, BROKEN, known=False),
-            f"The text of vllm@0.33.0 shows a new fault, which breaks MH-5 ({TITLE}): 1 of 2 "
+            f"The text of vllm@0.33.0 shows a new fault, which breaks ID-1 ({TITLE}): 1 of 2 "
             f"checks holds, {EACH}.",
         ),
         (
@@ -59,7 +59,7 @@ def said(code: int, *rows: Evidence, known: bool = True, unproved: int = 0) -> s
         (
             said(130, BROKEN, known=False, unproved=2),
             f"The proofs of vllm@0.33.0 were interrupted: 0 of 1 check hold, {EACH}; not kept and "
-            f"not known: MH-5 ({TITLE}); 2 texts were not proved.",
+            f"not known: ID-1 ({TITLE}); 2 texts were not proved.",
         ),
     ],
 )
@@ -69,7 +69,7 @@ def test_proofs_conclude_in_a_sentence(sentence: str, told: str) -> None:
 
 def test_a_rule_that_does_not_hold_is_told_in_words_and_by_its_formula_last() -> None:
     assert list(proved.told(BROKEN, FAULT)) == [
-        f"MH-5 does not hold of vllm@0.33.0: {TITLE}",
+        f"ID-1 does not hold of vllm@0.33.0: {TITLE}",
         "  safety; known as identifiers, faults/ids/page.md; EncoderCacheManager, by proof",
         "  shown by: digest '0' as id '0'",
     ]

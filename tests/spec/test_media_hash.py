@@ -14,13 +14,13 @@ SOUND = HashedPair(
     first_digest="a",
     second_digest="a",
 )
-ALL = ("MH-2", "MH-3", "MH-3a", "MH-4", "MH-7")
+ALL = ("MH-2", "MH-3", "MH-3a", "MH-4", "MH-6")
 BROKEN = {
     "MH-2": SOUND._replace(same_spelling=False, same_but_order=True, second_digest="b"),
     "MH-3": SOUND._replace(same_content=False, same_spelling=False),
     "MH-3a": SOUND._replace(same_form=False, same_spelling=False),
     "MH-4": SOUND._replace(second_digest="b"),
-    "MH-7": SOUND._replace(same_spelling=False, same_but_pixels=True, second_digest="b"),
+    "MH-6": SOUND._replace(same_spelling=False, same_but_pixels=True, second_digest="b"),
 }
 
 

@@ -535,53 +535,53 @@ def objects(number: int) -> np.ndarray:
 ADAPTER = "        return f\"{len(adapter or '')}:{adapter or ''}:{key}\"\n"
 ITEM, OTHER = ItemName("ab"), ItemName("abc")
 IDENTIFIERS = (
-    Case("an adapter cut short", "MH-5", "identifier", one_identifier((ITEM, "xyz"), (ITEM, "xyw")),
+    Case("an adapter cut short", "ID-1", "identifier", one_identifier((ITEM, "xyz"), (ITEM, "xyw")),
          ((ADAPTER, ADAPTER.replace("{adapter or ''}:{key}", "{adapter or '':.2}:{key}")),)),
-    Case("a key cut short", "MH-5", "identifier", one_identifier((ITEM, "x"), (OTHER, "x")),
+    Case("a key cut short", "ID-1", "identifier", one_identifier((ITEM, "x"), (OTHER, "x")),
          ((ADAPTER, ADAPTER.replace("{key}", "{key:.2}")),)),
-    Case("a length in another base", "MH-5", "identifier",
+    Case("a length in another base", "ID-1", "identifier",
          one_identifier((ITEM, "x" * 256), (ITEM, "y" * 256)),
          ((ADAPTER, ADAPTER.replace("{len(adapter or '')}:{adapter or ''}",
                                     "{len(adapter or ''):c}")),)),
-    Case("an adapter as it is shown", "MH-5", "identifier",
+    Case("an adapter as it is shown", "ID-1", "identifier",
          one_identifier((ITEM, "x"), (ITEM, "y")),
          ((ADAPTER, ADAPTER.replace("{adapter or ''}:{key}", "{bool(adapter)!r}:{key}")),)),
-    Case("an adapter in small letters", "MH-5", "identifier",
+    Case("an adapter in small letters", "ID-1", "identifier",
          one_identifier((ITEM, "x"), (ITEM, "X")),
          ((ADAPTER, ADAPTER.replace("{adapter or ''}:{key}", "{(adapter or '').lower()}:{key}")),)),
-    Case("an adapter by its first letters", "MH-5", "identifier",
+    Case("an adapter by its first letters", "ID-1", "identifier",
          one_identifier((ITEM, "xyz"), (ITEM, "xyw")),
          ((ADAPTER, ADAPTER.replace("{adapter or ''}:{key}", "{(adapter or '')[:2]}:{key}")),)),
-    Case("a name that equals another", "MH-5", "identifier",
+    Case("a name that equals another", "ID-1", "identifier",
          one_identifier((ITEM, "base"), (ITEM, None)),
          (("    key = processor_key(name, semantics)\n",
            '    if adapter == "base":\n        adapter = None\n'
            "    key = processor_key(name, semantics)\n"),)),
-    Case("a name among others", "MH-5", "identifier", one_identifier((ITEM, "a"), (ITEM, None)),
+    Case("a name among others", "ID-1", "identifier", one_identifier((ITEM, "a"), (ITEM, None)),
          (("    key = processor_key(name, semantics)\n",
            '    if adapter in ("a", "b"):\n        adapter = None\n'
            "    key = processor_key(name, semantics)\n"),)),
-    Case("a default that is kept, of names", "MH-5", "identifier",
+    Case("a default that is kept, of names", "ID-1", "identifier",
          one_identifier((ITEM, "x"), (OTHER, "x")),
          ((ADAPTER, "        if adapter in seen:\n            return str(seen[adapter])\n"
            "        seen[adapter] = f\"{len(adapter or '')}:{adapter or ''}:{key}\"\n"
            "        return str(seen[adapter])\n"),
           ("def identifier(name: ItemName, adapter: str | None, semantics: MediaSemantics) -> str:",
            "def identifier(name, adapter, semantics, seen={}) -> str:"))),
-    Case("a name by percent signs", "MH-5", "identifier",
+    Case("a name by percent signs", "ID-1", "identifier",
          one_identifier((ITEM, "xyz"), (ITEM, "xyw")),
          ((ADAPTER, '        return "%.2s:%s" % (adapter or "", key)\n'),)),
-    Case("a length of the module's own", "MH-5", "identifier",
+    Case("a length of the module's own", "ID-1", "identifier",
          one_identifier((ItemName("b:c"), "a"), (ItemName("c"), "a:b")),
          (), head="def len(text: str) -> int:\n    return 0\n\n\n"),
-    Case("a text that looks like what stands for a value", "MH-5", "identifier",
+    Case("a text that looks like what stands for a value", "ID-1", "identifier",
          one_identifier((ITEM, "xyz"), (ITEM, "xyw")),
          ((ADAPTER, ADAPTER.replace(
              ":{adapter or ''}:", ":{'' if adapter else ''}\\0001\\000:")),)),
-    Case("a decorated name", "MH-5", "identifier", one_identifier((ITEM, "x"), (OTHER, "x")),
+    Case("a decorated name", "ID-1", "identifier", one_identifier((ITEM, "x"), (OTHER, "x")),
          (("def processor_key(", "@_none\ndef processor_key("),),
          head='def _none(function):\n    return lambda name, semantics: ""\n\n\n'),
-    Case("a key that is a constant", "MH-5", "identifier",
+    Case("a key that is a constant", "ID-1", "identifier",
      one_identifier((ITEM, "x"), (OTHER, "x")),
          (("    return name.text\n", '    return (lambda: "")()\n'),)),
 )  # fmt: skip
@@ -811,10 +811,10 @@ HARMLESS = (
     Case("a place that is worked out", "MH-1", "stream", never,
          (("    body_start = start + 1 + LENGTH_BYTES\n",
            "    head = 1 + LENGTH_BYTES\n    body_start = head + start\n"),)),
-    Case("a key in another order", "MH-5", "identifier", never,
+    Case("a key in another order", "ID-1", "identifier", never,
          ((ADAPTER, ADAPTER.replace("{len(adapter or '')}:{adapter or ''}:{key}",
                                     "{len(adapter or '')}/{adapter or ''}{key}")),)),
-    Case("a constant between", "MH-5", "identifier", never,
+    Case("a constant between", "ID-1", "identifier", never,
          ((ADAPTER, ADAPTER.replace(":{key}", ":key:{key}")),)),
     Case("a variable for the tokens", "BK-2", "block", never,
          ((TOKENS, "full = tuple(tokens[start:end])\n            "
@@ -855,7 +855,7 @@ def of_reference() -> dict[str, Claim]:
 def asked(of_reference: dict[str, Claim], case: Case) -> tuple[Outcome, str]:
     texts = case.texts
     media = Texts(texts["content"], texts["stream"])
-    of = {"MH-1": media, "MH-3": media, "MH-5": texts["identifier"]}
+    of = {"MH-1": media, "MH-3": media, "ID-1": texts["identifier"]}
     return of_reference[case.contract].asked(of.get(case.contract, texts["block"]))
 
 

@@ -68,7 +68,7 @@ def proved(seed: int, own: Mapping[str, Own]) -> list[Evidence]:
 def test_the_reference_is_proved(rows: list[Evidence]) -> None:
     proved = {row.contract: row.outcome for row in rows if row.target == "reference"}
     assert proved == dict.fromkeys(
-        ("lists", "MH-1", "MH-3", "MH-5", "BK-1", "BK-2", "BK-3"), Outcome.HOLDS
+        ("lists", "MH-1", "MH-3", "ID-1", "BK-1", "BK-2", "BK-3"), Outcome.HOLDS
     )
 
 
@@ -100,7 +100,7 @@ def test_releases_are_refuted_as_far_as_they_collide(rows: list[Evidence]) -> No
     refuted = {key[:2] for key, outcome in held.items() if outcome is Outcome.REFUTED}
     assert refuted == {
         *(("MH-3", f"vllm@{release}") for release in MEDIA_RELEASES),
-        *(("MH-5", f"vllm@{release}") for release in IDENTIFIER_RELEASES),
+        *(("ID-1", f"vllm@{release}") for release in IDENTIFIER_RELEASES),
         *(("BK-1", f"vllm@{release}") for release in BLOCK_RELEASES),
         *(("BK-3", f"vllm@{release}") for release in ("0.12.0", "0.18.1", "0.30.0")),
     }

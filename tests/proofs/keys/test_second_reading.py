@@ -27,7 +27,7 @@ from cacheproof.proving.proving import exit_code
 from cacheproof.spec import registry
 from cacheproof.spec.evidence import Outcome
 
-HELD = ("lists", "MH-1", "MH-3", "MH-5", "BK-1", "BK-2", "BK-3")
+HELD = ("lists", "MH-1", "MH-3", "ID-1", "BK-1", "BK-2", "BK-3")
 
 
 @cache
@@ -194,7 +194,7 @@ def test_a_text_that_is_refused_is_unknown_with_its_place(contract: str) -> None
 
 @pytest.mark.parametrize("text", ["", "def", "1 / 0", "import no_such_module"])
 def test_a_text_that_is_no_module_ends_in_no_traceback(text: str) -> None:
-    for contract in ("MH-5", "BK-1", "BK-2", "BK-3"):
+    for contract in ("ID-1", "BK-1", "BK-2", "BK-3"):
         row = replace(of_reference()[contract], text=text, twins=()).evidence()
         assert row.outcome is Outcome.UNKNOWN
         assert "reference/" in row.note

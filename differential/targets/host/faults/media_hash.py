@@ -48,7 +48,7 @@ def forgets_kinds_of_containers(hash_arguments: HashArguments) -> HashArguments:
     return _replacing(hash_arguments, values_of)
 
 
-@breaks("MH-7", kind="image or media")
+@breaks("MH-6", kind="image or media")
 def forgets_image_ids(hash_arguments: HashArguments) -> HashArguments:
     """An image that carries an id is hashed by its pixels."""
 
@@ -99,7 +99,7 @@ def never_repeats(hash_arguments: HashArguments) -> HashArguments:
     return hash_once
 
 
-@breaks("MH-6")
+@breaks("MH-5")
 def raises_now_and_then(hash_arguments: HashArguments) -> HashArguments:
     """Every third call raises."""
     calls = itertools.count(1)
