@@ -4,6 +4,9 @@ A request names an item by its content, whose digest is computed, or by an id of
 encoder's output depends on its adapter as well, where the adapter reaches the encoder.
 """
 
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from cacheproof.reference.semantics.media import MediaSemantics
@@ -34,3 +37,79 @@ def identifier(name: ItemName, adapter: str | None, semantics: MediaSemantics) -
     if adapter is None or not semantics.identifies_adapters:
         return key
     return f"{adapter}:{key}"
+
+
+class ItemOfRequest(NamedTuple):
+    """An item as it comes: what it is and, where its client has given it one, its id. One of them
+    may be None."""
+
+    modality: str
+    content: int | None
+    user_id: str | None
+
+
+class NoData(Exception):
+    """An item comes without data, and may not."""
+
+
+class Server:
+    """A server of an engine, which names the items of requests.
+
+    `asks_for_digests`: a cache of the engine is on that looks items up by them. `number`: the
+    server's among those of its engine.
+    """
+
+    def __init__(
+        self,
+        semantics: MediaSemantics,
+        *,
+        asks_for_digests: bool,
+        adapters_reach: bool,
+        number: int,
+    ) -> None:
+        self._semantics = semantics
+        self._has_digests = asks_for_digests or semantics.digests_uncached
+        self._adapters_reach = adapters_reach
+        self._number = number
+        self._requests = 0
+
+    def name(
+        self, request: str, items: Sequence[ItemOfRequest], adapter: str | None, options: int
+    ) -> list[str]:
+        """The identifiers of a request's items; `options` are its processor's, 0 for none.
+
+        Raises:
+            NoData: a sound comes by its id alone, and the semantics take none so.
+        """
+        self._requests += 1
+        if not self._semantics.takes_sounds_by_id and any(
+            item.modality == "audio" and item.content is None for item in items
+        ):
+            raise NoData
+        places: Counter[str] = Counter()
+        named = []
+        for item in items:
+            name = self._name(item, f"{item.modality}-{places[item.modality]}", request)
+            places[item.modality] += 1
+            if options:
+                name = ItemName(_digest(item.modality, name, options))
+            under = adapter if self._adapters_reach else None
+            named.append(identifier(name, under, self._semantics))
+        return named
+
+    def _name(self, item: ItemOfRequest, place: str, request: str) -> ItemName:
+        is_kept = self._has_digests or self._semantics.keeps_user_ids
+        if item.user_id is not None and is_kept:
+            return ItemName(item.user_id, is_users=True)
+        if self._has_digests:
+            return ItemName(_digest(item.modality, item.content))
+        if not self._semantics.numbers_requests:
+            return ItemName(f"{request}-{place}", is_users=True)
+        server = self._number if self._semantics.numbers_servers else ""
+        # It goes where a user's id would, and is taken for one.
+        return ItemName(f"renderer{server}-mm-{self._requests}-{place}", is_users=True)
+
+
+def _digest(*of: object) -> str:
+    """A digest of what is hashed; which bytes are, `media_hash` says."""
+    return hashlib.sha256(repr(of).encode()).hexdigest()

@@ -82,6 +82,36 @@ class MediaSemantics:
         "an identifier holds the length of its adapter's name",
         thread=NOT_FOUND,
     )
+    digests_uncached: bool = change(
+        None,
+        "BaseRenderer._process_mm_uuids",
+        "an item has its digest for a name where no cache of the engine asks for one, too",
+        thread="LMCache PR #5055",
+    )
+    keeps_user_ids: bool = change(
+        "0.30.0",
+        "BaseRenderer._process_mm_uuids",
+        "a user's id is kept where no cache of the engine asks for digests",
+        thread="vLLM PR #56432",
+    )
+    numbers_requests: bool = change(
+        "0.17.0",
+        "BaseRenderer._process_multimodal",
+        "where nothing asks for digests, an item is named by the number of its request at its "
+        "server, not by the id that a user may choose for the request",
+    )
+    numbers_servers: bool = change(
+        "0.18.0",
+        "BaseRenderer._process_multimodal",
+        "such a name says which server of the engine gave it",
+        thread="vLLM PR #36150",
+    )
+    takes_sounds_by_id: bool = change(
+        "0.30.0",
+        "MultiModalDataParser._parse_audio_data",
+        "a sound may come without data, as a picture, where its user names it",
+        thread="vLLM PR #56310",
+    )
     hashes_frames: bool = change(
         None,
         "MultiModalHasher.serialize_item",

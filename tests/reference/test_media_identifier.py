@@ -9,11 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheproof.reference.media_identifier import ItemName, identifier, processor_key
+from cacheproof.reference.media_identifier import (
+    ItemName,
+    ItemOfRequest,
+    NoData,
+    Server,
+    identifier,
+    processor_key,
+)
 from cacheproof.reference.request import encoder_identifier
 from cacheproof.reference.semantics import Semantics
 from cacheproof.reference.semantics.media import MediaSemantics
-from cacheproof.spec.media_hash import NamedPair, identifiers_apart
+from cacheproof.spec.media_identifier import NamedPair, identifiers_apart
 
 IDEAL = MediaSemantics()
 TEXTS = st.text("ab1:", min_size=1, max_size=4)
@@ -82,3 +89,71 @@ def test_the_newest_release_joins_names_as_the_reference_says() -> None:
     assert identifier(ItemName("h"), "a", newest) == encoder_identifier("h", "a") == "a:h"
     assert identifier(ItemName("h"), None, newest) == encoder_identifier("h") == "h"
     assert processor_key(ItemName("mine", is_users=True), newest) == "mine"
+
+
+CAT, DOG, NAMED = (
+    ItemOfRequest("image", 0, None),
+    ItemOfRequest("image", 1, None),
+    ItemOfRequest("image", 0, "u"),
+)
+UNCACHED = {
+    "digests_uncached": False,
+    "keeps_user_ids": True,
+    "numbers_requests": True,
+    "numbers_servers": True,
+}
+
+
+def server(*without: str, number: int = 0, asks_for_digests: bool = False) -> Server:
+    """A server of the newest release's kind, but for these flags."""
+    flags = {**UNCACHED, **dict.fromkeys(without, False)}
+    semantics = replace(Semantics.of_vllm("0.33.0").media, **flags)
+    return Server(semantics, asks_for_digests=asks_for_digests, adapters_reach=False, number=number)
+
+
+def test_an_item_has_its_digest_for_a_name_where_anything_asks_for_one() -> None:
+    one, other = server(asks_for_digests=True), server(asks_for_digests=True)
+    (cat,), (dog,) = one.name("a", [CAT], None, 0), one.name("b", [DOG], None, 0)
+    assert [cat] == other.name("c", [CAT], None, 0)
+    assert len({cat, dog, *one.name("a", [CAT], None, 1)}) == 3
+    assert one.name("d", [NAMED], None, 0) == ["u"]
+
+
+def test_elsewhere_a_server_counts_its_requests_and_says_which_it_is() -> None:
+    """`numbers_servers`, since 0.18.0: without it, two servers say the same."""
+    one = server(number=1)
+    assert one.name("a", [CAT, DOG], None, 0) == [
+        "renderer1-mm-1-image-0",
+        "renderer1-mm-1-image-1",
+    ]
+    assert one.name("a", [CAT], None, 0) == ["renderer1-mm-2-image-0"]
+    assert server("numbers_servers", number=1).name("a", [CAT], None, 0) == [
+        "renderer-mm-1-image-0"
+    ]
+
+
+def test_before_that_the_request_says_how_its_items_are_called() -> None:
+    """`numbers_requests`, since 0.17.0."""
+    one = server("numbers_requests")
+    assert one.name("a", [CAT], None, 0) == one.name("a", [DOG], None, 0) == ["a-image-0"]
+
+
+def test_an_id_is_kept_since_0_30_0() -> None:
+    """`keeps_user_ids`."""
+    assert server().name("a", [NAMED, DOG], None, 0) == ["u", "renderer0-mm-1-image-1"]
+    assert server("keeps_user_ids").name("a", [NAMED], None, 0) == ["renderer0-mm-1-image-0"]
+
+
+def test_the_ideal_has_digests_whatever_is_on() -> None:
+    """`digests_uncached`."""
+    ideal = Server(IDEAL, asks_for_digests=False, adapters_reach=False, number=0)
+    on = Server(IDEAL, asks_for_digests=True, adapters_reach=False, number=1)
+    assert ideal.name("a", [CAT, NAMED], None, 0) == on.name("b", [CAT, NAMED], None, 0)
+
+
+def test_a_sound_may_come_by_its_id_alone_since_0_30_0() -> None:
+    """`takes_sounds_by_id`."""
+    alone = [ItemOfRequest("audio", None, "u")]
+    assert server().name("a", alone, None, 0) == ["u"]
+    with pytest.raises(NoData):
+        server("takes_sounds_by_id").name("a", alone, None, 0)
