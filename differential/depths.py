@@ -110,6 +110,7 @@ DEPTHS = {
     ),
     "block_hash": _named("block_hash", edits="block_hash"),
     "media_hash": _named("media_hash", edits="media_hash"),
+    "media_identifier": _named("media_identifier"),
     "kv_cache": replace(_named("kv_cache", edits="kv_cache"), has_timeline=True),
     "front_end": _named("front_end"),
     "encoder_connector": replace(

@@ -21,6 +21,7 @@ from cacheproof.differential.findings.standalone import front_end as front_end_t
 from cacheproof.differential.findings.standalone import kv_cache as kv_cache_test
 from cacheproof.differential.findings.standalone import manager as manager_test
 from cacheproof.differential.findings.standalone import media_hash as media_hash_test
+from cacheproof.differential.findings.standalone import media_identifier as media_identifier_test
 from cacheproof.differential.findings.standalone import scheduler as scheduler_test
 from cacheproof.differential.findings.views import block_hash as block_hash_view
 from cacheproof.differential.findings.views import encoder_connector as encoder_connector_view
@@ -28,6 +29,7 @@ from cacheproof.differential.findings.views import front_end as front_end_view
 from cacheproof.differential.findings.views import kv_cache as kv_cache_view
 from cacheproof.differential.findings.views import ledger as ledger_view
 from cacheproof.differential.findings.views import media_hash as media_hash_view
+from cacheproof.differential.findings.views import media_identifier as media_identifier_view
 from cacheproof.differential.findings.views import scheduler as scheduler_view
 from cacheproof.differential.findings.views.view import View
 from cacheproof.differential.judges import block_hash as block_hash_judge
@@ -37,6 +39,7 @@ from cacheproof.differential.judges import front_end as front_end_judge
 from cacheproof.differential.judges import kv_cache as kv_cache_judge
 from cacheproof.differential.judges import manager as manager_judge
 from cacheproof.differential.judges import media_hash as media_hash_judge
+from cacheproof.differential.judges import media_identifier as media_identifier_judge
 from cacheproof.differential.judges import scheduler as scheduler_judge
 from cacheproof.differential.judges.judge import Judge
 from cacheproof.differential.judges.rare_states import Reachability
@@ -48,6 +51,7 @@ from cacheproof.differential.lanes import engine as engine_lanes
 from cacheproof.differential.lanes import front_end as front_end_lanes
 from cacheproof.differential.lanes import kv_cache as kv_cache_lanes
 from cacheproof.differential.lanes import media_hash as media_hash_lanes
+from cacheproof.differential.lanes import media_identifier as media_identifier_lanes
 from cacheproof.differential.lanes import scheduler as scheduler_lanes
 from cacheproof.differential.lanes.lane import Lane
 from cacheproof.differential.targets import (
@@ -58,6 +62,7 @@ from cacheproof.differential.targets import (
     reference_kv_cache,
     reference_manager,
     reference_media_hash,
+    reference_media_identifier,
     reference_scheduler,
 )
 from cacheproof.differential.targets.host.protocol import Protocol as HostProtocol
@@ -69,6 +74,7 @@ from cacheproof.differential.traces import front_end as front_end_traces
 from cacheproof.differential.traces import kv_cache as kv_cache_traces
 from cacheproof.differential.traces import manager as manager_traces
 from cacheproof.differential.traces import media_hash as media_hash_traces
+from cacheproof.differential.traces import media_identifier as media_identifier_traces
 from cacheproof.differential.traces import scheduler as scheduler_traces
 from cacheproof.differential.traces.records import TraceResult
 from cacheproof.differential.traces.trace import Trace
@@ -194,6 +200,14 @@ MODULES: dict[str, DepthModules[Any]] = {
         kv_cache_view,
         kv_cache_test,
         kv_cache_edits,
+    ),
+    "media_identifier": DepthModules[media_identifier_traces.MediaIdentifierEvent](
+        media_identifier_traces,
+        (media_identifier_lanes,),
+        reference_media_identifier,
+        media_identifier_judge,
+        media_identifier_view,
+        media_identifier_test,
     ),
     "front_end": DepthModules[front_end_traces.FrontEndEvent](
         front_end_traces,

@@ -274,3 +274,11 @@ class FrontEndOutcome(TypedDict):
     handed: NotRequired[list[str]]
     lacking: NotRequired[list[str]]
     refused: NotRequired[str]
+
+
+class IdentifierOutcome(TypedDict):
+    """What a request's items are called, each digest by its number; or the type of what is
+    raised."""
+
+    identifiers: NotRequired[list[str]]
+    raises: NotRequired[str]

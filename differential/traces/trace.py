@@ -22,6 +22,10 @@ from cacheproof.differential.traces.front_end import FrontEndEvent, FrontEndHead
 from cacheproof.differential.traces.kv_cache import Arrive, KVCacheEvent, KVCacheHeader
 from cacheproof.differential.traces.manager import Add, ManagerEvent, ManagerHeader
 from cacheproof.differential.traces.media_hash import MediaHashEvent, MediaHashHeader
+from cacheproof.differential.traces.media_identifier import (
+    MediaIdentifierEvent,
+    MediaIdentifierHeader,
+)
 from cacheproof.differential.traces.scheduler import (
     Chunk,
     SchedulerConfig,
@@ -37,6 +41,7 @@ AnyEvent = (
     | KVCacheEvent
     | EncoderConnectorEvent
     | FrontEndEvent
+    | MediaIdentifierEvent
     | Reload
 )
 DecidedEvent = ManagerEvent | EngineEvent | SchedulerEvent
@@ -52,6 +57,7 @@ Header = (
     | KVCacheHeader
     | EncoderConnectorHeader
     | FrontEndHeader
+    | MediaIdentifierHeader
 )
 ModelRunner = Literal["first", "second"]
 """What executes steps on a GPU: vLLM has had two since 0.12.0."""

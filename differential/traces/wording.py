@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from cacheproof.differential.media.values import written
-from cacheproof.differential.traces import front_end, manager, scheduler
+from cacheproof.differential.traces import front_end, manager, media_identifier, scheduler
 from cacheproof.differential.traces.base import tag_of
 from cacheproof.differential.traces.block_hash import Continue, Decode, Prompt
 from cacheproof.differential.traces.kv_cache import Arrive, Slots
@@ -70,6 +70,10 @@ def told(event: AnyEvent, outcome: Any) -> str:
         case front_end.ResetMedia():
             whose = {"sender": "front end's", "receiver": "engine core's"}
             return f"the {whose.get(event.half, 'two')} cache{'s' * (event.half == 'both')} reset"
+        case media_identifier.NameItems():
+            return _named(event)
+        case media_identifier.RestartEngine():
+            return f"engine {event.engine} is started again"
         case Hash():
             return f"hash {written(event.value)}"
         case manager.Release():
@@ -102,6 +106,21 @@ def _sent(event: front_end.Process | front_end.Deliver, outcome: FrontEndOutcome
         for item, says in zip(event.items, sent, strict=True)
     ]
     return f"{event.request} is processed: {', '.join(items)}{refused}"
+
+
+def _named(event: media_identifier.NameItems) -> str:
+    """Which items a request has, by which server and under what they are named."""
+    items = []
+    for item in event.items:
+        what = f"{item.modality} {'without data' if item.content is None else item.content}"
+        whose = "" if item.uuid is None else f", with id {item.uuid}"
+        given = f", with identifier {item.uuid} for an id" if isinstance(item.uuid, int) else whose
+        items.append(what + given)
+    under = [f"adapter {event.adapter}"] * (event.adapter is not None)
+    under += [f"options {event.options}"] * (event.options > 0)
+    beside = f" under {' and '.join(under)}" if under else ""
+    where = f"server {event.server} of engine {event.engine}"
+    return f"{where} names what {event.request} has{beside}: {'; '.join(items)}"
 
 
 def _walked(event: manager.Walk, outcome: WalkOutcome | None) -> str:

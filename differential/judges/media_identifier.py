@@ -1,0 +1,180 @@
+"""Judges identifiers of media: each item is held against all items before it that it meets."""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from cacheproof.differential.judges.rare_states import Reachability
+from cacheproof.differential.judges.violation import Violation, first_of_each
+from cacheproof.differential.targets.host.managers.media_identifier import key_of
+from cacheproof.differential.targets.host.protocol import Protocol
+from cacheproof.differential.traces.base import tag_of
+from cacheproof.differential.traces.media_identifier import (
+    MediaIdentifierConfig,
+    MediaIdentifierEvent,
+    NamedItem,
+    NameItems,
+)
+from cacheproof.differential.traces.outcomes import IdentifierOutcome
+from cacheproof.differential.traces.records import StepRecord
+from cacheproof.differential.traces.trace import Trace
+from cacheproof.spec.media_identifier import COMPONENT, NamedPair, Naming
+from cacheproof.spec.registry import Contract, contracts
+
+
+class Named(NamedTuple):
+    """An item as a request named it, and where: `item` is what its client or its content calls
+    it, with the options of its processor; `life` is the engine's."""
+
+    item: tuple[str, str, int]
+    by_client: bool
+    adapter: str | None
+    request: str
+    engine: int
+    life: int
+    server: int
+    identifier: str
+    number: int
+
+
+class MediaIdentifierJudge:
+    """Judges one trace. `by_kind` holds the first violation of each contract and kind;
+    `calls_judged` counts identifiers."""
+
+    state = None
+    stored: Mapping[str, int] = {}
+    resident_sum = 0
+
+    def __init__(self, trace: Trace, release: str | None, reach: Reachability) -> None:
+        config = trace.header.config
+        assert isinstance(config, MediaIdentifierConfig)
+        self.by_kind: dict[tuple[str, str], Violation] = {}
+        self.calls_judged = 0
+        self._config, self._reach = config, reach
+        rules = list(contracts(COMPONENT, release))
+        self._of_pairs = [rule for rule in rules if rule.parameters == ("p",)]
+        self._of_answers = [rule for rule in rules if rule.parameters == ("c",)]
+        self._is_uncached = not config.processor_cache and not config.prefix_caching
+        self._named: list[Named] = []
+        self._told: list[str] = []
+        self._lives: dict[int, int] = {}
+
+    @property
+    def violations(self) -> dict[str, Violation]:
+        """The first violation of each contract, of any kind."""
+        return first_of_each(self.by_kind)
+
+    def judge(self, number: int, event: MediaIdentifierEvent, record: StepRecord) -> None:
+        """Judge the record of event number `number`; no-ops have no outcome."""
+        outcome: IdentifierOutcome | None = record.outcome
+        if record.raised is not None:
+            self._judge_answer(number, event, record.raised.type)
+        if outcome is None:
+            return
+        if not isinstance(event, NameItems):
+            self._lives[event.engine] = self._lives.get(event.engine, 0) + 1
+            return
+        if "raises" in outcome:
+            self._judge_answer(number, event, outcome["raises"])
+            return
+        told = [self._item(item, event.options) for item in event.items]
+        life = self._lives.get(event.engine, 0)
+        for item, (called, by_client), identifier in zip(
+            event.items, told, outcome["identifiers"], strict=True
+        ):
+            self.calls_judged += 1
+            adapter = event.adapter if self._config.adapters_reach else None
+            where = event.request, event.engine, life, event.server
+            named = Named(called, by_client, adapter, *where, identifier, number)
+            self._note(item, named)
+            for earlier in self._named:
+                self._judge(earlier, named)
+            self._named.append(named)
+        self._told += outcome["identifiers"]
+
+    def _item(self, item: NamedItem, options: int) -> tuple[tuple[str, str, int], bool]:
+        """What an item is to be told apart by, and whether its client says so: two contents that
+        a client gives one id are one item."""
+        if item.uuid is None:
+            return (item.modality, str(item.content), options), False
+        text = item.uuid if isinstance(item.uuid, str) else key_of(self._told[item.uuid])
+        return (item.modality, text, options), True
+
+    def _note(self, item: NamedItem, named: Named) -> None:
+        states = {
+            "no cache asks for digests": self._is_uncached,
+            "an item named by its client": named.by_client,
+            "an identifier given as an id": isinstance(item.uuid, int),
+            "named after a restart": named.life > 0,
+            "named by another server": named.server > 0,
+        }
+        for state, is_met in states.items():
+            if is_met:
+                self._reach.meet(state)
+
+    def _judge(self, earlier: Named, named: Named) -> None:
+        """Hold two items against each other that meet in a cache, or in a store."""
+        is_one_life = (earlier.engine, earlier.life) == (named.engine, named.life)
+        if not is_one_life and not self._config.external_store:
+            return
+        is_one_id = earlier.by_client and named.by_client and earlier.item[1:] == named.item[1:]
+        if is_one_id and earlier.item[0] != named.item[0]:
+            return  # A client that gives a picture and a sound one id says that they are one.
+        same_item = (earlier.item, earlier.by_client) == (named.item, named.by_client)
+        same_adapter = earlier.adapter == named.adapter
+        # Where nothing asks for digests, and no store does, an item that its client does not name
+        # need not be found again.
+        may_part = self._is_uncached and not named.by_client and not self._config.external_store
+        pair = NamedPair(same_item, same_adapter, earlier.identifier, named.identifier)
+        for rule in self._of_pairs:
+            holds: Callable[[NamedPair], bool] = rule.predicate
+            if holds(pair) or (same_item and same_adapter and may_part):
+                continue
+            kind = _kind(earlier, named, is_one=same_item and same_adapter)
+            why = f"beside event {earlier.number + 1}, {kind}: {rule.explain(p=pair)}"
+            self._break(rule, named.number, "name", named.request, named.identifier, why, kind)
+
+    def _judge_answer(self, number: int, event: MediaIdentifierEvent, raised: str) -> None:
+        for rule in self._of_answers:
+            answer = Naming(raised)
+            if not rule.predicate(answer):
+                request = getattr(event, "request", "")
+                why = rule.explain(c=answer)
+                self._break(rule, number, tag_of(type(event)), request, "", why, raised)
+
+    def _break(
+        self,
+        rule: Contract,
+        number: int,
+        operation: str,
+        request: str,
+        identifier: str,
+        why: str,
+        kind: str,
+    ) -> None:
+        violation = Violation(rule, number, operation, request, identifier, why, kind)
+        self.by_kind.setdefault((rule.id, kind), violation)
+
+
+def _kind(earlier: Named, named: Named, *, is_one: bool) -> str:
+    """Who named the items, where they are one; else how they differ, and who named them where."""
+    if is_one:
+        return "by a client's id" if named.by_client else "by its content"
+    if earlier.by_client == named.by_client and earlier.item[:2] == named.item[:2]:
+        is_adapter = earlier.item == named.item
+        return "with another adapter" if is_adapter else "with other options"
+    if earlier.by_client or named.by_client:
+        return "with a client's id"
+    if earlier.engine != named.engine:
+        return "of another engine"
+    if earlier.life != named.life:
+        return "of before a restart"
+    if earlier.server != named.server:
+        return "of another server"
+    return "of one request's id" if earlier.request == named.request else "of another request"
+
+
+def judge_of(
+    trace: Trace, release: str | None, protocol: Protocol, reach: Reachability
+) -> MediaIdentifierJudge:
+    """The judge for a trace; `release` is the target's, None where it is no release."""
+    return MediaIdentifierJudge(trace, release, reach)

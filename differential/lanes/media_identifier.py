@@ -1,0 +1,23 @@
+"""The lane of identifiers of media."""
+
+from cacheproof.differential.generators.media_identifier import media_identifier_trace
+from cacheproof.differential.lanes.lane import Lane
+
+LANES = (
+    Lane(
+        "media identifier",
+        "media_identifier",
+        "media_identifier",
+        media_identifier_trace,
+        frozenset(
+            {
+                "no cache asks for digests",
+                "an item named by its client",
+                "an identifier given as an id",
+                "named after a restart",
+                "named by another server",
+            }
+        ),
+        by_release=True,
+    ),
+)

@@ -1,0 +1,71 @@
+"""Events and header of a trace for identifiers of media: front ends that name the items of
+requests, in lives of engines, with or without a store that outlives them."""
+
+from typing import Annotated, Literal, get_args
+
+import msgspec
+
+from cacheproof.differential.traces.base import Event, Name
+from cacheproof.differential.traces.headers import ComponentHeader
+
+MOST_ENGINES = MOST_SERVERS = 4
+MOST_OPTIONS = 8
+Modality = Literal["image", "audio"]
+Few = Annotated[int, msgspec.Meta(ge=0, lt=64)]
+
+
+class NamedItem(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """An item of a request: which content it has, and by which id its client names it. None: it
+    comes without data, or without an id; one of them is there. A number for an id stands for the
+    identifier that was given as that one, from 0, without an adapter's name before it."""
+
+    content: Few | None = 0
+    uuid: Name | Annotated[int, msgspec.Meta(ge=0)] | None = None
+    modality: Modality = "image"
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for an item that is neither sent nor named."""
+        if self.content is None and self.uuid is None:
+            raise ValueError("an item without content and uuid; expected one of them")
+
+
+class NameItems(Event, tag="name", frozen=True):
+    """A request reaches a server of an engine. `options` are given to the processor beside its
+    items, 0 for none; `adapter` runs with the model, None for none."""
+
+    request: Name
+    items: Annotated[tuple[NamedItem, ...], msgspec.Meta(min_length=1, max_length=16)]
+    engine: Annotated[int, msgspec.Meta(ge=0, lt=MOST_ENGINES)] = 0
+    server: Annotated[int, msgspec.Meta(ge=0, lt=MOST_SERVERS)] = 0
+    adapter: Name | None = None
+    options: Annotated[int, msgspec.Meta(ge=0, lt=MOST_OPTIONS)] = 0
+
+
+class RestartEngine(Event, tag="restart", frozen=True):
+    """An engine ends with all its servers, and begins anew."""
+
+    engine: Annotated[int, msgspec.Meta(ge=0, lt=MOST_ENGINES)] = 0
+
+
+MediaIdentifierEvent = NameItems | RestartEngine
+
+
+class MediaIdentifierConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Which caches are on, whether adapters reach the encoder, and whether all engines look for
+    encoder outputs in one external store, which outlives them."""
+
+    processor_cache: bool = True
+    prefix_caching: bool = True
+    adapters_reach: bool = False
+    external_store: bool = False
+
+
+class MediaIdentifierHeader(ComponentHeader, frozen=True, tag="media_identifier"):
+    """The first line of a trace for identifiers of media."""
+
+    config: MediaIdentifierConfig
+    manager: Literal["media_identifier"] = "media_identifier"
+
+
+HEADER = MediaIdentifierHeader
+EVENTS: tuple[type[MediaIdentifierEvent], ...] = get_args(MediaIdentifierEvent)
