@@ -53,6 +53,7 @@ OPERATIONS: dict[str, tuple[str, int, str]] = {
     "manager": ("calls", 100_000, "manager calls"),
     "media_hash": ("calls", 2_000, "media hash calls"),
     "front_end": ("calls", 100_000, "front end calls"),
+    "media_identifier": ("calls", 100_000, "named items"),
 }
 """Depth -> what is counted, how many are run, and their name."""
 

@@ -15,6 +15,7 @@ DEPTHS = {
     "manager calls": "manager",
     "media hash calls": "media_hash",
     "front end calls": "front_end",
+    "named items": "media_identifier",
 }
 """The columns of docs/evidence/releases-checked.md, and their depths."""
 

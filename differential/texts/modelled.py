@@ -104,7 +104,32 @@ COMPONENTS = (
     ModelledComponent(
         "mm_processor",
         ("multimodal/processing/processor.py", "multimodal/processing.py"),
-        ("BaseMultiModalProcessor._merge_mm_kwargs",),
+        (
+            "BaseMultiModalProcessor._get_mm_hashes",
+            "BaseMultiModalProcessor._hash_mm_items",
+            "BaseMultiModalProcessor._merge_mm_kwargs",
+        ),
+    ),
+    ModelledComponent(
+        "processor_inputs", ("multimodal/processing/inputs.py",), ("ProcessorInputs.get_mm_hashes",)
+    ),
+    ModelledComponent(
+        "renderer",
+        ("renderers/base.py",),
+        (
+            "BaseRenderer._process_mm_uuids",
+            "BaseRenderer._process_multimodal",
+            "BaseRenderer._validate_mm_uuids",
+        ),
+    ),
+    ModelledComponent(
+        "input_processor",
+        ("v1/engine/input_processor.py", "v1/engine/processor.py"),
+        (
+            "InputProcessor._get_mm_identifier",
+            "InputProcessor._maybe_build_mm_uuids",
+            "Processor._maybe_build_mm_uuids",
+        ),
     ),
     ModelledComponent("kv_connector", ("distributed/kv_transfer/kv_connector/v1/base.py",)),
     ModelledComponent("ec_connector", ("distributed/ec_transfer/ec_connector/base.py",)),

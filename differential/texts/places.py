@@ -121,6 +121,8 @@ def way(
             return [SourceFunction("kv_cache_utils", "", ("hash_block_tokens",))]
         case "media_hash":
             return [SourceFunction("hasher", "MultiModalHasher", ("hash_kwargs",))]
+        case "media_identifier":
+            return [_OF_IDENTIFIERS]
         case "front_end":
             config = trace.header.config
             is_shared = isinstance(config, FrontEndConfig) and config.store == "shm"
@@ -179,6 +181,7 @@ def _of_manager(manager: str, operation: str) -> SourceFunction | None:
 
 
 _OF_SHARED_MEDIA = SourceFunction("shm_object_storage", "SingleWriterShmObjectStorage")
+_OF_IDENTIFIERS = SourceFunction("renderer", "BaseRenderer", ("_process_mm_uuids",))
 _OF_FRONT_END = {
     "process": SourceFunction("mm_processor", "BaseMultiModalProcessor", ("_merge_mm_kwargs",)),
     "withdraw": SourceFunction("processor_cache", "", _SENDER),

@@ -221,6 +221,7 @@ SESSIONS: dict[str, Callable[[AskedTrace], DrivenSession]] = {
     "media_hash": lambda asked: media_hash.of_release(
         asked.header["config"]["algorithm"], asked.fault
     ),
+    "media_identifier": lambda asked: _media_identifier(asked),
     "kv_cache": lambda asked: _kv_cache(asked.header["config"], asked.fault),
     "front_end": lambda asked: _front_end(asked),
     CONNECTOR: lambda asked: _connectors(asked),
@@ -232,6 +233,12 @@ def _front_end(asked: AskedTrace) -> DrivenSession:
     from .managers.front_end_release import front_end_session
 
     return front_end_session(asked.header, asked.fault)
+
+
+def _media_identifier(asked: AskedTrace) -> DrivenSession:
+    from .managers.media_identifier_release import media_identifier_session
+
+    return media_identifier_session(asked.header, asked.fault)
 
 
 def _kv_cache(config: Event, fault: str | None) -> KVCacheSession:

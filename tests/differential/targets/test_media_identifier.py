@@ -1,131 +1,86 @@
-"""Identifiers that real releases give to items, beside those of the reference; MH-5 over them."""
+"""Names that real releases give to items, beside those of the reference."""
 
-import json
-import random
-import subprocess
-from dataclasses import replace
-from functools import cache
-from itertools import combinations, product
+from collections.abc import Callable
+from contextlib import AbstractContextManager, closing
+from dataclasses import fields
 
 import pytest
 
-from cacheproof.differential.provision import releases
-from cacheproof.differential.targets import mended
-from cacheproof.differential.texts import mends
-from cacheproof.reference.media_identifier import ItemName, identifier
-from cacheproof.reference.releases import NEWEST
+from cacheproof.differential.judges.examination import LOCKSTEP, examine
+from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.search.attribution import Attribution
+from cacheproof.differential.search.fault_folders import load
+from cacheproof.differential.search.seeded import search
+from cacheproof.differential.targets.host.faults.media_identifier import MEDIA_IDENTIFIER_FAULTS
+from cacheproof.differential.targets.process import HostTarget
+from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.differential.targets.resolve import reference_for
+from cacheproof.reference.releases import MODELLED
 from cacheproof.reference.semantics import Semantics
 from cacheproof.reference.semantics.media import MediaSemantics
-from cacheproof.spec.media_hash import NamedPair, identifiers_apart
+from tests.differential.targets.parameters import newest_and
 
-OTHERS = ("0.14.0", "0.15.1", "0.18.1", "0.22.1", "0.28.0", "0.31.0")
-CAUSES = ("media.separates_user_ids", "media.measures_adapter_names")
-DRAW = random.Random("identifiers")
-
-
-def drawn(count: int) -> list[str]:
-    """Short texts, which have much in common."""
-    return ["".join(DRAW.choices("ab:", k=DRAW.randint(1, 4))) for _ in range(count)]
+LANE = LANES["media identifier"]
+SEEDS = range(60)
+Hosted = Callable[[str], AbstractContextManager[HostTarget]]
 
 
-NAMES = [ItemName(text, is_users) for text, is_users in product(drawn(12), (False, True))]
-ADAPTERS = (None, *drawn(6))
-CASES = list(product(NAMES, ADAPTERS, (False, True)))
-"""How an item is named, the request's adapter, and whether adapters reach the encoder."""
-ASK = """
-import json, sys
-from types import SimpleNamespace as N
-from vllm.v1.engine.input_processor import InputProcessor
-def made(key, adapter, reaches):
-    processor = N(lora_config=N(enable_tower_connector_lora=reaches))
-    return InputProcessor._get_mm_identifier(processor, key, adapter and N(lora_name=adapter))
-def key_of(text, is_users):
-    if not is_users:
-        return text
-    try:
-        import numpy as np
-        from vllm.multimodal.parse import MultiModalDataParser, parse_mm_uuids
-        from vllm.multimodal.processing.inputs import ProcessorInputs
-    except ImportError:
-        return text
-    items = MultiModalDataParser().parse_mm_data({"image": [np.zeros((2, 2, 3), "u1")]})
-    inputs = ProcessorInputs([], items, mm_uuid_items=parse_mm_uuids({"image": [text]}))
-    asked = ["m", "blake3"][: inputs.get_mm_hashes.__code__.co_argcount - 1]
-    return inputs.get_mm_hashes(*asked)["image"][0]
-cases = json.loads(sys.argv[1])
-print(json.dumps([made(key_of(*name), adapter, reaches) for name, adapter, reaches in cases]))
-"""
-
-
-@cache
-def of_release(release: str, *names: str) -> list[str]:
-    """The identifier of each case by a release, with faults of these names mended. Before 0.18 the
-    key of a user's id is that id."""
-    installed = releases.install(release, report=print)
-    if names:
-        installed = mended.tree_of(installed, names, report=print)
-    command, environment = releases.host_command(installed)
-    done = subprocess.run(
-        [*command, "-P", "-c", ASK, json.dumps(CASES)],
-        env=environment,
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    return list(json.loads(done.stdout.splitlines()[-1]))
-
-
-def of_reference(semantics: MediaSemantics) -> list[str]:
-    return [
-        identifier(name, adapter if reaches else None, semantics)
-        for name, adapter, reaches in CASES
-    ]
-
-
-def meeting(identifiers: list[str]) -> int:
-    """Pairs of cases of one engine that break MH-5."""
-    shown = zip(CASES, identifiers, strict=True)
-    return sum(
-        not identifiers_apart(NamedPair(one == two, not reaches or adapter == other, first, second))
-        for ((one, adapter, reaches), first), ((two, other, also), second) in combinations(shown, 2)
-        if reaches == also
-    )
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("release", [NEWEST, *OTHERS])
-def test_a_release_names_items_as_the_reference_does_and_breaks_the_rule(release: str) -> None:
-    assert of_release(release) == of_reference(Semantics.of_vllm(release).media)
-    assert meeting(of_release(release)) > 0
-
-
-@pytest.mark.full
-def test_a_mended_release_names_items_as_its_flags_say_and_keeps_the_rule() -> None:
-    flags = mends.flags_of(["media-hash-identifiers"])
-    semantics = Semantics.of_vllm(NEWEST).changed(flags)
-    identifiers = of_release(NEWEST, "media-hash-identifiers")
-    assert identifiers == of_reference(semantics.media)
-    assert meeting(identifiers) == 0
-
-
-@pytest.mark.parametrize("missing", [None, *CAUSES])
-def test_two_changes_of_the_newest_keep_the_rule_and_neither_does_alone(
-    missing: str | None,
+@pytest.mark.parametrize("version", newest_and(*MODELLED[:-1]))
+def test_a_release_names_items_as_the_reference_and_breaks_what_is_listed(
+    hosted: Hosted, version: str
 ) -> None:
-    flags = {flag: flag != missing for flag in CAUSES}
-    made = of_reference(Semantics.of_vllm(NEWEST).changed(flags).media)
-    assert (meeting(made) > 0) == (missing is not None)
+    with hosted(version) as real:
+        reference = reference_for(real)
+        assert reference is not None
+        with closing(reference):
+            attribution = Attribution(load(), real.release, reference)
+            outcome = search(
+                real,
+                [LANE],
+                against=reference,
+                seeds=SEEDS,
+                kept_per_break=1,
+                attribution=attribution,
+            )
+    assert outcome.harness_errors == []
+    assert [
+        one.contract
+        for one in outcome.breaks
+        if one.contract == LOCKSTEP or one.attributed.fault is None
+    ] == []
+    assert {"ID-1", "ID-2"} <= {one.contract for one in outcome.breaks}
 
 
-def test_the_ideal_reference_keeps_the_rule() -> None:
-    assert meeting(of_reference(MediaSemantics())) == 0
+@pytest.mark.parametrize("fault", sorted(MEDIA_IDENTIFIER_FAULTS.keys() - {"nothing"}))
+def test_a_planted_fault_is_a_difference(hosted: Hosted, fault: str) -> None:
+    """Whatever else the release breaks: the reference beside it has not the fault."""
+    with hosted("0.33.0") as real:
+        reference = reference_for(real)
+        assert reference is not None
+        with closing(reference):
+            traces = [LANE.trace(seed, real.model) for seed in SEEDS]
+            planted = zip(traces, real.run(traces, fault), strict=True)
+            found = [examine(trace, run, real, reference).difference for trace, run in planted]
+    assert any(found)
 
 
-@pytest.mark.full
-@pytest.mark.parametrize(
-    "flag", ["identifies_adapters", "separates_user_ids", "measures_adapter_names"]
-)
-def test_another_choice_would_be_seen(flag: str) -> None:
-    newest = Semantics.of_vllm(NEWEST).media
-    other = replace(newest, **{flag: not getattr(newest, flag)})
-    assert of_release(NEWEST) != of_reference(other)
+NAMING = [
+    one.name
+    for one in fields(MediaSemantics)
+    if one.metadata["change"].function.startswith(("BaseR", "InputProcessor", "MultiModalData"))
+]
+
+
+@pytest.mark.parametrize("flag", NAMING)
+def test_each_flag_of_names_changes_what_is_told(flag: str) -> None:
+    newest = Semantics.of_vllm("0.33.0")
+    other = newest.changed({f"media.{flag}": not getattr(newest.media, flag)})
+    traces = [LANE.trace(seed, None) for seed in SEEDS]
+    assert ReferenceTarget(newest).run(traces) != ReferenceTarget(other).run(traces)
+
+
+def test_the_ideal_reference_keeps_the_contracts() -> None:
+    target = ReferenceTarget()
+    traces = [LANE.trace(seed, None) for seed in SEEDS]
+    for trace, run in zip(traces, target.run(traces), strict=True):
+        assert examine(trace, run, target).violations == {}
