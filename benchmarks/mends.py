@@ -30,9 +30,6 @@ from cacheproof.differential.traces.trace_file import parse
 from cacheproof.listed.pages import kept_traces
 from cacheproof.reference.releases import NEWEST
 
-OF_NO_LANE = frozenset({"media-hash-identifiers"})
-"""Mends of what no lane runs: tests/differential/targets/test_media_identifier.py holds them."""
-
 
 @dataclass
 class Held:
@@ -164,8 +161,7 @@ def main() -> int:
     parser.add_argument("--engine", action="store_true", help="the release as an engine")
     arguments = parser.parse_args()
     first, last = map(int, arguments.seeds.split(":"))
-    held_here = (one for one in mends.mended_in(arguments.release) if one not in OF_NO_LANE)
-    names = arguments.names or list(held_here)
+    names = arguments.names or list(mends.mended_in(arguments.release))
     kind = "engine" if arguments.engine else "vllm"
     print(HEADER, flush=True)
     all_hold = True

@@ -28,6 +28,7 @@ from cacheproof.differential.targets.host.faults.kv_cache import KV_CACHE_FAULTS
 from cacheproof.differential.targets.host.faults.manager import FAULTS
 from cacheproof.differential.targets.host.faults.manager_calls import MANAGER_CALL_FAULTS
 from cacheproof.differential.targets.host.faults.media_hash import MEDIA_HASH_FAULTS
+from cacheproof.differential.targets.host.faults.media_identifier import MEDIA_IDENTIFIER_FAULTS
 from cacheproof.differential.targets.host.faults.scheduler import SCHEDULER_FAULTS
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.texts import mends
@@ -52,6 +53,7 @@ _FAULTS_OF = {
     "block_hash": canaries_of(BLOCK_HASH_FAULTS),
     "media_hash": canaries_of(MEDIA_HASH_FAULTS),
     "encoder_connector": canaries_of(CONNECTOR_FAULTS),
+    "media_identifier": canaries_of(MEDIA_IDENTIFIER_FAULTS),
     "front_end": canaries_of(FRONT_END_FAULTS),
 }
 """What a trace is for -> contract -> kind of break -> the fault that is planted."""

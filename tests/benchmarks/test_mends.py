@@ -31,11 +31,10 @@ ON_ENGINES = [
     for one in load()
     if one.engines and one.name in OF_WORKERS and one.name in mends.mended_in(BEFORE)
 ]
-OF_NO_LANE = {"media-hash-identifiers", *OF_WORKERS}
-HELD = [(name, NEWEST) for name in mends.mended_in(NEWEST) if name not in OF_NO_LANE] + [
+HELD = [(name, NEWEST) for name in mends.mended_in(NEWEST) if name not in OF_WORKERS] + [
     (name, BEFORE)
     for name in mends.mended_in(BEFORE)
-    if name not in {*mends.mended_in(NEWEST), *OF_NO_LANE}
+    if name not in {*mends.mended_in(NEWEST), *OF_WORKERS}
 ]
 
 

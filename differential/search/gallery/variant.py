@@ -19,6 +19,7 @@ MEDIA_HASH = "media_hash"
 KV_CACHE = "kv_cache"
 CONNECTOR = "encoder_connector"
 FRONT_END = "front_end"
+IDENTIFIER = "media_identifier"
 HASHED_BY_NO_RELEASE = (
     "media.hashes_frames",
     "media.tags_types",
@@ -146,6 +147,17 @@ def front_end_with(fault: Callable[..., object]) -> Variant:
     """The reference's caches of processed media with a fault planted in them."""
     variant = hasher_with(fault)
     return replace(variant, manager=FRONT_END, name=f"media-{variant.name}")
+
+
+def namer_without(name: str, sentence: str, *flags: str) -> Variant:
+    """The reference's front ends, which name items without upstream fixes."""
+    return replace(hasher_without(name, sentence, *flags), manager=IDENTIFIER)
+
+
+def namer_with(fault: Callable[..., object]) -> Variant:
+    """The reference's front ends, which name items with a fault planted in them."""
+    variant = hasher_with(fault)
+    return replace(variant, manager=IDENTIFIER, name=f"identifier-{variant.name}")
 
 
 def scheduler_without(

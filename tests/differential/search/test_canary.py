@@ -14,6 +14,7 @@ from cacheproof.differential.generators.encoder_connector import connector_trace
 from cacheproof.differential.generators.kv_cache import kv_cache_trace
 from cacheproof.differential.generators.manager import manager_trace
 from cacheproof.differential.generators.media_hash import media_hash_trace
+from cacheproof.differential.generators.media_identifier import media_identifier_trace
 from cacheproof.differential.generators.scheduler import scheduler_trace
 from cacheproof.differential.judges.rules import rules_for
 from cacheproof.differential.lanes.all_lanes import LANES
@@ -35,6 +36,7 @@ from cacheproof.differential.targets.host.faults.front_end import FRONT_END_FAUL
 from cacheproof.differential.targets.host.faults.kv_cache import KV_CACHE_FAULTS
 from cacheproof.differential.targets.host.faults.manager import FAULTS
 from cacheproof.differential.targets.host.faults.media_hash import MEDIA_HASH_FAULTS
+from cacheproof.differential.targets.host.faults.media_identifier import MEDIA_IDENTIFIER_FAULTS
 from cacheproof.differential.targets.host.faults.scheduler import SCHEDULER_FAULTS
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.manager import Add
@@ -51,6 +53,7 @@ TRACES = {
     "media_hash": media_hash_trace,
     "kv_cache": kv_cache_trace,
     "encoder_connector": lambda seed: connector_trace(seed // 2, ("disk", "cpu")[seed % 2]),
+    "media_identifier": media_identifier_trace,
     "front_end": lambda seed: FRONT_END[seed % len(FRONT_END)](seed // len(FRONT_END)),
 }
 FRONT_END = [lane.make for lane in LANES.values() if lane.manager == "front_end"]
@@ -245,6 +248,7 @@ def test_every_fault_is_used_or_is_the_one_that_does_nothing() -> None:
     used |= {canary.fault for canary in OF_SCHEDULER}
     planted = set(FAULTS) | set(BLOCK_HASH_FAULTS) | set(MEDIA_HASH_FAULTS) | set(KV_CACHE_FAULTS)
     planted |= set(SCHEDULER_FAULTS) | set(CONNECTOR_FAULTS) | set(FRONT_END_FAULTS)
+    planted |= set(MEDIA_IDENTIFIER_FAULTS)
     of_tests = {"hits_backwards", "forgets_frames", "keeps_drafts", "reports_saves_early"}
     assert planted == used | {"nothing"} | of_tests
 
