@@ -13,7 +13,7 @@ def test_the_release_breaks_nothing_in_its_own_tests_of_managers(script, tests) 
     ran = tests.run(script.OF_MANAGERS, *script.PLUG_IN)
     assert ran.count("PASSED") == len(ran.outcomes) > 20
     assert ran.summary[0] == "22 managers (20 encoder_cache, 2 encoder_decoder), 230 calls judged"
-    assert "encoder_decoder: never spoke ED-2" in ran.summary
+    assert "encoder_decoder: never spoke ED-2, ED-7" in ran.summary
 
 
 @pytest.mark.full
