@@ -23,6 +23,7 @@ from cacheproof.differential.findings.short_names import ShortNames
 from cacheproof.differential.search.known import KnownFault
 
 HEADLINE_MAX = 250
+UNRECORDED = "not known: the record ends before the step in which it died"
 Lines = list[tuple[str, str]]
 """What is said of a break: a label and words each."""
 
@@ -98,7 +99,9 @@ class Answered:
             ("exception", self.died.words),
             ("raised in", ", ".join(filter(None, (self.died.operation, self.died.place)))),
         ]
-        if self.cause is None:
+        if self.auditor.lacks_fatal_step:
+            lines.append(("broken", UNRECORDED))
+        elif self.cause is None:
             lines.append(("broken", "no contract that is judged was broken in that step"))
         return lines
 
@@ -131,6 +134,8 @@ class Answered:
     def next_step(self, where: str) -> tuple[str, str]:
         """What to do next, the operator before the developer, and the command that does it; empty
         where there is nothing to do."""
+        if self.died is not None and self.auditor.lacks_fatal_step:
+            return "record it again; docs/how-to/recording.md says when a record ends early", ""
         if self.died is not None and self.cause is None:
             return f"look for the exception in {REPORT_AT}", ""
         if not self.does_harm:
@@ -166,6 +171,9 @@ def _headline(one: Answered) -> str:
     if one.died is not None:
         at = one.auditor.when(one.died.step)
         died = f"{one.engine} died in step {at.step:,}, {clock(at.time)}"
+        if one.auditor.lacks_fatal_step:
+            died = f"{one.engine} died after step {at.step:,}, {clock(at.time)}"
+            return f"{died}, and its record ends before that: {one.died.words}"
         if one.cause is None:
             return f"{died}, of what breaks no contract: {one.died.words}"
         if not (faults := one.faults(one.cause)):

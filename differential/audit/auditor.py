@@ -114,6 +114,14 @@ class Auditor:
         """The exception after which the engine did not go on."""
         return min(self._failures.values(), key=lambda one: one.step, default=None)
 
+    @property
+    def lacks_fatal_step(self) -> bool:
+        """Whether a worker died of a step of which the scheduler's record has nothing, though it
+        was followed to its end, and the worker counts its steps as the scheduler does."""
+        if self.judge is None or self.fatal is None or None in self._stores.values():
+            return False
+        return self.fatal.step > self.judge.step
+
     def when(self, step: int) -> At:
         """When a step was decided; where that is not known, the last record."""
         known = (at for at in reversed(self._decided) if at.step == step)

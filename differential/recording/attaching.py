@@ -6,7 +6,9 @@ import logging
 import os
 import secrets
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from cacheproof.differential.recording.writer import Limits, Writer
 from cacheproof.differential.targets.after_import import after_import
 from cacheproof.differential.targets.host.vllm_objects.scheduler import ConfiguredScheduler
 
+DEATH_SECONDS = 2.0
 _logger = logging.getLogger("vllm.cacheproof")
 _lock = threading.Lock()
 _count = 0
@@ -52,10 +55,31 @@ def _attach_schedulers(folder: Path, hasher: Hasher, limits: Limits) -> None:
         )
         recording = SchedulerRecording(scheduler, writer, hasher, facts)
         atexit.register(recording.close)
+        writers.append(writer)
 
+    writers: list[Writer] = []
     after_import(
         "vllm.v1.core.sched.scheduler", lambda module: _after_construction(module.Scheduler, begin)
     )
+    after_import("vllm.v1.engine.core", lambda module: flush_before_death(module, writers))
+
+
+def flush_before_death(module: Any, writers: Sequence[Writer]) -> None:
+    """Have all written before an engine says that it is dead: its server ends then, and what ends
+    with the server has no time left."""
+    say = getattr(module.EngineCoreProc, "_send_engine_dead", None)
+    if say is None:
+        return
+
+    @functools.wraps(say)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        end = time.monotonic() + DEATH_SECONDS
+        for writer in writers:
+            with suppress(Exception):  # whatever is wrong with us, the engine says it
+                writer.flush(max(0.0, end - time.monotonic()))
+        return say(*args, **kwargs)
+
+    module.EngineCoreProc._send_engine_dead = wrapped
 
 
 def _attach_runners(folder: Path, hasher: Hasher, limits: Limits) -> None:

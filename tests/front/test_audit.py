@@ -447,6 +447,18 @@ def test_of_an_exception_that_no_break_explains_only_that_is_said(
     assert labelled(ran.out)["broken"] == "no contract that is judged was broken in that step"
 
 
+def test_a_record_that_ends_before_the_engine_died_says_so(
+    run: Run, recorded: list[Driven], tmp_path: Path
+) -> None:
+    """The server may be killed before the scheduler's last records are written."""
+    shutil.copytree(recorded[0].folder, tmp_path / "dead")
+    ran = run("audit", die(tmp_path / "dead", 1_000_000))
+    assert ran.code == 1
+    assert "and its record ends before that: RuntimeError: Encoder cache miss for h0." in ran.out
+    assert "breaks no contract" not in ran.out
+    assert labelled(ran.out)["broken"].startswith("not known: the record ends before the step")
+
+
 def test_one_moment_has_one_number(run: Run, dead: Path) -> None:
     said = audited_in_every_format(run, dead)
     (engine,) = said["json"]["engines"]

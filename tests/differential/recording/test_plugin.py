@@ -4,10 +4,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from cacheproof.differential.recording import plugin
+from cacheproof.differential.recording import attaching, plugin
 from cacheproof.reference.releases import NEWEST
 from tests.differential.recording.driven import (
     Driven,
@@ -160,3 +162,25 @@ def test_a_recorder_that_has_ended_keeps_no_calls() -> None:
     recorder.end()
     manager.get_freed_mm_hashes()
     assert recorder.calls == []
+
+
+def test_all_is_written_before_an_engine_says_that_it_is_dead() -> None:
+    """Its server ends then, and whoever holds both may kill what is left."""
+    told: list[str] = []
+
+    class Slow:
+        def flush(self, seconds: float) -> bool:
+            told.append("flushed")
+            return True
+
+    class EngineCoreProc:
+        def _send_engine_dead(self) -> str:
+            told.append("dead")
+            return "sent"
+
+    module = SimpleNamespace(EngineCoreProc=EngineCoreProc)
+    writers: list[Any] = []
+    attaching.flush_before_death(module, writers)
+    writers.append(Slow())
+    assert EngineCoreProc()._send_engine_dead() == "sent"
+    assert told == ["flushed", "dead"]
