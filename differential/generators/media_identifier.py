@@ -36,9 +36,10 @@ def media_identifier_trace(seed: int, *, release: str | None = None) -> Trace:
     where the release has a switch for that (None: any release)."""
     random = Random(f"{GENERATOR}:{seed}")
     uncached = random.randrange(2) == 0
+    on = "neither" if uncached else random.choice(("prefix", "both", "both", "processor"))
     config = MediaIdentifierConfig(
-        processor_cache=not uncached and random.randrange(4) > 0,
-        prefix_caching=not uncached,
+        processor_cache=on in ("both", "processor"),
+        prefix_caching=on in ("both", "prefix"),
         adapters_reach=random.randrange(2) == 0 and _has_switch(release),
         external_store=random.randrange(2) == 0,
     )

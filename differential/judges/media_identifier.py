@@ -23,9 +23,11 @@ from cacheproof.spec.registry import Contract, contracts
 
 class Named(NamedTuple):
     """An item as a request named it, and where: `item` is what its client or its content calls
-    it, with the options of its processor; `life` is the engine's."""
+    it, with the options of its processor, and `sent` the same of its content, None where it came
+    without data; `life` is the engine's."""
 
     item: tuple[str, str, int]
+    sent: tuple[str, str, int] | None
     by_client: bool
     adapter: str | None
     request: str
@@ -34,6 +36,14 @@ class Named(NamedTuple):
     server: int
     identifier: str
     number: int
+
+    def are_said_to_be_one(self, other: "Named") -> bool:
+        """Whether two items that are called otherwise may still share what is kept: a client that
+        gives a picture and a sound one id says that they are one, and one that calls its item by
+        another's identifier may have that very item."""
+        if self.by_client and other.by_client:
+            return self.item[1:] == other.item[1:]
+        return self.by_client != other.by_client and self.sent == other.sent
 
 
 class MediaIdentifierJudge:
@@ -84,7 +94,9 @@ class MediaIdentifierJudge:
             self.calls_judged += 1
             adapter = event.adapter if self._config.adapters_reach else None
             where = event.request, event.engine, life, event.server
-            named = Named(called, by_client, adapter, *where, identifier, number)
+            data = (item.modality, str(item.content), event.options)
+            sent = None if item.content is None else data
+            named = Named(called, sent, by_client, adapter, *where, identifier, number)
             self._note(item, named)
             for earlier in self._named:
                 self._judge(earlier, named)
@@ -116,11 +128,10 @@ class MediaIdentifierJudge:
         is_one_life = (earlier.engine, earlier.life) == (named.engine, named.life)
         if not is_one_life and not self._config.external_store:
             return
-        is_one_id = earlier.by_client and named.by_client and earlier.item[1:] == named.item[1:]
-        if is_one_id and earlier.item[0] != named.item[0]:
-            return  # A client that gives a picture and a sound one id says that they are one.
         same_item = (earlier.item, earlier.by_client) == (named.item, named.by_client)
         same_adapter = earlier.adapter == named.adapter
+        if same_adapter and not same_item and earlier.are_said_to_be_one(named):
+            return
         # Where nothing asks for digests, and no store does, an item that its client does not name
         # need not be found again.
         may_part = self._is_uncached and not named.by_client and not self._config.external_store

@@ -1,8 +1,10 @@
 """Front ends of this vLLM that name the items of requests, as far as naming needs them.
 
-A prompt with items passes the release's own renderer, or its input preprocessor, and its input
-processor: names are given on the way. Left out are the tokenizer, the processor of the model and
-the checks of sampling parameters, which look at no name.
+The release's own are its input processor and, from 0.17.0 on, its renderer; the names that its base
+processor of media makes; and its parser of items. In the place of the model's processor, of the
+tokenizer and, before 0.17.0, of the input preprocessor stands what does nothing else. So a model
+that names items by itself is not seen, nor that an item may be refused which comes by an id under
+which nothing is kept.
 """
 
 import inspect
