@@ -167,6 +167,14 @@ def http(
     clients: Annotated[
         int, typer.Option(min=1, max=256, metavar="N", help="Clients that ask at the same time.")
     ] = 12,
+    operator: Annotated[
+        bool,
+        typer.Option(
+            "--operator",
+            help="Have an operator reset each server's caches, pause it and put it to sleep, while "
+            "clients ask.",
+        ),
+    ] = False,
     known: KnownOption = None,
     records: Annotated[
         Path | None,
@@ -185,5 +193,7 @@ def http(
 
     kinds = model or SERVED_MODELS
     with CommandOutput(json, command="http") as output:
-        code = serving.http(output, target, kinds, seeds, requests, clients, known, records)
+        code = serving.http(
+            output, target, kinds, seeds, requests, clients, known, records, has_operator=operator
+        )
         raise typer.Exit(code)

@@ -3,7 +3,8 @@
 import itertools
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,7 +17,7 @@ from cacheproof.differential.provision.cache import Cache, Report
 from cacheproof.differential.search import fault_folders
 from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.search.verdict import HOLDS, INTERRUPTED, UNLISTED, VOID
-from cacheproof.differential.serving import recorder
+from cacheproof.differential.serving import operators, recorder
 from cacheproof.differential.serving.answers import AnswerTally, RunnerAnswer
 from cacheproof.differential.serving.clients import ask_all
 from cacheproof.differential.serving.refusals import RefusedRequest, refusals
@@ -43,11 +44,17 @@ from cacheproof.work.plan import seed_range
 
 REFERENCE_SHARE, JUDGED_FROM = 0.3, 0.9
 """Shares of a server's whole time: until the reference is done, and until judging begins."""
+OPERATED_PATIENCE = 5
+"""How often a client asks again where each reset may make its request fail once more."""
 _ENDS_AN_ENGINE = frozenset({"SC-2", "SC-8", "SC-9", "WM-1"})
 """Contracts of which a server breaks one when it dies of a listed fault."""
 _PARTED = "times its caches of media had parted"
 _LEFT_BEHIND = "media-left-behind"
 """What a server does whose caches of processed media part: docs/how-to/serving.md says how."""
+_MOVED, _SAYS_MOVED = "shared-media-moved", "has been modified or is invalid"
+"""What a worker dies of that finds other media in shared memory than it was sent for, or none."""
+_RESETS_MEDIA = ("processed media", "paused", "asleep, level")
+"""How operations begin that reset processed media."""
 _SAID = {"stopped": "stop", "length": "length"}
 """Why an answer ended: the reference's word, and the server's."""
 
@@ -61,6 +68,7 @@ class AskedOfServers:
     libraries: tuple[Path, ...]
     requests: int
     clients: int
+    has_operator: bool
     faults: Sequence[KnownFault]
     records: Path | None
 
@@ -75,6 +83,7 @@ class ServerReport:
         unjudged: why the audit of its record is not whole; empty for one that is.
         refusals: what it was asked in the end, that it had to refuse.
         parted: how often its caches of media parted over these.
+        operations: how often its operator did what.
     """
 
     model: ServedModel
@@ -86,12 +95,20 @@ class ServerReport:
     unjudged: str
     refusals: list[RefusedRequest] = field(default_factory=list)
     parted: int = 0
+    operations: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def media_moved(self) -> bool:
+        """Whether a worker found other media at an address, once an operator had reset them."""
+        reset = [one for one in self.operations if one.startswith(_RESETS_MEDIA)]
+        return bool(reset) and _SAYS_MOVED in self.died
 
     @property
     def is_unlisted(self) -> bool:
         """Whether anything is wrong that no listed fault of the release is known to do."""
         unlisted = [name for name, faults in self.broken.items() if not faults]
-        unexplained = bool(self.died) and _ENDS_AN_ENGINE.isdisjoint(self.broken)
+        is_known = self.media_moved or not _ENDS_AN_ENGINE.isdisjoint(self.broken)
+        unexplained = bool(self.died) and not is_known
         failed = sum(one.failed_after for one in self.refusals) > self.parted
         return bool(self.tally.differences or unlisted or unexplained or failed)
 
@@ -105,9 +122,11 @@ def http(
     clients: int,
     known: Path | None,
     records: Path | None,
+    *,
+    has_operator: bool = False,
 ) -> int:
-    """Ask a server of each kind of model and each seed, and print what came of it. Returns the exit
-    code."""
+    """Ask a server of each kind of model and each seed, and print what came of it; with an operator
+    at work where it `has_operator`. Returns the exit code."""
     if find_spec("PIL") is None:
         raise InputError(
             "http makes pictures with Pillow, which this Python has not; expected what "
@@ -124,7 +143,9 @@ def http(
     cache = Cache.locate()
     with cache.writing():
         libraries = environment.ensure(cache, environment.SERVER, report=output.say)
-    asked = AskedOfServers(output, release, libraries.overlays, requests, clients, faults, records)
+    asked = AskedOfServers(
+        output, release, libraries.overlays, requests, clients, has_operator, faults, records
+    )
     servers = [(kind, seed) for kind in models for seed in numbers]
     told: list[ServerReport] = []
     is_interrupted = False
@@ -166,6 +187,7 @@ def _served(target: str, code: int, told: Sequence[ServerReport], left: int) -> 
     """What came of all servers, of which some are `left`."""
     faults = [one for each in told for several in each.broken.values() for one in several]
     faults += [_LEFT_BEHIND for each in told if any(one.failed_after for one in each.refusals)]
+    faults += [_MOVED for each in told if each.media_moved]
     return ServersAsked(
         target,
         code,
@@ -185,6 +207,9 @@ def _show(output: CommandOutput, release: str, told: ServerReport) -> None:
     settings = traffic(told.seed, told.model, 0).settings
     output.line(f"{release}, {told.model}, seed {told.seed}: {_shown(settings)}")
     output.line(f"  {said}; log probabilities at most {told.tally.apart:.1e} apart")
+    if told.operations:
+        did = ", ".join(f"{count} times {what}" for what, count in told.operations.items())
+        output.line(f"  by its operator: {did}")
     for difference in told.tally.differences:
         output.line(f"  {difference}")
     failed = [one for one in told.refusals if one.failed_after]
@@ -217,6 +242,7 @@ def _json(told: ServerReport) -> dict[str, object]:
         "unjudged": told.unjudged,
         "refusals": [one._asdict() for one in told.refusals],
         "parted": told.parted,
+        "operations": told.operations,
         "unlisted": told.is_unlisted,
     }
 
@@ -252,7 +278,10 @@ def _one_server(
             directory,
             traffic_of.settings,
             folder,
-            variables=recorder.variables(records),
+            variables={
+                **recorder.variables(records),
+                **(operators.VARIABLES if asked.has_operator else {}),
+            },
             search=(*asked.libraries, recorder.installed(folder)),
         )
         tell("it starts", REFERENCE_SHARE)
@@ -264,7 +293,10 @@ def _one_server(
                 share = REFERENCE_SHARE + (JUDGED_FROM - REFERENCE_SHARE) * number / asked.requests
                 tell(f"{number:,} of {asked.requests:,} requests are answered", share)
 
-            answers = ask_all(server.url, traffic_of, asked.clients, advance)
+            operator = operators.Operator(server.url, seed)
+            with operator if asked.has_operator else nullcontext():
+                patience = OPERATED_PATIENCE if asked.has_operator else 1
+                answers = ask_all(server.url, traffic_of, asked.clients, advance, patience=patience)
             met = server.metrics() | {_PARTED: server.drifts()}
             died = "" if server.is_alive else server.last_words()
             refused = [] if died else list(refusals(server.url, model, seed))
@@ -274,16 +306,22 @@ def _one_server(
         if asked.records is not None:
             shutil.copytree(records, asked.records / f"{model}-{seed}", dirs_exist_ok=True)
             shutil.copy(folder / "server.log", asked.records / f"{model}-{seed}")
-    tally = AnswerTally()
+    tally = AnswerTally(is_operated=asked.has_operator)
     for number, (request, answer) in enumerate(zip(traffic_of.asks, answers, strict=True)):
         if died and answer.failed:
             tally.counts["unanswered by the server that died"] += 1
         else:
             tally.add(number, request, answer, truths[request.question])
+    if not died:
+        tally.differences += [
+            f"operator: {call}: {said}" for call, said in operator.refused.items()
+        ]
     failed = tally.counts["failed once, answered when asked again"]
     if failed > met[_PARTED]:
         tally.differences.append(f"{failed} requests failed once, for no reason that is known")
-    return ServerReport(model, seed, tally, met, died, broken, unjudged, refused, parted_again)
+    return ServerReport(
+        model, seed, tally, met, died, broken, unjudged, refused, parted_again, dict(operator.done)
+    )
 
 
 def _audited(records: Path, faults: Sequence[KnownFault]) -> tuple[dict[str, list[str]], str]:

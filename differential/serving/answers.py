@@ -40,7 +40,7 @@ class ServerAnswer:
         ended: why it ended, in the server's word; None where the client left before, or it failed.
         failed: what kept the client from an answer; empty for nothing.
         refused_alone: whether names alone were refused, and the media sent after them.
-        asked_again: whether the server failed, and was asked once more.
+        times_asked_again: how often the server failed, and was asked once more.
         shows: which tokens there are: all; all but the end; or those before the last cut between
             two times.
         segments: of a transcript that is cut at its times.
@@ -54,17 +54,24 @@ class ServerAnswer:
     ended: str | None = None
     failed: str = ""
     refused_alone: bool = False
-    asked_again: bool = False
+    times_asked_again: int = 0
     shows: Literal["all", "words", "cut"] = "all"
     segments: list[Segment] = field(default_factory=list)
     lengths: tuple[int, int] | None = None
     tells_end: bool = True
 
 
+ENDED_BY_OPERATOR = "abort"
+"""Why an answer ended that an operator's pause or sleep has cut short, in the server's word. Of a
+stream that had no token yet, releases up to 0.32.0 say nothing: it is done, and that is all."""
+
+
 @dataclass
 class AnswerTally:
-    """What was compared, and what differs, in the order of the requests."""
+    """What was compared, and what differs, in the order of the requests. Where a server is
+    `operated`, answers may be cut short: what came of them is compared."""
 
+    is_operated: bool = False
     counts: Counter[str] = field(default_factory=Counter)
     apart: float = 0.0
     differences: list[str] = field(default_factory=list)
@@ -75,9 +82,8 @@ class AnswerTally:
         """Compare one answer."""
         self.counts["requests"] += 1
         self.counts["names alone refused"] += answer.refused_alone
-        self.counts["failed once, answered when asked again"] += (
-            answer.asked_again and not answer.failed
-        )
+        if not answer.failed:
+            self.counts["failed once, answered when asked again"] += answer.times_asked_again
         self.counts["media named alone"] += 0 if answer.refused_alone else sum(request.alone)
         said = self._difference(request, answer, truth)
         if said is not None:
@@ -92,7 +98,11 @@ class AnswerTally:
             return f"the prompt is {list(answer.prompt)}, expected {list(truth.prompt)}"
         expected = truth.tokens[: request.max_tokens]
         left = answer.ended is None and request.leaves_after is not None
-        if answer.ended is None and answer.tells_end and not left:
+        said_nothing = answer.ended is None and answer.tells_end and not answer.tokens
+        cut_short = (
+            self.is_operated and not left and (answer.ended == ENDED_BY_OPERATOR or said_nothing)
+        )
+        if answer.ended is None and answer.tells_end and not left and not cut_short:
             return "no word of why it ended"
         ended = truth.ended if request.max_tokens >= len(truth.tokens) else "length"
         shown = expected[: _num_shown([token[0] for token in expected], ended, answer.shows)]
@@ -116,6 +126,10 @@ class AnswerTally:
                 return f"the log probability of token {place} is {apart:.2g} apart"
         if left:
             self.counts["clients that left"] += 1
+            return None
+        if cut_short and len(answer.tokens) <= len(shown):
+            word = "" if answer.ended else ", without a word"
+            self.counts[f"ended by an operator{word}"] += 1
             return None
         if len(answer.tokens) != len(shown) and answer.shows != "all":
             # What is not shown may have been decided by rounding, and decides how much is shown.

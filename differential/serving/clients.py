@@ -1,6 +1,7 @@
 """Clients that ask a server at once, each one request after the other."""
 
 import json
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,18 +17,26 @@ from cacheproof.differential.serving.traffic import AskedPrompt, ChatPrompt, Tra
 ANSWER_SECONDS = 180.0
 _MISSING = "data is not provided"
 """What a server says that does not know a name which came alone."""
+_PAUSED = "Generation is paused"
+"""What a server says that an operator has paused, or put to sleep."""
+_RETRY_SECONDS, _RETRIES = 0.1, 600
 
 
 def ask_all(
-    url: str, traffic: Traffic, clients: int, advance: Callable[[], None] = lambda: None
+    url: str,
+    traffic: Traffic,
+    clients: int,
+    advance: Callable[[], None] = lambda: None,
+    *,
+    patience: int = 1,
 ) -> list[ServerAnswer]:
     """The answer to each request, in order; so many clients ask at once. `advance` is called for
-    each answer."""
+    each answer; a request that fails is asked again so many times."""
     pool = ThreadPoolExecutor(clients)
     answers = []
     try:
         for answer in pool.map(
-            lambda one: ask(url, traffic.questions[one.question], one), traffic.asks
+            lambda one: ask(url, traffic.questions[one.question], one, patience), traffic.asks
         ):
             answers.append(answer)
             advance()
@@ -36,18 +45,32 @@ def ask_all(
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def ask(url: str, question: ChatPrompt, request: AskedPrompt) -> ServerAnswer:
+def ask(url: str, question: ChatPrompt, request: AskedPrompt, patience: int = 1) -> ServerAnswer:
     """Ask one thing, as a client does that has all media itself: what a server does not know by
-    name alone is sent after all, and a server that fails is asked once more, with all media."""
-    answer = _ask(url, question, request, request.alone)
+    name alone is sent after all, a server that fails is asked again, with all media, and one that
+    is paused until it goes on."""
+    answer = _ask_when_on(url, question, request, request.alone)
     with_media = (False,) * len(request.alone)
     if any(request.alone) and _MISSING in answer.failed:
-        answer = _ask(url, question, request, with_media)
+        answer = _ask_when_on(url, question, request, with_media)
         answer.refused_alone = True
-    if answer.failed.startswith("500"):
-        refused_alone = answer.refused_alone
-        answer = _ask(url, question, request, with_media)
-        answer.refused_alone, answer.asked_again = refused_alone, True
+    times = 0
+    while answer.failed.startswith("500") and times < patience:
+        times, refused_alone = times + 1, answer.refused_alone
+        answer = _ask_when_on(url, question, request, with_media)
+        answer.refused_alone, answer.times_asked_again = refused_alone, times
+    return answer
+
+
+def _ask_when_on(
+    url: str, question: ChatPrompt, request: AskedPrompt, alone: Sequence[bool]
+) -> ServerAnswer:
+    """Ask until the server is not paused; one that stays paused has failed."""
+    for _ in range(_RETRIES):
+        answer = _ask(url, question, request, alone)
+        if _PAUSED not in answer.failed:
+            break
+        time.sleep(_RETRY_SECONDS)
     return answer
 
 
@@ -77,7 +100,7 @@ def _ask(
         with urllib.request.urlopen(asked, timeout=ANSWER_SECONDS) as response:
             for told in [json.load(response)] if request.at_once else _streamed(response):
                 if "error" in told:
-                    answer.failed = str(told["error"])[:300]
+                    answer.failed = _failure(told["error"])
                     break
                 way.take(told)
                 if request.leaves_after and len(answer.tokens) >= request.leaves_after:
@@ -89,6 +112,13 @@ def _ask(
     except (OSError, HTTPException, ValueError) as error:
         answer.failed = f"{type(error).__name__}: {error}"[:300]
     return answer
+
+
+def _failure(error: Any) -> str:
+    """What a stream says that fails: the status that it would have had, and the words."""
+    if not isinstance(error, dict):
+        return f"500: {error}"[:300]
+    return f"{error.get('code', 500)}: {error.get('message', error)}"[:300]
 
 
 def _streamed(response: Iterable[bytes]) -> Iterator[Mapping[str, Any]]:

@@ -120,3 +120,19 @@ def test_who_is_not_answered_after_a_refusal(
     refusals = [RefusedRequest("too many", 400, then)]
     told = ServerReport("llava", 0, AnswerTally(), {}, "", {}, "", refusals, parted)
     assert told.is_unlisted is is_unlisted
+
+
+@pytest.mark.parametrize(
+    ("died", "operations", "is_unlisted"),
+    [
+        ("RuntimeError: Data for address:id '1:2' has been modified or is invalid.", 1, False),
+        ("RuntimeError: Data for address:id '1:2' has been modified or is invalid.", 0, True),
+        ("RuntimeError: something else", 1, True),
+    ],
+)
+def test_a_server_whose_shared_media_an_operator_reset_dies_of_what_is_listed(
+    died: str, operations: int, is_unlisted: bool
+) -> None:
+    done = {"processed media reset": operations} if operations else {}
+    told = ServerReport("llava", 0, AnswerTally(), {}, died, {}, "", operations=done)
+    assert told.is_unlisted is is_unlisted

@@ -152,8 +152,28 @@ def test_what_rounding_may_have_decided_ends_the_comparison_of_that_answer() -> 
 
 def test_who_was_asked_again_is_counted_and_compared() -> None:
     tally = AnswerTally()
-    tally.add(0, WHOLE, ServerAnswer(TOKENS, None, "stop", asked_again=True), TRUTH)
-    tally.add(1, WHOLE, ServerAnswer(TOKENS[:1], None, "length", asked_again=True), TRUTH)
-    tally.add(2, WHOLE, ServerAnswer(failed="500: no", asked_again=True), TRUTH)
+    tally.add(0, WHOLE, ServerAnswer(TOKENS, None, "stop", times_asked_again=1), TRUTH)
+    tally.add(1, WHOLE, ServerAnswer(TOKENS[:1], None, "length", times_asked_again=1), TRUTH)
+    tally.add(2, WHOLE, ServerAnswer(failed="500: no", times_asked_again=1), TRUTH)
     assert tally.counts["failed once, answered when asked again"] == 2
     assert len(tally.differences) == 2
+
+
+@pytest.mark.parametrize(
+    ("tokens", "ended", "counted"),
+    [
+        (TOKENS[:1], "abort", "ended by an operator"),
+        ([], None, "ended by an operator, without a word"),
+    ],
+)
+def test_what_an_operator_cuts_short_is_compared_as_far_as_it_came(
+    tokens: list[Told], ended: str | None, counted: str
+) -> None:
+    answer = ServerAnswer(tokens, None, ended)
+    tally = AnswerTally(is_operated=True)
+    tally.add(0, WHOLE, answer, TRUTH)
+    assert (tally.differences, tally.counts[counted]) == ([], 1)
+    assert told(WHOLE, answer) != []
+    wrong = ServerAnswer([(99, -1.0, 0.5)], None, ended)
+    tally.add(1, WHOLE, wrong, TRUTH)
+    assert len(tally.differences) == 1

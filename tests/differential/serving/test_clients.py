@@ -98,11 +98,26 @@ def test_what_is_not_known_by_its_name_is_sent_after_all() -> None:
 
 def test_a_server_that_fails_is_asked_once_more_with_all_media() -> None:
     answer, sent = answered(ALONE, failing(500, "Internal server error"), right)
-    assert answer.asked_again
+    assert answer.times_asked_again == 1
     assert answer.ended == "length"
     assert sent[1]["messages"][0]["content"][1]["image_url"] is not None
     failed, _ = answered(REQUEST, failing(500, "no"), failing(500, "still no"))
     assert "still no" in failed.failed
+
+
+def test_a_stream_that_fails_is_asked_for_once_more() -> None:
+    def fails(body: dict[str, Any]) -> tuple[int, list[dict[str, Any]]]:
+        return ANSWERED, [{"error": {"message": "Internal server error", "code": 500}}]
+
+    answer, _ = answered(replace(REQUEST, at_once=False), fails, right)
+    assert answer.times_asked_again == 1
+    assert answer.ended == "length"
+
+
+def test_a_server_that_is_paused_is_asked_until_it_goes_on() -> None:
+    paused = failing(503, "Generation is paused. Please retry after it resumes.")
+    answer, sent = answered(REQUEST, paused, paused, right)
+    assert (answer.ended, answer.times_asked_again, len(sent)) == ("length", 0, 3)
 
 
 def test_other_refusals_are_told() -> None:
@@ -110,9 +125,10 @@ def test_other_refusals_are_told() -> None:
     assert "400" in answer.failed
     assert "too long" in answer.failed
     assert len(sent) == 1
+    error = {"message": "too long", "code": 400}
     within, _ = answered(
-        replace(REQUEST, at_once=False), lambda body: (ANSWERED, [{"error": {"message": "died"}}])
+        replace(REQUEST, at_once=False), lambda body: (ANSWERED, [{"error": error}])
     )
-    assert "died" in within.failed
+    assert within.failed == "400: too long"
     nobody = ask("http://127.0.0.1:9", QUESTION, REQUEST)
     assert "refused" in nobody.failed
