@@ -16,11 +16,9 @@ class FrontEndSemantics:
         thread="vLLM PR #28525",
     )
     touches_what_is_there: bool = change(
-        "0.10.2",
+        "0.24.0",
         "LRUCache.touch",
         "a name that nothing is kept under is not counted as used",
-        last="0.11.2",
-        again="0.24.0",
         thread="vLLM PR #43595",
     )
     processes_again: bool = change(
@@ -31,7 +29,7 @@ class FrontEndSemantics:
     )
     counts_resets: bool = change(
         None,
-        "MultiModalReceiverCache.clear_cache",
+        "LruKeyReplicatedReceiverCache.clear_cache",
         "a message says how often its sender was emptied, and nothing of before is kept or found",
         thread=NOT_FOUND,
     )

@@ -12,7 +12,15 @@ from cacheproof.reference.releases import MODELLED
 from cacheproof.reference.semantics import CHANGES
 from cacheproof.reference.semantics.change import Change
 
-FOLDERS = ("v1/core", "v1/engine", "v1/worker", "multimodal", "utils")
+FOLDERS = (
+    "v1/core",
+    "v1/engine",
+    "v1/worker",
+    "multimodal",
+    "renderers",
+    "utils",
+    "distributed/device_communicators",
+)
 FILES = ("v1/request.py", "v1/kv_cache_interface.py")
 Texts = frozenset[str]
 """Of all functions or classes of one name, each as its syntax tree."""
