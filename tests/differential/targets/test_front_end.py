@@ -11,22 +11,19 @@ import pytest
 from cacheproof.differential.findings.finding import found_in
 from cacheproof.differential.findings.standalone.writing import standalone_test, why_none
 from cacheproof.differential.generators.front_end import orders_in_all
-from cacheproof.differential.judges.examination import LOCKSTEP, examine
+from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.provision import releases
-from cacheproof.differential.search.attribution import Attribution
-from cacheproof.differential.search.fault_folders import load
-from cacheproof.differential.search.seeded import search
 from cacheproof.differential.targets.changed import ChangingHost
 from cacheproof.differential.targets.host.faults.front_end import FRONT_END_FAULTS
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.targets.resolve import reference_for
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.releases import MODELLED
 from cacheproof.reference.semantics import Semantics
 from tests.differential.findings.standalone.files import written
 from tests.differential.targets.parameters import newest_and
+from tests.differential.targets.searched import breaks_in, new_among
 
 LANE, ORDERS = LANES["front end"], LANES["front end, every order"]
 SHARED = LANES["front end, shared memory"]
@@ -36,24 +33,7 @@ Hosted = Callable[[str], AbstractContextManager[HostTarget]]
 
 def new_in(real: HostTarget, seeds: range, *lanes: str) -> list[tuple[str, str]]:
     """Differences from the reference, and breaks that are no listed fault."""
-    reference = reference_for(real)
-    assert reference is not None
-    with closing(reference):
-        attribution = Attribution(load(), real.release, reference)
-        outcome = search(
-            real,
-            [LANES[name] for name in lanes],
-            against=reference,
-            seeds=seeds,
-            kept_per_break=1,
-            attribution=attribution,
-        )
-    assert outcome.harness_errors == []
-    return [
-        (one.contract, one.kind)
-        for one in outcome.breaks
-        if one.contract == LOCKSTEP or one.attributed.fault is None
-    ]
+    return new_among(breaks_in(real, seeds, [LANES[name] for name in lanes]))
 
 
 @pytest.mark.parametrize("version", newest_and(*MODELLED[:-1]))
