@@ -15,7 +15,7 @@ from cacheproof.differential.errors import InputError
 from cacheproof.differential.provision import environment, releases
 from cacheproof.differential.provision.cache import Cache, Report
 from cacheproof.differential.search import fault_folders
-from cacheproof.differential.search.known import KnownFault
+from cacheproof.differential.search.known import KnownFault, called
 from cacheproof.differential.search.verdict import HOLDS, INTERRUPTED, UNLISTED, VOID
 from cacheproof.differential.serving import operators, recorder
 from cacheproof.differential.serving.answers import AnswerTally, RunnerAnswer
@@ -84,6 +84,7 @@ class ServerReport:
         refusals: what it was asked in the end, that it had to refuse.
         parted: how often its caches of media parted over these.
         operations: how often its operator did what.
+        may_move: whether its media lie in shared memory, and its release is listed to move them.
     """
 
     model: ServedModel
@@ -96,12 +97,13 @@ class ServerReport:
     refusals: list[RefusedRequest] = field(default_factory=list)
     parted: int = 0
     operations: Mapping[str, int] = field(default_factory=dict)
+    may_move: bool = False
 
     @property
     def media_moved(self) -> bool:
         """Whether a worker found other media at an address, once an operator had reset them."""
-        reset = [one for one in self.operations if one.startswith(_RESETS_MEDIA)]
-        return bool(reset) and _SAYS_MOVED in self.died
+        were_reset = any(one.startswith(_RESETS_MEDIA) for one in self.operations)
+        return self.may_move and were_reset and _SAYS_MOVED in self.died
 
     @property
     def is_unlisted(self) -> bool:
@@ -319,8 +321,21 @@ def _one_server(
     failed = tally.counts["failed once, answered when asked again"]
     if failed > met[_PARTED]:
         tally.differences.append(f"{failed} requests failed once, for no reason that is known")
+    moves = called(asked.faults, _MOVED)
     return ServerReport(
-        model, seed, tally, met, died, broken, unjudged, refused, parted_again, dict(operator.done)
+        model,
+        seed,
+        tally,
+        met,
+        died,
+        broken,
+        unjudged,
+        refused,
+        parted_again,
+        operations=dict(operator.done),
+        may_move=traffic_of.settings.processor_cache == "shm"
+        and moves is not None
+        and moves.is_in(asked.release.version),
     )
 
 

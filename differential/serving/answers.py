@@ -68,8 +68,8 @@ stream that had no token yet, releases up to 0.32.0 say nothing: it is done, and
 
 @dataclass
 class AnswerTally:
-    """What was compared, and what differs, in the order of the requests. Where a server is
-    `operated`, answers may be cut short: what came of them is compared."""
+    """What was compared, and what differs, in the order of the requests. Where an operator
+    was at work (`is_operated`), answers may be cut short: what came of them is compared."""
 
     is_operated: bool = False
     counts: Counter[str] = field(default_factory=Counter)

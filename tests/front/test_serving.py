@@ -122,17 +122,24 @@ def test_who_is_not_answered_after_a_refusal(
     assert told.is_unlisted is is_unlisted
 
 
+MOVED = "RuntimeError: Data for address:id '1:2' has been modified or is invalid."
+
+
 @pytest.mark.parametrize(
-    ("died", "operations", "is_unlisted"),
+    ("died", "done", "may_move", "is_unlisted"),
     [
-        ("RuntimeError: Data for address:id '1:2' has been modified or is invalid.", 1, False),
-        ("RuntimeError: Data for address:id '1:2' has been modified or is invalid.", 0, True),
-        ("RuntimeError: something else", 1, True),
+        (MOVED, {"processed media reset": 1}, True, False),
+        (MOVED, {"asleep, level 1": 1}, True, False),
+        (MOVED, {}, True, True),
+        (MOVED, {"prefix cache reset": 1}, True, True),
+        (MOVED, {"processed media reset": 1}, False, True),
+        ("RuntimeError: something else", {"processed media reset": 1}, True, True),
     ],
 )
 def test_a_server_whose_shared_media_an_operator_reset_dies_of_what_is_listed(
-    died: str, operations: int, is_unlisted: bool
+    died: str, done: dict[str, int], may_move: bool, is_unlisted: bool
 ) -> None:
-    done = {"processed media reset": operations} if operations else {}
-    told = ServerReport("llava", 0, AnswerTally(), {}, died, {}, "", operations=done)
+    told = ServerReport(
+        "llava", 0, AnswerTally(), {}, died, {}, "", operations=done, may_move=may_move
+    )
     assert told.is_unlisted is is_unlisted
