@@ -18,12 +18,39 @@ from cacheproof.audit.listing import (
 from cacheproof.differential.audit.account import At, Failure, FoundBreak
 from cacheproof.differential.audit.auditor import Auditor
 from cacheproof.differential.audit.ranking import RankedBreak, ranked
+from cacheproof.differential.findings.leading import steps_before
 from cacheproof.differential.findings.letters import letters_of
 from cacheproof.differential.findings.short_names import ShortNames
+from cacheproof.differential.judges.front_end import (
+    CAME,
+    EMPTIED,
+    EVICTED,
+    FAILED,
+    ONE_TOO_LARGE,
+    TOGETHER_TOO_LARGE,
+    UNDER_WAY,
+    UNDISTURBED,
+    WITHDRAWN,
+)
 from cacheproof.differential.search.known import KnownFault
+from cacheproof.output.verdict_line import counted
 
 HEADLINE_MAX = 250
 UNRECORDED = "not known: the record ends before the step in which it died"
+WHY_REFUSED = {
+    UNDER_WAY: "a message was overtaken that brought an item, by one that takes it for sent",
+    WITHDRAWN: "an item was taken for sent, and its message never was: its request was refused, or "
+    "its client had left",
+    FAILED: "an item was taken for sent, and came with a request that failed",
+    EMPTIED: "an item was taken for sent, and forgotten since: the engine core's half was reset "
+    "alone, or before the message came",
+    EVICTED: "an item was taken for sent, and evicted since: the two halves had parted before",
+    UNDISTURBED: "an item was taken for sent and is not there, though no message was lost or late",
+    CAME: "an item was called lacking that came with its data",
+    ONE_TOO_LARGE: "an item is larger than the cache of processed media",
+    TOGETHER_TOO_LARGE: "its items do not fit the cache of processed media, together or one alone",
+}
+"""Why a request was refused, by the kind of the break."""
 Lines = list[tuple[str, str]]
 """What is said of a break: a label and words each."""
 
@@ -109,11 +136,20 @@ class Answered:
         """What a break is, whether it is known, and what to do; `where` is the record."""
         found, times = one.shown, f", {one.times:,} times" if one.times > 1 else ""
         rule = found.violation.contract
-        when = "in that step" if one.is_fatal else f"in {moment(found.at)}"
+        when = "in that step" if one.is_fatal else when_of(found)
         earlier = one.is_fatal and one.first.at.step < found.at.step
         since = f", first in step {one.first.at.step:,}" if earlier else ""
+        refused = self.refused(one)
         broken = f"{name_of(found)}, {rule.harm}, {when}{times}{since}: {rule.title}"
-        return [*self.advice(one, where), ("broken", broken)]
+        said = [("refused", refused)] if refused else []
+        return [*said, *self.advice(one, where), ("broken", broken)]
+
+    def refused(self, one: RankedBreak) -> str:
+        """What became of requests whose processed media a break is about; empty for any other."""
+        if not one.first.is_of_media or self.auditor.media.is_shared:
+            return ""
+        why = WHY_REFUSED[one.first.violation.kind]
+        return f"{counted(one.times, 'request')}: {why}"
 
     def formula(self, one: RankedBreak) -> Lines:
         """What of the rule was false, with the values of that moment, and what its letters are."""
@@ -180,7 +216,7 @@ def _headline(one: Answered) -> str:
             new = one.akin(one.cause) or "which no listed fault does so"
             return f"{died}, where it broke {one.cause.first.key[0]}, {new}: {one.died.words}"
         return f"{died}, of a known fault, {names_of(faults)}: {one.died.words}"
-    account = one.auditor.account
+    account, media = one.auditor.account, one.auditor.media
     judged = f"{account.judged_steps:,} of {account.steps:,} steps were judged"
     if account.gap_count or account.lost:
         judged += ", and something is missing"
@@ -189,6 +225,12 @@ def _headline(one: Answered) -> str:
     at, faults = first.shown.at, one.faults(first)
     known = f"the known fault {names_of(faults)}" if faults else one.akin(first)
     known = known or "which no listed fault does so"
+    if one.refused(one.broken[0]):
+        requests, why = counted(media.received, "request"), WHY_REFUSED[first.shown.violation.kind]
+        return (
+            f"{one.engine} refused {media.failed:,} of {requests} with media, the first "
+            f"{clock(at.time)}: {why}; {known}; {judged}"
+        )
     return (
         f"{one.engine} broke {first.first.key[0]} in step {at.step:,}, {clock(at.time)}, {known}: "
         f"{judged}"
@@ -198,6 +240,16 @@ def _headline(one: Answered) -> str:
 def names_of(faults: Sequence[KnownFault]) -> str:
     """Which fault it is, or which of them."""
     return " or ".join(fault.name for fault in faults)
+
+
+def when_of(found: FoundBreak) -> str:
+    """When a contract was broken, as an adverb: processed media have no steps."""
+    return clock(found.at.time) if found.is_of_media else f"in {moment(found.at)}"
+
+
+def led_to(found: FoundBreak) -> list[str]:
+    """The last of what led to a break, a line each."""
+    return list(found.led) or steps_before(found.events, found.violation)
 
 
 def moment(at: At) -> str:

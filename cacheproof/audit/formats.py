@@ -2,10 +2,9 @@
 
 from msgspec import structs
 
-from cacheproof.audit.answer import Answered, moment, names_of
+from cacheproof.audit.answer import Answered, led_to, moment, names_of, when_of
 from cacheproof.differential.audit.account import FoundBreak
 from cacheproof.differential.audit.ranking import RankedBreak
-from cacheproof.differential.findings.leading import steps_before
 from cacheproof.differential.provision import releases
 from cacheproof.differential.recording.messages import Text
 from cacheproof.differential.texts import places
@@ -55,6 +54,9 @@ def _problem(one: Answered, broken: RankedBreak) -> Problem:
     way: tuple[SourceFunction, ...]
     if found.is_of_kv_cache:
         way = (places.of_kv_cache(violation.operation),)
+    elif found.is_of_media:
+        is_shared = auditor.media.is_shared
+        way = (places.of_front_end(violation.operation, is_shared=is_shared),)
     else:
         trace = _window(one, found)
         way = tuple(places.way(trace, len(trace.events) - 1, violation.operation))
@@ -66,11 +68,11 @@ def _problem(one: Answered, broken: RankedBreak) -> Problem:
             excuse.fault if excuse is not None else "",
             excuse.page if excuse is not None else "",
         )
+    when = when_of(found) if found.is_of_media else f"in step {found.at.step:,}"
     return Problem(
         broken.harm,
-        f"{violation.contract.id} broken in step {found.at.step:,}: {violation.contract.title}"
-        f"{_told_as(one, broken)}",
-        "\n".join([*steps_before(found.events, violation), violation.why]),
+        f"{violation.contract.id} broken {when}: {violation.contract.title}{_told_as(one, broken)}",
+        "\n".join([*led_to(found), violation.why]),
         found.key[1],
         "",
         way,
@@ -120,6 +122,8 @@ def json_of(one: Answered, where: str) -> dict[str, object]:
         "kv_calls": auditor.kv.calls,
         "judged_kv_calls": auditor.kv.judged,
         "requests": account.requests,
+        "requests_with_media": auditor.media.received,
+        "refused_with_media": auditor.media.failed,
         "closed": account.closed,
         "died": _died_json(one),
         "lost": account.lost,
@@ -176,5 +180,5 @@ def _finding_json(one: Answered, broken: RankedBreak, where: str) -> dict[str, o
         "what_to_do": [
             {"what": label, "words": words} for label, words in one.advice(broken, where)
         ],
-        "before": steps_before(found.events, violation),
+        "before": led_to(found),
     }

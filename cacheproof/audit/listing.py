@@ -115,7 +115,8 @@ def _breaking(
         return []
     if not auditor.opened.manager_class.startswith("vllm."):
         return []  # its faults are its own
-    contract, kind, lanes = found.violation.contract.id, found.violation.kind, _lanes(auditor.trace)
+    contract, kind = found.violation.contract.id, found.violation.kind
+    lanes = _media_lanes(auditor) if found.is_of_media else _lanes(auditor.trace)
     return [
         one
         for one in may_be(faults, contract, kind, auditor.release, lanes, auditor.trace.runner)
@@ -130,6 +131,17 @@ def _lanes(trace: Trace) -> list[str]:
     has = {"scheduler with loads": config.ec_connector, "scheduler with windows": config.groups}
     managers = trace.header.manager, "kv_cache"  # which every engine has
     return [name for name, one in LANES.items() if one.manager in managers and has.get(name, True)]
+
+
+def _media_lanes(auditor: Auditor) -> list[str]:
+    """The lanes of caches of processed media as an engine has them."""
+    shared = LANES["front end, shared memory"]
+    return [
+        name
+        for name, one in LANES.items()
+        if one.manager == shared.manager
+        and (one.silent_on == shared.silent_on) == auditor.media.is_shared
+    ]
 
 
 def _can_be(fault: KnownFault, lanes: Collection[str]) -> bool:

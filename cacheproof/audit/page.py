@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from msgspec import structs
 
-from cacheproof.audit.answer import Answered, headline, moment, name_of
+from cacheproof.audit.answer import Answered, headline, name_of, when_of
 from cacheproof.differential.audit.audit import Audit
 from cacheproof.differential.audit.auditor import Auditor
 from cacheproof.differential.audit.ranking import RankedBreak
@@ -28,6 +28,8 @@ def drawn(answered: Sequence[Answered], where: str, window: int, *, ends: str = 
     """
     one = answered[0]
     broken = one.subject
+    if broken is not None and broken.shown.is_of_media:
+        broken = None  # none of the events that are drawn led to it
     end = one.auditor.events - 1 if broken is None else broken.shown.at.event
     again = Auditor()
     for part in Audit(where).parts(one.stem):
@@ -54,7 +56,7 @@ def drawn(answered: Sequence[Answered], where: str, window: int, *, ends: str = 
 def _shown(broken: RankedBreak, last: int) -> list[model.BrokenEvent]:
     """What is broken, at its event, or at the last that was judged."""
     at, violation = broken.shown.at, broken.shown.violation
-    sentence = f"{name_of(broken.shown)} in {moment(at)}: {violation.contract.title}"
+    sentence = f"{name_of(broken.shown)} {when_of(broken.shown)}: {violation.contract.title}"
     return [
         structs.replace(one, event=min(at.event, last), sentence=visible_line(sentence))
         for one in model.broken_by([violation])

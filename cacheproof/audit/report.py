@@ -4,12 +4,11 @@ account."""
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from cacheproof.audit.answer import Answered, Lines, clock, headline, moment, names_of
+from cacheproof.audit.answer import Answered, Lines, clock, headline, led_to, moment, names_of
 from cacheproof.audit.formats import json_of, result_of
 from cacheproof.audit.listing import Listing
 from cacheproof.differential.audit.audit import Audit
 from cacheproof.differential.audit.ranking import RankedBreak
-from cacheproof.differential.findings.leading import steps_before
 from cacheproof.differential.findings.short_names import ShortNames
 from cacheproof.differential.search.verdict import HOLDS, INTERRUPTED, UNLISTED, VOID
 from cacheproof.output.conclusion import Conclusion
@@ -102,8 +101,7 @@ class AuditReport:
 
     def _show(self, one: Answered, broken: RankedBreak, lines: Lines) -> None:
         """A break: what is said of it, what led to it, and the command that makes it small."""
-        violation, events = broken.shown.violation, broken.shown.events
-        before = steps_before(events, violation)
+        before = led_to(broken.shown)
         formula = one.formula(broken)
         names = ShortNames([*(words for _, words in (*lines, *formula)), *before])
         self._output.line(one.stem)
@@ -148,6 +146,11 @@ class AuditReport:
         )
         if auditor.kv.calls:
             line(f"  {auditor.kv.judged:,} of {auditor.kv.calls:,} calls of its KV cache judged")
+        if media := auditor.media.received:
+            refused = auditor.media.failed
+            line(
+                f"  {media:,} requests followed from the front end's media on, {refused:,} refused"
+            )
         for what, count in account.raised.items():
             line(f"  the engine raised in {what}, {count:,} time{'s' * (count != 1)}")
         for why in account.gaps:

@@ -3,6 +3,7 @@
 import itertools
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -10,12 +11,12 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from cacheproof.audit.listing import listed
-from cacheproof.differential.audit.audit import Audit
+from cacheproof.differential.audit.audit import WRITTEN_SECONDS, Audit
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.provision import environment, releases
 from cacheproof.differential.provision.cache import Cache, Report
 from cacheproof.differential.search import fault_folders
-from cacheproof.differential.search.known import KnownFault, called
+from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.search.verdict import HOLDS, INTERRUPTED, UNLISTED, VOID
 from cacheproof.differential.serving import operators, recorder
 from cacheproof.differential.serving.answers import AnswerTally, RunnerAnswer
@@ -46,15 +47,8 @@ REFERENCE_SHARE, JUDGED_FROM = 0.3, 0.9
 """Shares of a server's whole time: until the reference is done, and until judging begins."""
 OPERATED_PATIENCE = 5
 """How often a client asks again where each reset may make its request fail once more."""
-_ENDS_AN_ENGINE = frozenset({"SC-2", "SC-8", "SC-9", "WM-1"})
+_ENDS_AN_ENGINE = frozenset({"SC-2", "SC-8", "SC-9", "WM-1", "PM-8"})
 """Contracts of which a server breaks one when it dies of a listed fault."""
-_PARTED = "times its caches of media had parted"
-_LEFT_BEHIND = "media-left-behind"
-"""What a server does whose caches of processed media part: docs/how-to/serving.md says how."""
-_MOVED, _SAYS_MOVED = "shared-media-moved", "has been modified or is invalid"
-"""What a worker dies of that finds other media in shared memory than it was sent for, or none."""
-_RESETS_MEDIA = ("processed media", "paused", "asleep, level")
-"""How operations begin that reset processed media."""
 _SAID = {"stopped": "stop", "length": "length"}
 """Why an answer ended: the reference's word, and the server's."""
 
@@ -81,10 +75,9 @@ class ServerReport:
         died: what it said last; empty for one that still answered in the end.
         broken: contracts that its record breaks, each with the listed faults that break it.
         unjudged: why the audit of its record is not whole; empty for one that is.
+        explained: requests of which its record says what of their processed media failed.
         refusals: what it was asked in the end, that it had to refuse.
-        parted: how often its caches of media parted over these.
         operations: how often its operator did what.
-        may_move: whether its media lie in shared memory, and its release is listed to move them.
     """
 
     model: ServedModel
@@ -94,24 +87,21 @@ class ServerReport:
     died: str
     broken: dict[str, list[str]]
     unjudged: str
+    explained: int = 0
     refusals: list[RefusedRequest] = field(default_factory=list)
-    parted: int = 0
     operations: Mapping[str, int] = field(default_factory=dict)
-    may_move: bool = False
 
     @property
-    def media_moved(self) -> bool:
-        """Whether a worker found other media at an address, once an operator had reset them."""
-        were_reset = any(one.startswith(_RESETS_MEDIA) for one in self.operations)
-        return self.may_move and were_reset and _SAYS_MOVED in self.died
+    def failed(self) -> int:
+        """How often a request failed that asked for nothing wrong."""
+        return self.tally.times_failed + sum(one.failed_after for one in self.refusals)
 
     @property
     def is_unlisted(self) -> bool:
         """Whether anything is wrong that no listed fault of the release is known to do."""
         unlisted = [name for name, faults in self.broken.items() if not faults]
-        is_known = self.media_moved or not _ENDS_AN_ENGINE.isdisjoint(self.broken)
-        unexplained = bool(self.died) and not is_known
-        failed = sum(one.failed_after for one in self.refusals) > self.parted
+        unexplained = bool(self.died) and _ENDS_AN_ENGINE.isdisjoint(self.broken)
+        failed = self.failed > self.explained
         return bool(self.tally.differences or unlisted or unexplained or failed)
 
 
@@ -188,8 +178,6 @@ def _exit_code(told: Sequence[ServerReport]) -> int:
 def _served(target: str, code: int, told: Sequence[ServerReport], left: int) -> ServersAsked:
     """What came of all servers, of which some are `left`."""
     faults = [one for each in told for several in each.broken.values() for one in several]
-    faults += [_LEFT_BEHIND for each in told if any(one.failed_after for one in each.refusals)]
-    faults += [_MOVED for each in told if each.media_moved]
     return ServersAsked(
         target,
         code,
@@ -212,17 +200,17 @@ def _show(output: CommandOutput, release: str, told: ServerReport) -> None:
     if told.operations:
         did = ", ".join(f"{count} times {what}" for what, count in told.operations.items())
         output.line(f"  by its operator: {did}")
-    for difference in told.tally.differences:
+    for difference in (*told.tally.differences, *told.tally.failures):
         output.line(f"  {difference}")
     failed = [one for one in told.refusals if one.failed_after]
     if failed:
         again = sum(one.failed_after > 1 for one in failed)
         output.line(
-            f"  {_LEFT_BEHIND}: after {len(failed)} of {len(told.refusals)} refused requests, who "
+            f"  after {len(failed)} of {len(told.refusals)} refused requests, who "
             f"sent the same medium next was not answered; after {again} not when asked again either"
         )
-    if sum(one.failed_after for one in failed) > told.parted:
-        output.line(f"  its caches of media parted {told.parted} times over these: not listed")
+    if told.failed > told.explained:
+        output.line(f"  failed {told.failed} times; its record says {told.explained} times why")
     for contract, faults in told.broken.items():
         listed_as = ", ".join(faults) or "not listed"
         output.line(f"  its record breaks {rule_told(contract)}: {listed_as}")
@@ -239,11 +227,12 @@ def _json(told: ServerReport) -> dict[str, object]:
         "counts": {**told.tally.counts, **told.met},
         "apart": told.tally.apart,
         "differences": told.tally.differences,
+        "failures": told.tally.failures,
         "broken": told.broken,
         "died": told.died,
         "unjudged": told.unjudged,
         "refusals": [one._asdict() for one in told.refusals],
-        "parted": told.parted,
+        "explained": told.explained,
         "operations": told.operations,
         "unlisted": told.is_unlisted,
     }
@@ -299,12 +288,12 @@ def _one_server(
             with operator if asked.has_operator else nullcontext():
                 patience = OPERATED_PATIENCE if asked.has_operator else 1
                 answers = ask_all(server.url, traffic_of, asked.clients, advance, patience=patience)
-            met = server.metrics() | {_PARTED: server.drifts()}
+            met = server.metrics()
             died = "" if server.is_alive else server.last_words()
             refused = [] if died else list(refusals(server.url, model, seed))
-            parted_again = server.drifts() - met[_PARTED]
+            time.sleep(WRITTEN_SECONDS)
         tell("its record is judged", JUDGED_FROM)
-        broken, unjudged = _audited(records, asked.faults)
+        broken, unjudged, explained = _audited(records, asked.faults)
         if asked.records is not None:
             shutil.copytree(records, asked.records / f"{model}-{seed}", dirs_exist_ok=True)
             shutil.copy(folder / "server.log", asked.records / f"{model}-{seed}")
@@ -318,10 +307,6 @@ def _one_server(
         tally.differences += [
             f"operator: {call}: {said}" for call, said in operator.refused.items()
         ]
-    failed = tally.counts["failed once, answered when asked again"]
-    if failed > met[_PARTED]:
-        tally.differences.append(f"{failed} requests failed once, for no reason that is known")
-    moves = called(asked.faults, _MOVED)
     return ServerReport(
         model,
         seed,
@@ -330,35 +315,39 @@ def _one_server(
         died,
         broken,
         unjudged,
+        explained,
         refused,
-        parted_again,
         operations=dict(operator.done),
-        may_move=traffic_of.settings.processor_cache == "shm"
-        and moves is not None
-        and moves.is_in(asked.release.version),
     )
 
 
-def _audited(records: Path, faults: Sequence[KnownFault]) -> tuple[dict[str, list[str]], str]:
-    """Contracts of safety and liveness that a record breaks, with the listed faults that do so; and
-    what of it was not judged."""
+def _audited(records: Path, faults: Sequence[KnownFault]) -> tuple[dict[str, list[str]], str, int]:
+    """Contracts of safety and liveness that a record breaks, with the listed faults that do so,
+    none where one of its breaks is not listed; what of it was not judged; and of how many requests
+    it says what of their processed media failed."""
     try:
         audit_of = Audit(str(records))
         audit_of.look(last=True)
     except InputError as reason:  # nothing was recorded
-        return {}, str(reason)
-    broken: dict[str, list[str]] = {}
+        return {}, str(reason), 0
+    broken: dict[str, list[list[str]]] = {}
     missing = []
     for auditor in audit_of.auditors.values():
         for found in auditor.found:
             contract = found.violation.contract
-            if contract.harm != "efficiency" and broken.get(contract.id, True):
-                broken[contract.id] = [one.name for one in listed(faults, auditor, found)]
+            if contract.harm != "efficiency":
+                known = [one.name for one in listed(faults, auditor, found)]
+                broken.setdefault(contract.id, []).append(known)
         account = auditor.account
         missing += [f"{account.judged_steps} of {account.steps} steps"] * (
             account.judged_steps != account.steps or account.gap_count > 0
         )
-    return broken, ", ".join(missing or ["no scheduler's record"] * (not audit_of.auditors))
+    told = {
+        contract: list(dict.fromkeys(itertools.chain(*known))) if all(known) else []
+        for contract, known in broken.items()
+    }
+    unjudged = ", ".join(missing or ["no scheduler's record"] * (not audit_of.auditors))
+    return told, unjudged, sum(one.media.failed for one in audit_of.auditors.values())
 
 
 def truths_of(

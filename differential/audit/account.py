@@ -8,6 +8,7 @@ from cacheproof.differential.audit.steady import Steady
 from cacheproof.differential.judges.kv_cache import MANAGER as KV_CACHE
 from cacheproof.differential.judges.violation import Violation
 from cacheproof.differential.traces.manager import Reset
+from cacheproof.spec.processed_media import FRONT_END
 
 OF_A_STEP = frozenset({"schedule", "update_from_output", "execute_model", "sample_tokens"})
 """Calls that an engine makes in every step. It does not go on after an exception in one of them."""
@@ -29,13 +30,15 @@ class At(NamedTuple):
 
 @dataclass(frozen=True)
 class FoundBreak:
-    """A contract that an engine broke: how, when, and what led there. `is_of_worker`: what a worker
-    held breaks it, what the scheduler decided does not."""
+    """A contract that an engine broke: how, when, and what led there: events of its scheduler or,
+    of processed media, in words (`led`). `is_of_worker`: what a worker held breaks it, what the
+    scheduler decided does not."""
 
     violation: Violation
     at: At
     window: tuple[Observed | Steady, ...]
     is_of_worker: bool = False
+    led: tuple[str, ...] = ()
 
     @property
     def key(self) -> tuple[str, str]:
@@ -54,9 +57,14 @@ class FoundBreak:
         return KV_CACHE in self.violation.contract.applies_to
 
     @property
+    def is_of_media(self) -> bool:
+        """Whether the caches of processed media broke it."""
+        return FRONT_END in self.violation.contract.applies_to
+
+    @property
     def has_trace(self) -> bool:
         """Whether the trace of a scheduler alone may break it."""
-        return not (self.is_of_kv_cache or self.is_of_worker)
+        return not (self.is_of_kv_cache or self.is_of_worker or self.is_of_media)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,10 @@
-"""Audits all that a folder, a file or a pipe has of engines: each scheduler beside its workers."""
+"""Audits all that a folder, a file or a pipe has of engines: each scheduler beside its workers and
+its caches of processed media."""
 
+import math
+import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from cacheproof.differential.audit.auditor import Auditor
 from cacheproof.differential.audit.streams import Folder, Gap, Part, RecordStream, folder_or_file
@@ -11,9 +14,19 @@ from cacheproof.differential.recording.messages import Opened
 _BEGUN_MAX = 100
 _MIX_EVERY = 256
 """Records of a scheduler after which the records of its workers are read as far."""
+WRITTEN_SECONDS = 1.0
+MEDIA_ROLES = frozenset({"sender", "receiver"})
 
 
-class _Source:
+def _is_beside(other: Opened, scheduler: Opened) -> bool:
+    """Whether a process is a scheduler's own, one that it started or, of a front end, one that
+    started it."""
+    if scheduler.process in (other.process, other.parent):
+        return True
+    return other.role == "sender" and other.process == scheduler.parent
+
+
+class Source:
     """A stream and what was taken from it. `begun` has its `Opened`, after the gaps before it;
     other records before that one are of no use."""
 
@@ -53,6 +66,50 @@ class _Source:
         return part
 
 
+class MediaSource:
+    """What either half of a cache of processed media has recorded, with its time."""
+
+    def __init__(self, role: str, source: Source) -> None:
+        self.role = role
+        self._source = source
+        self._waiting = deque(source.begun)
+        self._now = 0.0
+
+    def next_time(self, *, last: bool) -> float:
+        """When the next part was recorded; infinite where there is none yet."""
+        if not self._waiting:
+            part = self._source.take(last=last)
+            if part is None:
+                return math.inf
+            self._waiting.append(part)
+        part = self._waiting[0]
+        if isinstance(part, Gap):
+            return self._now
+        if isinstance(part.message, Opened):
+            return part.message.started
+        return self._now + getattr(part.message, "time", 0) / 1e6
+
+    def take(self) -> tuple[str, Part, float]:
+        """The next part, for which `next_time` was asked."""
+        self._now = self.next_time(last=False)
+        return self.role, self._waiting.popleft(), self._now
+
+
+def in_order(
+    media: Sequence[MediaSource], until: float, *, last: bool
+) -> Iterator[tuple[str, Part, float]]:
+    """What the caches of processed media recorded up to a time, in its order: whose part, and
+    when."""
+    while media:
+        # A sender comes before who receives at the same time.
+        when, _, of = min(
+            (one.next_time(last=last), one.role != "sender", at) for at, one in enumerate(media)
+        )
+        if when == math.inf or when > until:
+            return
+        yield media[of].take()
+
+
 class Audit:
     """Reads what is there and judges it; `look` may be called again for what has come since.
 
@@ -62,9 +119,10 @@ class Audit:
 
     def __init__(self, where: str, *, waits: bool = False) -> None:
         self._where = folder_or_file(where, waits=waits)
-        self._sources: dict[str, _Source] = {}
-        self._workers: dict[str, list[tuple[int, _Source]]] = {}
-        self._unpaired: dict[str, _Source] = {}
+        self._sources: dict[str, Source] = {}
+        self._workers: dict[str, list[tuple[int, Source]]] = {}
+        self._media: dict[str, list[MediaSource]] = {}
+        self._unpaired: dict[str, Source] = {}
         self.auditors: dict[str, Auditor] = {}
 
     def look(self, *, last: bool = False, seen: Callable[[], object] = int) -> int:
@@ -77,7 +135,7 @@ class Audit:
             streams = {self._where.name: self._where}
         for stem, stream in streams.items():
             if stem not in self._sources:
-                self._sources[stem] = self._unpaired[stem] = _Source(stream)
+                self._sources[stem] = self._unpaired[stem] = Source(stream)
         count = self._pair(last=last)
         for stem, auditor in self.auditors.items():
             count += self._advance(stem, auditor, seen, last=last)
@@ -96,7 +154,7 @@ class Audit:
 
     @property
     def without_scheduler(self) -> list[str]:
-        """Records of workers whose scheduler has no record."""
+        """Records beside which there is none of their scheduler."""
         return [one.stream.name for one in self._unpaired.values() if one.stream.opened is not None]
 
     def parts(self, stem: str) -> Iterator[Part]:
@@ -116,23 +174,27 @@ class Audit:
             if opened.role == "scheduler":
                 auditor = self.auditors[stem] = Auditor()
                 self._workers[stem] = []
+                self._media[stem] = []
                 for part in source.begun:
                     auditor.feed(part)
                     count += 1
                 del self._unpaired[stem]
         for stem, source in list(self._unpaired.items()):
-            worker = source.stream.opened
-            if worker is None:
+            opened = source.stream.opened
+            if opened is None:
                 continue
             for of, auditor in self.auditors.items():
-                scheduler = auditor.opened
-                if scheduler is not None and scheduler.process in (worker.process, worker.parent):
-                    rank = len(self._workers[of])
-                    self._workers[of].append((rank, source))
-                    for part in source.begun:
-                        auditor.feed_worker(rank, part)
-                    del self._unpaired[stem]
+                if auditor.opened is None or not _is_beside(opened, auditor.opened):
+                    continue
+                del self._unpaired[stem]
+                if opened.role in MEDIA_ROLES:
+                    self._media[of].append(MediaSource(opened.role, source))
                     break
+                rank = len(self._workers[of])
+                self._workers[of].append((rank, source))
+                for part in source.begun:
+                    auditor.feed_worker(rank, part)
+                break
         return count
 
     def _advance(
@@ -143,11 +205,22 @@ class Audit:
             auditor.feed(part)
             if count % _MIX_EVERY == 0:
                 self._advance_workers(stem, auditor, last=last)
+                if not auditor.media.is_shared:
+                    self._advance_media(stem, auditor, auditor.now, last=last)
                 seen()
         self._advance_workers(stem, auditor, last=last)
         if last:
             self._end_workers(stem, auditor)
+        # What happened a second ago has been written.
+        until = math.inf if last else time.time() - WRITTEN_SECONDS
+        self._advance_media(stem, auditor, until, last=last)
+        if last:
+            auditor.end_media()
         return count
+
+    def _advance_media(self, stem: str, auditor: Auditor, until: float, *, last: bool) -> None:
+        for role, part, now in in_order(self._media[stem], until, last=last):
+            auditor.feed_media(role, part, now)
 
     def _advance_workers(self, stem: str, auditor: Auditor, *, last: bool) -> None:
         for rank, source in self._workers[stem]:

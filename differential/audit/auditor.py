@@ -15,6 +15,7 @@ from cacheproof.differential.audit.account import OF_A_STEP, Account, At, Failur
 from cacheproof.differential.audit.following import Contradiction, Follower, Observed
 from cacheproof.differential.audit.judging import AuditJudge
 from cacheproof.differential.audit.kv_cache import KVAudit
+from cacheproof.differential.audit.processed_media import MediaAudit, MediaBreak
 from cacheproof.differential.audit.silence import NEVER_JUDGED, not_judged
 from cacheproof.differential.audit.steady import Steady, is_steady_step, is_steady_update
 from cacheproof.differential.audit.streams import Gap, Part
@@ -62,7 +63,8 @@ class Auditor:
             last: the last break of each.
         silent: the contracts that cannot judge it.
         skips: whether steps that say nothing new are judged by the step before them.
-        kv: the audit of what is recorded of the KV cache manager.
+        kv: the audit of what is recorded of the KV cache manager, and media: that of the caches of
+            processed media.
         number: the number of the last record. events: how many events were judged.
         moments: of each event the number of its record and what is around it, if it is to be drawn.
     """
@@ -79,6 +81,7 @@ class Auditor:
         self.judge: AuditJudge | None = None
         self.follower: Follower | None = None
         self.kv = KVAudit()
+        self.media = MediaAudit()
         self._rules: Sequence[Contract] = ()
         self.moments: deque[tuple[int, Moment]] | None = None
         self._protocol = Protocol()
@@ -96,8 +99,8 @@ class Auditor:
 
     @property
     def rules(self) -> list[Contract]:
-        """The contracts that judge the scheduler, and those that judge its KV cache manager."""
-        return [*self._rules, *self.kv.rules]
+        """The contracts that judge the scheduler, its KV cache manager, and its processed media."""
+        return [*self._rules, *self.kv.rules, *self.media.rules]
 
     @property
     def now(self) -> float:
@@ -184,19 +187,50 @@ class Auditor:
         if isinstance(message, Opened):
             self._stores[rank] = {}
         elif isinstance(message, Raised):
-            waiting = self._stored.get(rank)
-            ended = waiting[-1].step if waiting else self._store_steps.get(rank, 0)
             # A worker that does not know its step was in the one after the last that it ended.
-            self._note_raised(message, rank, message.step or ended + 1)
+            self._note_raised(message, rank, message.step or self._ended_by(rank) + 1)
         elif isinstance(message, Stored):
             self._failures.pop(rank, None)
             self._stored.setdefault(rank, deque()).append(message)
 
+    def feed_media(self, role: str, part: Part, now: float) -> None:
+        """Take the next part of what a half of the caches of processed media has recorded."""
+        self._note_raised_by_media(role, part)
+        for broken in self.media.feed(role, part, self.release, now):
+            self._take_media(broken)
+        self.account.unjudged |= self.media.unjudged
+        for why in self.media.gaps:
+            self._note_gap(why)
+        self.media.gaps.clear()
+
+    def end_media(self) -> None:
+        """Nothing more comes of the caches of processed media."""
+        for broken in self.media.end():
+            self._take_media(broken)
+
+    def _note_raised_by_media(self, role: str, part: Part) -> None:
+        if isinstance(part, Gap) or not isinstance(part.message, Raised):
+            return
+        # A worker that cannot read shared memory ends its step, of which its runner has no word.
+        ends = self.media.is_shared and role == "receiver"
+        rank = min(self._stores, default=0)
+        self._note_raised(part.message, rank, self._ended_by(rank) + 1, ends=ends)
+
+    def _take_media(self, broken: MediaBreak) -> None:
+        violation = broken.violation
+        by_then = (at for at in reversed(self._decided) if at.time <= broken.time)
+        at = next(by_then, At(0, 0, broken.time, -1))
+        step = self.fatal.step if self.fatal is not None and self.media.is_shared else at.step
+        self._keep(violation, at._replace(step=step, time=broken.time), led=broken.led)
+
     def wants_store(self, rank: int) -> bool:
         """Whether the steps that were judged are ahead of what is known of the worker's store."""
+        return self.judge is not None and self._ended_by(rank) < self.judge.step
+
+    def _ended_by(self, rank: int) -> int:
+        """The last step that a worker is known to have ended."""
         waiting = self._stored.get(rank)
-        known = waiting[-1].step if waiting else self._store_steps.get(rank, 0)
-        return self.judge is not None and known < self.judge.step
+        return waiting[-1].step if waiting else self._store_steps.get(rank, 0)
 
     def match_stores(self) -> None:
         """Compare what workers held with what should have been there, as far as both are known."""
@@ -392,20 +426,32 @@ class Auditor:
         window = tuple(self._window)[: len(self._window) - later] if broken else ()
         for violation in broken.values():
             is_of_worker = decided is not None and violation.contract.id not in decided
-            found = FoundBreak(violation, at, window, is_of_worker)
-            key = found.key
-            count = self.account.broken.get(key, 0)
-            if not count and len(self.account.broken) >= KINDS_MAX:
-                continue
-            self.account.broken[key] = count + 1
-            self.last[key] = found
-            is_lasting = violation.contract.kind == "state"  # what is wrong once stays wrong
-            met = self._lasting if is_lasting else ()
-            if not count and violation.contract.id not in met:
-                if is_lasting:
-                    self._lasting.add(violation.contract.id)
-                self.found.append(found)
+            self._keep(violation, at, window, is_of_worker=is_of_worker)
         broken.clear()
+
+    def _keep(
+        self,
+        violation: Violation,
+        at: At,
+        window: tuple[Observed | Steady, ...] = (),
+        *,
+        is_of_worker: bool = False,
+        led: tuple[str, ...] = (),
+    ) -> None:
+        """Count a break, and keep the first and the last of its kind."""
+        found = FoundBreak(violation, at, window, is_of_worker, led)
+        key = found.key
+        count = self.account.broken.get(key, 0)
+        if not count and len(self.account.broken) >= KINDS_MAX:
+            return
+        self.account.broken[key] = count + 1
+        self.last[key] = found
+        is_lasting = violation.contract.kind == "state"  # what is wrong once stays wrong
+        met = self._lasting if is_lasting else ()
+        if not count and violation.contract.id not in met:
+            if is_lasting:
+                self._lasting.add(violation.contract.id)
+            self.found.append(found)
 
     # what is not judged
 
@@ -427,9 +473,12 @@ class Auditor:
         self.judge = self.follower = None
         self._window.clear()
 
-    def _note_raised(self, message: Raised, rank: int | None, step: int) -> None:
-        """Count an exception; `rank` is the worker that raised it, None for the scheduler."""
-        if message.operation in OF_A_STEP:
+    def _note_raised(
+        self, message: Raised, rank: int | None, step: int, *, ends: bool = False
+    ) -> None:
+        """Count an exception; `rank` is the worker that raised it, None for the scheduler. Whether
+        it `ends` the step is known of most by the call."""
+        if ends or message.operation in OF_A_STEP:
             self._failures[rank] = Failure(
                 message.operation, message.error, message.text, message.place, step
             )

@@ -46,6 +46,7 @@ CAME = "though its data came"
 AFTER_A_RESET, NEVER_RESET = "after a reset", "though nothing was reset"
 """What a reset has left behind in shared memory shows later as well: counts that are not its."""
 DOES_NOT_END = "does not end"
+ONE_TOO_LARGE, TOGETHER_TOO_LARGE = "one too large", "together too large"
 
 
 Span = tuple[int, int]
@@ -279,9 +280,9 @@ class FrontEndJudge:
             item.name: max(self._sizes[one] for one in self._says_of[item.name]) for item in items
         }
         if max(largest.values()) > self._capacity:
-            return "one too large"
+            return ONE_TOO_LARGE
         together = sum(largest.values())
-        return "together too large" if together > self._capacity else "though there is room"
+        return TOGETHER_TOO_LARGE if together > self._capacity else "though there is room"
 
     def _take_reset(self, event: ResetMedia, outcome: FrontEndOutcome) -> None:
         self._disturbed = event.half != "both" or bool(self._messages)
@@ -292,7 +293,7 @@ class FrontEndJudge:
         receiver = 0 if event.half == "sender" else len(outcome["receiver"])
         self._judge(Emptied(sender, receiver))
         self._resets.empty(event.half)
-        if event.half == "receiver":
+        if event.half != "sender":
             for message in self._brought.values():
                 message.fate = message.fate or EMPTIED
 

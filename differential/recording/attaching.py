@@ -1,4 +1,4 @@
-"""Has every scheduler and every model runner of this process recorded."""
+"""Has every scheduler, model runner and cache of processed media of this process recorded."""
 
 import atexit
 import functools
@@ -16,11 +16,28 @@ from typing import Any
 from cacheproof.differential.recording import plugin, settings, vllm_text
 from cacheproof.differential.recording.engine import SchedulerRecording
 from cacheproof.differential.recording.hashing import Hasher
+from cacheproof.differential.recording.processed_media import (
+    MediaRecording,
+    ReceiverRecording,
+    SenderRecording,
+)
 from cacheproof.differential.recording.worker import WorkerRecording
 from cacheproof.differential.recording.writer import Limits, Writer
 from cacheproof.differential.targets.after_import import after_import
+from cacheproof.differential.targets.host.vllm_objects.media_caches import (
+    RECEIVERS,
+    SENDERS,
+    SHARED_RECEIVERS,
+    SHARED_SENDERS,
+)
 from cacheproof.differential.targets.host.vllm_objects.scheduler import ConfiguredScheduler
 
+MEDIA_CACHES = (
+    (SenderRecording, "lru", SENDERS),
+    (ReceiverRecording, "lru", RECEIVERS),
+    (SenderRecording, "shm", SHARED_SENDERS),
+    (ReceiverRecording, "shm", SHARED_RECEIVERS),
+)
 DEATH_SECONDS = 2.0
 _logger = logging.getLogger("vllm.cacheproof")
 _lock = threading.Lock()
@@ -45,6 +62,7 @@ def attach() -> None:
     limits = Limits(file_bytes=max(1 << 20, min(64 << 20, total // 8)), total_bytes=total)
     _attach_schedulers(folder, hasher, limits)
     _attach_runners(folder, hasher, limits)
+    _attach_media(folder, hasher, limits)
 
 
 def _attach_schedulers(folder: Path, hasher: Hasher, limits: Limits) -> None:
@@ -86,12 +104,31 @@ def _attach_runners(folder: Path, hasher: Hasher, limits: Limits) -> None:
     def begin(runner: Any) -> None:
         rank = getattr(runner.vllm_config.parallel_config, "rank", 0)
         writer = _writer(folder, f"worker-{rank}", limits)
-        opened = settings.opened_by_worker(version("vllm"), rank, plain=hasher.is_plain)
+        opened = settings.opened_as(
+            "worker", version("vllm"), {"rank": rank}, plain=hasher.is_plain
+        )
         WorkerRecording(runner, writer, hasher, opened)
         atexit.register(writer.close)
 
     for module in ("vllm.v1.worker.gpu_model_runner", "vllm.v1.worker.gpu.model_runner"):
         after_import(module, lambda found: _after_construction(found.GPUModelRunner, begin))
+
+
+def _attach_media(folder: Path, hasher: Hasher, limits: Limits) -> None:
+    def begin(recording: type[MediaRecording], store: str, cache: Any) -> None:
+        role = recording.role
+        writer = _writer(folder, role, limits)
+        opened = settings.opened_as(role, version("vllm"), {"store": store}, plain=hasher.is_plain)
+        recording(cache, writer, hasher, opened)
+        atexit.register(writer.close)
+
+    def attach(module: Any) -> None:
+        for recording, store, names in MEDIA_CACHES:
+            # A release may keep an earlier name for the same class.
+            for kind in {getattr(module, name, None) for name in names} - {None}:
+                _after_construction(kind, functools.partial(begin, recording, store))
+
+    after_import("vllm.multimodal.cache", attach)
 
 
 def _writer(folder: Path, role: str, limits: Limits) -> Writer:

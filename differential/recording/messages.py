@@ -44,6 +44,10 @@ KV_OPERATIONS = (
 its block pool by others: blocks freed, and anything else. "read" is none: what had changed by no
 call when all was read."""
 
+HOW = ("name", "data", "address")
+"""How an item of a request is sent, by its number in a record: its name alone, what was processed,
+or where that lies in shared memory."""
+
 Names = list[int]
 Entries = dict[str, tuple[Names, int | None] | None]
 Queue = tuple[list[str], list[tuple[str, int]]]
@@ -87,10 +91,12 @@ class Text(Message, frozen=True):
 class Opened(Message, tag="o", frozen=True):
     """The first record of a file.
 
-    role: "scheduler" or "worker". plain: whether identifiers are as they were. started: when the
-    file was begun, in seconds since 1970. settings: of the scheduler, as a trace's configuration
-    has them. protocol: the flags of `host.protocol.Protocol`. unjudged: what the engine uses that
-    no contract follows. text: of a scheduler, how its vLLM reads; None where that is not known.
+    role: "scheduler" or "worker", or "sender" or "receiver" of processed media, whose settings say
+    which `store` they share: "lru", or "shm" for shared memory. plain: whether identifiers are as
+    they were. started: when the file was begun, in seconds since 1970. settings: of the scheduler,
+    as a trace's configuration has them. protocol: the flags of `host.protocol.Protocol`. unjudged:
+    what the engine uses that no contract follows. text: of a scheduler, how its vLLM reads; None
+    where that is not known.
     """
 
     schema: int
@@ -296,6 +302,34 @@ class KVCalls(Message, tag="c", frozen=True):
     calls: list[KVCall]
 
 
+class ItemSent(Message, tag="p", frozen=True):
+    """A front end has looked an item up for a request. how: what of it goes in the message, by its
+    number in `HOW`. error: the exception's type where the request ends there."""
+
+    time: int
+    item: str
+    how: int
+    error: str = ""
+
+
+class ItemsReceived(Message, tag="g", frozen=True):
+    """The items of a request have come to an engine core or, in shared memory, to a worker. items:
+    each, and how it came, by its number in `HOW`. lacking: those that are not there. error: the
+    exception's type where the request ends there."""
+
+    time: int
+    items: list[tuple[str, int]]
+    lacking: list[str]
+    error: str = ""
+
+
+class MediaForgotten(Message, tag="e", frozen=True):
+    """A cache of processed media forgets an item, or all of them (None)."""
+
+    time: int
+    item: str | None
+
+
 class Closed(Message, tag="z", frozen=True):
     """The engine has ended in an orderly way."""
 
@@ -315,5 +349,8 @@ AnyMessage = (
     | Stored
     | KVState
     | KVCalls
+    | ItemSent
+    | ItemsReceived
+    | MediaForgotten
     | Closed
 )

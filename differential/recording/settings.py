@@ -93,18 +93,18 @@ def opened(scheduler: ConfiguredScheduler, facts: Facts, *, plain: bool) -> Open
     )
 
 
-def opened_by_worker(version: str, rank: int, *, plain: bool) -> Opened:
-    """The first record of a worker's file."""
+def opened_as(role: str, version: str, settings: dict[str, Any], *, plain: bool) -> Opened:
+    """The first record of a file of any other role, with what that says of itself."""
     return Opened(
         SCHEMA,
-        "worker",
+        role,
         _own_version(),
         version,
         os.getpid(),
         os.getppid(),
         time.time(),
         plain,
-        settings={"rank": rank},
+        settings=settings,
     )
 
 

@@ -61,6 +61,8 @@ class ServerAnswer:
     tells_end: bool = True
 
 
+FAILED = "500"
+"""What a server's failure begins with."""
 ENDED_BY_OPERATOR = "abort"
 """Why an answer ended that an operator's pause or sleep has cut short, in the server's word. Of a
 stream that had no token yet, releases up to 0.32.0 say nothing: it is done, and that is all."""
@@ -69,12 +71,17 @@ stream that had no token yet, releases up to 0.32.0 say nothing: it is done, and
 @dataclass
 class AnswerTally:
     """What was compared, and what differs, in the order of the requests. Where an operator
-    was at work (`is_operated`), answers may be cut short: what came of them is compared."""
+    was at work (`is_operated`), answers may be cut short: what came of them is compared.
+
+    `failures` are requests that were asked again and failed each time, in words; `times_failed`
+    counts each time that a server failed, of all requests."""
 
     is_operated: bool = False
     counts: Counter[str] = field(default_factory=Counter)
     apart: float = 0.0
     differences: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    times_failed: int = 0
 
     def add(
         self, number: int, request: AskedPrompt, answer: ServerAnswer, truth: RunnerAnswer
@@ -82,12 +89,15 @@ class AnswerTally:
         """Compare one answer."""
         self.counts["requests"] += 1
         self.counts["names alone refused"] += answer.refused_alone
+        is_failure = answer.failed.startswith(FAILED)
+        self.times_failed += answer.times_asked_again + is_failure
         if not answer.failed:
             self.counts["failed once, answered when asked again"] += answer.times_asked_again
         self.counts["media named alone"] += 0 if answer.refused_alone else sum(request.alone)
         said = self._difference(request, answer, truth)
         if said is not None:
-            self.differences.append(f"request {number}, question {request.question}: {said}")
+            differs = self.failures if is_failure else self.differences
+            differs.append(f"request {number}, question {request.question}: {said}")
 
     def _difference(
         self, request: AskedPrompt, answer: ServerAnswer, truth: RunnerAnswer

@@ -10,7 +10,7 @@ from http.client import HTTPConnection, HTTPException
 from typing import Any
 
 from cacheproof.differential.serving import chats, transcripts
-from cacheproof.differential.serving.answers import ServerAnswer
+from cacheproof.differential.serving.answers import FAILED, ServerAnswer
 from cacheproof.differential.serving.posted import Posted
 from cacheproof.differential.serving.traffic import AskedPrompt, ChatPrompt, Traffic
 
@@ -55,7 +55,7 @@ def ask(url: str, question: ChatPrompt, request: AskedPrompt, patience: int = 1)
         answer = _ask_when_on(url, question, request, with_media)
         answer.refused_alone = True
     times = 0
-    while answer.failed.startswith("500") and times < patience:
+    while answer.failed.startswith(FAILED) and times < patience:
         times, refused_alone = times + 1, answer.refused_alone
         answer = _ask_when_on(url, question, request, with_media)
         answer.refused_alone, answer.times_asked_again = refused_alone, times

@@ -26,8 +26,6 @@ _AS_A_SERVER = {
     "VLLM_CPU_OMP_THREADS_BIND": "auto",  # workers of earlier releases know no other word
 }
 _OF_ENGINE = ("(EngineCore", "(Worker", "(VllmWorker")
-_DRIFTED = ("Multi-modal cache miss for request", "Expected a cached item for")
-"""What releases say of a name that came without its medium, which is not there."""
 _METRICS = {
     "preemptions": "vllm:num_preemptions_total",
     "prefix cache hits, tokens": "vllm:prefix_cache_hits_total",
@@ -134,11 +132,6 @@ class Server:
         errors = [line for line in lines if "Error" in line]
         of_engine = [line for line in errors if line.startswith(_OF_ENGINE)]
         return (of_engine or errors or lines or ["no word"])[-1].strip()[-300:]
-
-    def drifts(self) -> int:
-        """How often the server says that its two caches of processed media have parted."""
-        text = self._log.read_text(errors="replace")
-        return sum(any(words in line for words in _DRIFTED) for line in text.splitlines())
 
     def metrics(self) -> dict[str, int]:
         """What the server's caches have done; empty where it does not answer any more."""

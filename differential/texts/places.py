@@ -8,6 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
+from cacheproof.differential.targets.host.vllm_objects.media_caches import RECEIVERS, SENDERS
 from cacheproof.differential.texts.modelled import COMPONENTS
 from cacheproof.differential.traces.base import tag_of
 from cacheproof.differential.traces.encoder_connector import EncoderConnectorConfig
@@ -62,8 +63,6 @@ _OF_KV_CACHE: Mapping[str, str] = {
     "take_events": "take_events",
     "take_stats": "make_prefix_cache_stats",
 }
-_SENDER = "LruKeyReplicatedSenderCache", "MultiModalProcessorSenderCache"
-_RECEIVER = "LruKeyReplicatedReceiverCache", "MultiModalReceiverCache"
 _OF_CONNECTOR: Mapping[str, str] = {
     "plan": "build_connector_meta",
     "execute": "start_load_caches",
@@ -126,7 +125,7 @@ def way(
         case "front_end":
             config = trace.header.config
             is_shared = isinstance(config, FrontEndConfig) and config.store == "shm"
-            return [_OF_SHARED_MEDIA if is_shared else _OF_FRONT_END[tag]]
+            return [of_front_end(tag, is_shared=is_shared)]
         case _:
             return [_of_connector(trace, tag)]
 
@@ -139,6 +138,11 @@ def of_kv_cache(tag: str) -> SourceFunction:
     """The function of a KV cache manager that an event of its traces is about, or its class."""
     name = _OF_KV_CACHE.get(tag)
     return SourceFunction("kv_cache_manager", "KVCacheManager", (name,) if name else ())
+
+
+def of_front_end(tag: str, *, is_shared: bool) -> SourceFunction:
+    """The function of a cache of processed media that an event of its traces is about."""
+    return _OF_SHARED_MEDIA if is_shared else _OF_FRONT_END[tag]
 
 
 def of_class(owner: str, calls: Collection[str]) -> SourceFunction | None:
@@ -184,10 +188,10 @@ _OF_SHARED_MEDIA = SourceFunction("shm_object_storage", "SingleWriterShmObjectSt
 _OF_IDENTIFIERS = SourceFunction("renderer", "BaseRenderer", ("_process_mm_uuids",))
 _OF_FRONT_END = {
     "process": SourceFunction("mm_processor", "BaseMultiModalProcessor", ("_merge_mm_kwargs",)),
-    "withdraw": SourceFunction("processor_cache", "", _SENDER),
-    "deliver": SourceFunction("processor_cache", "", _RECEIVER),
-    "report": SourceFunction("processor_cache", "", _SENDER),
-    "reset_media": SourceFunction("processor_cache", "", _RECEIVER),
+    "withdraw": SourceFunction("processor_cache", "", SENDERS),
+    "deliver": SourceFunction("processor_cache", "", RECEIVERS),
+    "report": SourceFunction("processor_cache", "", SENDERS),
+    "reset_media": SourceFunction("processor_cache", "", RECEIVERS),
 }
 
 

@@ -4,6 +4,7 @@ the scheduler. Reads {"folder", "runs", "keyframe_steps", "fails_in", "long_way"
 is one of the KV cache manager's. Leaves a folder of records for each trace, and prints what the
 host itself saw of it."""
 
+import functools
 import importlib
 import importlib.util
 import json
@@ -11,6 +12,8 @@ import os
 import sys
 from itertools import count
 from pathlib import Path
+
+import msgspec
 
 OURS = Path(sys.argv[1])
 
@@ -76,6 +79,35 @@ def recorded_kv(session, folders, recordings, keyframe_events):
     return Recorded
 
 
+def record_front_ends(folders, recordings):
+    """Have both halves of each cache of processed media recorded."""
+    from host.package import ours
+
+    caches = importlib.import_module("host.managers.front_end_release").CACHES
+    media = ours("differential.recording.processed_media")
+    messages = ours("differential.recording.messages")
+    writer_of = ours("differential.recording.writer")
+    hasher = ours("differential.recording.hashing").Hasher(b"salt", plain=True)
+
+    def recorded(store, kind, config):
+        made = kind(config)
+        folder = next(folders)
+        folder.mkdir()
+        receivers = made._readers if store == "shm" else [made._receiver]
+        halves = [(media.SenderRecording, made._sender)]
+        halves += [(media.ReceiverRecording, one) for one in receivers]
+        for number, (recording, half) in enumerate(halves, 1):
+            opened = messages.Opened(messages.SCHEMA, recording.role, "", "", 1, 0, 0, True)
+            opened = msgspec.structs.replace(opened, settings={"store": store})
+            writer = writer_of.Writer(folder, f"{recording.role}-1-{number}", writer_of.Limits())
+            recording(half, writer, hasher, opened)
+            recordings.append(writer)
+        return made
+
+    for store in ("lru", "shm"):
+        caches[store] = functools.partial(recorded, store, caches[store])
+
+
 def main() -> None:
     results = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
@@ -127,6 +159,8 @@ def main() -> None:
     module.KVCacheSession = recorded_kv(
         module.KVCacheSession, folders, recordings, job["keyframe_steps"]
     )
+    if any(trace["header"]["depth"] == "front_end" for trace, _ in job["runs"]):
+        record_front_ends(folders, recordings)
     for trace, fault in job["runs"]:
         _, is_kv, kv_fault = (fault or "").partition("kv: ")
         kv_faults[:] = [kv_fault] if is_kv else []

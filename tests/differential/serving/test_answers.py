@@ -85,7 +85,7 @@ def test_right_answers(request_: AskedPrompt, answer: ServerAnswer) -> None:
         (SHORT, ServerAnswer(TOKENS, None, "stop"), "3 tokens, stop; expected 2, length"),
         (WHOLE, ServerAnswer(TOKENS, None, "length"), "3 tokens, length; expected 3, stop"),
         (WHOLE, ServerAnswer(TOKENS[:1], None, None), "no word of why it ended"),
-        (WHOLE, ServerAnswer(failed="500: no"), "failed: 500: no"),
+        (WHOLE, ServerAnswer(failed="400: no"), "failed: 400: no"),
         (LEAVES, ServerAnswer([(22, -1.0, 0.5)], None, None), "token 0 is 22"),
     ],
 )
@@ -156,7 +156,7 @@ def test_who_was_asked_again_is_counted_and_compared() -> None:
     tally.add(1, WHOLE, ServerAnswer(TOKENS[:1], None, "length", times_asked_again=1), TRUTH)
     tally.add(2, WHOLE, ServerAnswer(failed="500: no", times_asked_again=1), TRUTH)
     assert tally.counts["failed once, answered when asked again"] == 2
-    assert len(tally.differences) == 2
+    assert (len(tally.differences), len(tally.failures), tally.times_failed) == (1, 1, 4)
 
 
 @pytest.mark.parametrize(

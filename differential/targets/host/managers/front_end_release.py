@@ -23,20 +23,29 @@ from vllm.multimodal.processing import BaseMultiModalProcessor
 
 from ..faults.front_end import FRONT_END_FAULTS
 from ..protocol import Event, Illegal
-from ..vllm_objects.media_caches import Content, Lacking, Message, NeverEnds
+from ..vllm_objects.media_caches import (
+    RECEIVERS,
+    SENDERS,
+    SHARED_RECEIVERS,
+    SHARED_SENDERS,
+    Content,
+    Lacking,
+    Message,
+    NeverEnds,
+)
 from .front_end import FrontEndSession, check
 
-_SENDER = getattr(caches, "LruKeyReplicatedSenderCache", None) or (
-    caches.MultiModalProcessorSenderCache
-)
-_RECEIVER = getattr(caches, "LruKeyReplicatedReceiverCache", None) or (
-    caches.MultiModalReceiverCache
-)
+
+def _class_of(names: Sequence[str]) -> Any:
+    """This release's class of one of these names; None where it has none."""
+    return next((getattr(caches, name) for name in names if hasattr(caches, name)), None)
+
+
+_SENDER, _RECEIVER = _class_of(SENDERS), _class_of(RECEIVERS)
+_SHARED_SENDER, _SHARED_RECEIVER = _class_of(SHARED_SENDERS), _class_of(SHARED_RECEIVERS)
 _MISS: tuple[type[Exception], ...] = tuple(
     filter(None, [getattr(caches, "MultiModalCacheMissError", None)])
 )
-_SHARED_SENDER: Any = getattr(caches, "ShmObjectStoreSenderCache", None)
-_SHARED_RECEIVER: Any = getattr(caches, "ShmObjectStoreReceiverCache", None)
 _NAME_OF_MEMORY = "VLLM_OBJECT_STORAGE_SHM_BUFFER_NAME"
 _numbers = itertools.count()
 _MODALITY, _FIELD = "image", "pixel_values"

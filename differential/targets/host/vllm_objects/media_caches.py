@@ -3,6 +3,12 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
+SENDERS = ("LruKeyReplicatedSenderCache", "MultiModalProcessorSenderCache")
+RECEIVERS = ("LruKeyReplicatedReceiverCache", "MultiModalReceiverCache")
+SHARED_SENDERS = ("ShmObjectStoreSenderCache",)
+SHARED_RECEIVERS = ("ShmObjectStoreReceiverCache",)
+"""What the halves are called in vLLM, and were, the newest first."""
+
 Content = tuple[str, int]
 """What an item says, and its bytes."""
 
