@@ -12,10 +12,11 @@ from cacheproof.audit.listing import (
     akin,
     is_told_by_symptom,
     listed,
+    of_answers,
     reads_otherwise,
     remedy_of,
 )
-from cacheproof.differential.audit.account import At, Failure, FoundBreak
+from cacheproof.differential.audit.account import At, Failure, FoundBreak, FrontEndFailure
 from cacheproof.differential.audit.auditor import Auditor
 from cacheproof.differential.audit.ranking import RankedBreak, ranked
 from cacheproof.differential.findings.leading import steps_before
@@ -119,7 +120,7 @@ class Answered:
     def death(self) -> Lines:
         """When the engine died, and of which exception."""
         if self.died is None:
-            return []
+            return self._end_of_front_end()
         at = self.auditor.when(self.died.step)
         lines = [
             ("died", f"in {moment(at)}, {self.engine}"),
@@ -131,6 +132,35 @@ class Answered:
         elif self.cause is None:
             lines.append(("broken", "no contract that is judged was broken in that step"))
         return lines
+
+    def _end_of_front_end(self) -> Lines:
+        """How the front end has ended, and whether that is known."""
+        ended = self.front_end_ended
+        if ended is None:
+            return []
+        why = ", ".join(dict.fromkeys(ended.ended))
+        lines = [
+            ("ended", f"the front end, {clock(ended.time)}, {self.engine}"),
+            ("exception", ended.failure.words),
+            ("raised in", ", ".join(filter(None, (ended.failure.operation, ended.failure.place)))),
+        ]
+        if why:
+            lines.append(("told that", f"the engine had ended a request without a result ({why})"))
+        for fault in self.front_end_faults:
+            lines += self.listing.told(fault, "what the engine had told it")
+        if not self.front_end_faults:
+            lines.append(("known", "no: no listed fault does so"))
+        return lines
+
+    @property
+    def front_end_ended(self) -> FrontEndFailure | None:
+        """How the front end has ended, where the engine has not."""
+        return self.auditor.front_end_failure if self.died is None else None
+
+    @property
+    def front_end_faults(self) -> list[KnownFault]:
+        """The listed faults of which it has."""
+        return of_answers(self.listing.faults, self.auditor)
 
     def answer(self, one: RankedBreak, where: str) -> Lines:
         """What a break is, whether it is known, and what to do; `where` is the record."""
@@ -174,6 +204,9 @@ class Answered:
             return "record it again; docs/how-to/recording.md says when a record ends early", ""
         if self.died is not None and self.cause is None:
             return f"look for the exception in {REPORT_AT}", ""
+        if self.front_end_ended is not None:
+            remedy = remedy_of(self.front_end_faults, self.auditor.release)
+            return remedy or f"look for the exception in {REPORT_AT}", ""
         if not self.does_harm:
             return "", ""
         found, faults = self.broken[0].shown, self.faults(self.broken[0])
@@ -216,6 +249,10 @@ def _headline(one: Answered) -> str:
             new = one.akin(one.cause) or "which no listed fault does so"
             return f"{died}, where it broke {one.cause.first.key[0]}, {new}: {one.died.words}"
         return f"{died}, of a known fault, {names_of(faults)}: {one.died.words}"
+    if (ended := one.front_end_ended) is not None:
+        known = names_of(one.front_end_faults)
+        of = f"of a known fault, {known}" if known else "of what no listed fault does"
+        return f"{one.engine}'s front end ended, {clock(ended.time)}, {of}: {ended.failure.words}"
     account, media = one.auditor.account, one.auditor.media
     judged = f"{account.judged_steps:,} of {account.steps:,} steps were judged"
     if account.gap_count or account.lost:

@@ -2,7 +2,7 @@
 
 from msgspec import structs
 
-from cacheproof.audit.answer import Answered, led_to, moment, names_of, when_of
+from cacheproof.audit.answer import Answered, clock, led_to, moment, names_of, when_of
 from cacheproof.differential.audit.account import FoundBreak
 from cacheproof.differential.audit.ranking import RankedBreak
 from cacheproof.differential.provision import releases
@@ -38,6 +38,11 @@ def result_of(one: Answered, *, is_interrupted: bool = False) -> Result:
 
 
 def _death(one: Answered) -> list[Problem]:
+    if (ended := one.front_end_ended) is not None:
+        sentence = f"the front end ended, {clock(ended.time)}: {ended.failure.words}"
+        detail = "\n".join(f"{label}: {words}" for label, words in one.death())
+        kind = f"{ended.failure.operation}: {ended.failure.error}"
+        return [Problem("safety", sentence, detail, kind)]
     if one.died is None:
         return []
     at = one.auditor.when(one.died.step)
@@ -126,6 +131,7 @@ def json_of(one: Answered, where: str) -> dict[str, object]:
         "refused_with_media": auditor.media.failed,
         "closed": account.closed,
         "died": _died_json(one),
+        "front_end_ended": _front_end_json(one),
         "lost": account.lost,
         "gaps": account.gaps,
         "gap_count": account.gap_count,
@@ -156,6 +162,21 @@ def _died_json(one: Answered) -> dict[str, object] | None:
         "record": at.record,
         "at": at.time,
         "contract": None if one.cause is None else one.cause.first.key[0],
+    }
+
+
+def _front_end_json(one: Answered) -> dict[str, object] | None:
+    ended = one.front_end_ended
+    if ended is None:
+        return None
+    return {
+        "operation": ended.failure.operation,
+        "error": ended.failure.error,
+        "text": ended.failure.text,
+        "place": ended.failure.place,
+        "at": ended.time,
+        "ended_without_result": list(ended.ended),
+        "listed": [fault.name for fault in one.front_end_faults],
     }
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from cacheproof.differential.audit.account import FoundBreak
 from cacheproof.differential.audit.auditor import Auditor
 from cacheproof.differential.lanes.all_lanes import LANES
-from cacheproof.differential.search.known import KnownFault, may_be
+from cacheproof.differential.search.known import KnownFault, called, may_be
 from cacheproof.differential.traces.scheduler import SchedulerConfig
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.differential.traces.wording import visible_line
@@ -16,6 +16,8 @@ NAMES_SHOWN = 3
 CHANGED = "changed"
 TOLD_BY = "told by"
 THAT_RAN = "the vLLM that ran"
+ENDED_WITHOUT_RESULT = "pooling-ended"
+"""The fault of a front end that cannot say that a request for an embedding was ended."""
 REPORT_AT = "https://github.com/vllm-project/vllm/issues"
 
 
@@ -53,9 +55,13 @@ class Listing:
             else:
                 yield "to do", f"report it to who made {THAT_RAN}"
         for fault in faults:
-            yield "known", f"yes, {fault.name}: {fault.title}"
-            yield TOLD_BY, _told_by(auditor)
-            yield from (row for row in fault_rows(fault) if row[0] != TOLD_BY)
+            yield from self.told(fault, _told_by(auditor))
+
+    def told(self, fault: KnownFault, told_by: str) -> Iterator[tuple[str, str]]:
+        """That something is this fault, how that is told, and what is listed of it."""
+        yield "known", f"yes, {fault.name}: {fault.title}"
+        yield TOLD_BY, told_by
+        yield from (row for row in fault_rows(fault) if row[0] != TOLD_BY)
 
 
 def remedy_of(faults: Sequence[KnownFault], release: str | None) -> str:
@@ -63,6 +69,14 @@ def remedy_of(faults: Sequence[KnownFault], release: str | None) -> str:
     that it may be, where to read what to do about each."""
     remedies = list(dict.fromkeys(filter(None, (remedy(one, release) for one in faults))))
     return remedies[0] if len(remedies) == 1 else "do what avoids each, as above" * bool(remedies)
+
+
+def of_answers(faults: Sequence[KnownFault], auditor: Auditor) -> list[KnownFault]:
+    """The listed fault of which a front end has ended, by what its record says of the requests."""
+    ended, fault = auditor.front_end_failure, called(faults, ENDED_WITHOUT_RESULT)
+    if ended is None or not ended.ended or fault is None:
+        return []
+    return [fault] if fault.is_listed_in(auditor.release) else []
 
 
 def listed(faults: Sequence[KnownFault], auditor: Auditor, found: FoundBreak) -> list[KnownFault]:

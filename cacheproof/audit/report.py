@@ -87,9 +87,9 @@ class AuditReport:
 
     def _show_all(self, one: Answered) -> None:
         """Why it died, and all else that it broke and that was not shown yet."""
-        if one.died is not None and one.cause is None:
+        if one.cause is None and (death := one.death()):
             self._output.line(one.stem)
-            self._fields(one.death(), ShortNames([one.died.words]))
+            self._fields(death, ShortNames([words for _, words in death]))
         for broken in one.broken:
             is_shown = (one.stem, *broken.first.key) in self._shown
             if broken.is_fatal:

@@ -66,7 +66,7 @@ def _is_listed_in(fault: KnownFault, release: str) -> bool:
     """Whether a fault is listed for a release: LMCache's faults for none of vLLM's."""
     if _is_lmcaches(fault) and release in MODELLED:
         return False
-    return fault.is_seen_in(release) or release in within(fault.seen)
+    return fault.is_listed_in(release)
 
 
 def _showing(fault: KnownFault, release: str) -> str:

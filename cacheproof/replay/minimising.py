@@ -94,11 +94,13 @@ def _chosen(audit_of: Audit, where: str, contract: str | None) -> tuple[str, Aud
     for stem, auditor in audit_of.auditors.items():
         for found in (broken.first for broken in ranked(auditor)):
             rule = found.violation.contract.id
-            if contract == rule and found.is_of_kv_cache:
+            if contract == rule and (found.is_of_kv_cache or found.is_of_media):
+                of_media = ("caches of processed media", "front_end")
+                what, depth = of_media if found.is_of_media else ("a KV cache manager", "kv_cache")
                 raise InputError(
-                    f"{where}: {rule} is broken by a KV cache manager, and a record is told as the "
-                    "trace of a scheduler; expected another contract: search for this one with "
-                    f"cacheproof fuzz --target {_target_of(auditor)} --depth kv_cache"
+                    f"{where}: {rule} is broken by {what}, and a record is told as the trace of a "
+                    "scheduler; expected another contract: search for this one with "
+                    f"cacheproof fuzz --target {_target_of(auditor)} --depth {depth}"
                 )
             if contract == rule and found.is_of_worker:
                 raise InputError(

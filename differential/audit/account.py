@@ -84,6 +84,16 @@ class Failure:
         return f"{self.error}: {self.text}" if self.text else self.error
 
 
+@dataclass(frozen=True)
+class FrontEndFailure:
+    """The exception with which a front end has ended: when, in seconds since the epoch, what it
+    was, and why the engine had ended requests for which no tokens are made, in vLLM's word."""
+
+    time: float
+    failure: Failure
+    ended: tuple[str, ...]
+
+
 @dataclass
 class RecordedTraffic:
     """Traffic of an encoder cache: occurrences of items that hit, entries taken in, entries

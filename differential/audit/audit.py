@@ -15,7 +15,7 @@ _BEGUN_MAX = 100
 _MIX_EVERY = 256
 """Records of a scheduler after which the records of its workers are read as far."""
 WRITTEN_SECONDS = 1.0
-MEDIA_ROLES = frozenset({"sender", "receiver"})
+FRONT_END_ROLES = frozenset({"sender", "receiver", "answers"})
 
 
 def _is_beside(other: Opened, scheduler: Opened) -> bool:
@@ -23,7 +23,7 @@ def _is_beside(other: Opened, scheduler: Opened) -> bool:
     started it."""
     if scheduler.process in (other.process, other.parent):
         return True
-    return other.role == "sender" and other.process == scheduler.parent
+    return other.role in FRONT_END_ROLES and other.process == scheduler.parent
 
 
 class Source:
@@ -67,7 +67,8 @@ class Source:
 
 
 class MediaSource:
-    """What either half of a cache of processed media has recorded, with its time."""
+    """What either half of a cache of processed media, or else a front end, has recorded, with its
+    time."""
 
     def __init__(self, role: str, source: Source) -> None:
         self.role = role
@@ -187,7 +188,7 @@ class Audit:
                 if auditor.opened is None or not _is_beside(opened, auditor.opened):
                     continue
                 del self._unpaired[stem]
-                if opened.role in MEDIA_ROLES:
+                if opened.role in FRONT_END_ROLES:
                     self._media[of].append(MediaSource(opened.role, source))
                     break
                 rank = len(self._workers[of])

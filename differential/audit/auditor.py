@@ -6,12 +6,20 @@ counted and named.
 
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import msgspec
 
-from cacheproof.differential.audit.account import OF_A_STEP, Account, At, Failure, FoundBreak
+from cacheproof.differential.audit.account import (
+    OF_A_STEP,
+    Account,
+    At,
+    Failure,
+    FoundBreak,
+    FrontEndFailure,
+)
 from cacheproof.differential.audit.following import Contradiction, Follower, Observed
 from cacheproof.differential.audit.judging import AuditJudge
 from cacheproof.differential.audit.kv_cache import KVAudit
@@ -23,6 +31,7 @@ from cacheproof.differential.judges.retrace import Moment, judged
 from cacheproof.differential.judges.violation import Violation
 from cacheproof.differential.recording.messages import (
     Added,
+    AnswersFailed,
     AnyMessage,
     Cleared,
     Closed,
@@ -64,7 +73,7 @@ class Auditor:
         silent: the contracts that cannot judge it.
         skips: whether steps that say nothing new are judged by the step before them.
         kv: the audit of what is recorded of the KV cache manager, and media: that of the caches of
-            processed media.
+            processed media. front_end_failure: how the front end has ended.
         number: the number of the last record. events: how many events were judged.
         moments: of each event the number of its record and what is around it, if it is to be drawn.
     """
@@ -82,6 +91,7 @@ class Auditor:
         self.follower: Follower | None = None
         self.kv = KVAudit()
         self.media = MediaAudit()
+        self.front_end_failure: FrontEndFailure | None = None
         self._rules: Sequence[Contract] = ()
         self.moments: deque[tuple[int, Moment]] | None = None
         self._protocol = Protocol()
@@ -195,6 +205,9 @@ class Auditor:
 
     def feed_media(self, role: str, part: Part, now: float) -> None:
         """Take the next part of what a half of the caches of processed media has recorded."""
+        if role == "answers":
+            self._take_answers(part, now)
+            return
         self._note_raised_by_media(role, part)
         for broken in self.media.feed(role, part, self.release, now):
             self._take_media(broken)
@@ -207,6 +220,18 @@ class Auditor:
         """Nothing more comes of the caches of processed media."""
         for broken in self.media.end():
             self._take_media(broken)
+
+    def _take_answers(self, part: Part, now: float) -> None:
+        if isinstance(part, Gap):
+            self._note_gap(f"front end: {part.why}")
+        elif isinstance(part.message, Raised):
+            raised = part.message
+            self._note_raised(raised, None, 0)
+            words = raised.operation, raised.error, raised.text, raised.place
+            self.front_end_failure = FrontEndFailure(now, Failure(*words, 0), ())
+        elif isinstance(part.message, AnswersFailed) and self.front_end_failure is not None:
+            ended = tuple(part.message.ended)
+            self.front_end_failure = replace(self.front_end_failure, ended=ended)
 
     def _note_raised_by_media(self, role: str, part: Part) -> None:
         if isinstance(part, Gap) or not isinstance(part.message, Raised):

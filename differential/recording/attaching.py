@@ -1,4 +1,5 @@
-"""Has every scheduler, model runner and cache of processed media of this process recorded."""
+"""Has every scheduler, model runner and cache of processed media of this process recorded, and
+where a front end ends."""
 
 import atexit
 import functools
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cacheproof.differential.recording import plugin, settings, vllm_text
+from cacheproof.differential.recording.answers import AnswersRecording
 from cacheproof.differential.recording.engine import SchedulerRecording
 from cacheproof.differential.recording.hashing import Hasher
 from cacheproof.differential.recording.processed_media import (
@@ -63,6 +65,7 @@ def attach() -> None:
     _attach_schedulers(folder, hasher, limits)
     _attach_runners(folder, hasher, limits)
     _attach_media(folder, hasher, limits)
+    _attach_answers(folder, hasher, limits)
 
 
 def _attach_schedulers(folder: Path, hasher: Hasher, limits: Limits) -> None:
@@ -129,6 +132,17 @@ def _attach_media(folder: Path, hasher: Hasher, limits: Limits) -> None:
                 _after_construction(kind, functools.partial(begin, recording, store))
 
     after_import("vllm.multimodal.cache", attach)
+
+
+def _attach_answers(folder: Path, hasher: Hasher, limits: Limits) -> None:
+    def begin(processor: Any) -> None:
+        opened = settings.opened_as("answers", version("vllm"), {}, plain=hasher.is_plain)
+        AnswersRecording(processor, lambda: _writer(folder, "answers", limits), hasher, opened)
+
+    after_import(
+        "vllm.v1.engine.output_processor",
+        lambda module: _after_construction(module.OutputProcessor, begin),
+    )
 
 
 def _writer(folder: Path, role: str, limits: Limits) -> Writer:

@@ -92,11 +92,11 @@ class Opened(Message, tag="o", frozen=True):
     """The first record of a file.
 
     role: "scheduler" or "worker", or "sender" or "receiver" of processed media, whose settings say
-    which `store` they share: "lru", or "shm" for shared memory. plain: whether identifiers are as
-    they were. started: when the file was begun, in seconds since 1970. settings: of the scheduler,
-    as a trace's configuration has them. protocol: the flags of `host.protocol.Protocol`. unjudged:
-    what the engine uses that no contract follows. text: of a scheduler, how its vLLM reads; None
-    where that is not known.
+    which `store` they share: "lru", or "shm" for shared memory; or "answers", of a front end.
+    plain: whether identifiers are as they were. started: when the file was begun, in seconds since
+    1970. settings: of the scheduler, as a trace's configuration has them. protocol: the flags of
+    `host.protocol.Protocol`. unjudged: what the engine uses that no contract follows. text: of a
+    scheduler, how its vLLM reads; None where that is not known.
     """
 
     schema: int
@@ -330,6 +330,14 @@ class MediaForgotten(Message, tag="e", frozen=True):
     item: str | None
 
 
+class AnswersFailed(Message, tag="n", frozen=True):
+    """A front end could not go on with what an engine said. ended: of the requests for which no
+    tokens are made, and which the engine has ended without their result, why, in vLLM's word."""
+
+    time: int
+    ended: list[str]
+
+
 class Closed(Message, tag="z", frozen=True):
     """The engine has ended in an orderly way."""
 
@@ -352,5 +360,6 @@ AnyMessage = (
     | ItemSent
     | ItemsReceived
     | MediaForgotten
+    | AnswersFailed
     | Closed
 )

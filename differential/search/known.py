@@ -165,6 +165,10 @@ class KnownFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return True
         return bool(self.cause) and _stands_for(release) in within(self.seen)
 
+    def is_listed_in(self, release: str | None) -> bool:
+        """Whether a run showed the fault in a modelled release, whatever it comes of."""
+        return self.is_seen_in(release) or release in within(self.seen)
+
     def is_in(self, release: str | None) -> bool:
         """Whether a release has the fault, or may have it."""
         # Lines that were only read, and releases of which nothing is known, count as well.
