@@ -77,6 +77,8 @@ def _run(job: GenerateJob) -> None:
     with _blaming(f"model {job.model!r}", "a directory as transformers saves it"):
         model = load(kind, directory, dtype=dtype, device=device)
         engine = _engine(job, kind, model, prompts)
+    if job.embeds:
+        engine.runner.prompt_ends = {}
     for number, prompt in enumerate(prompts):
         _check_blocks(job, number, prompt, model.kv_shape, is_decoder=kind == DECODER)
     for number, prompt in enumerate(prompts):
@@ -111,8 +113,17 @@ def _run(job: GenerateJob) -> None:
                 "logprobs": [one.logprob for one in completion.tokens],
                 "leads": [one.lead for one in completion.tokens],
                 "ended": completion.finish_reason,
+                **({"embedding": _embedding(engine, name)} if job.embeds else {}),
             }
         )
+
+
+def _embedding(engine: "Engine", name: str) -> list[float]:
+    """The embedding of a request's prompt."""
+    assert engine.runner.prompt_ends is not None
+    end = engine.runner.prompt_ends[name].float()
+    embedding: list[float] = (end / end.norm()).tolist()
+    return embedding
 
 
 @contextmanager

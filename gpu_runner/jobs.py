@@ -48,12 +48,15 @@ class GenerateJob(Sizes):
     """What to generate: prompts, each a text, and modality and file of each of its media.
 
     `model` is a directory, or one of KINDS: the tiny model of that name, to be made in `models`.
+    `embeds` asks for the embedding of each prompt as well: the hidden state behind its last token,
+    brought to length 1.
     """
 
     model: str
     models: str
     prompts: list[tuple[str, list[tuple[str, str]]]]
     device: str
+    embeds: bool = False
 
     def check(self) -> None:
         """Look at the arguments, and at the beginnings of files.

@@ -71,7 +71,8 @@ class Runner:
     """Holds the tensors of one model, and the stores that they live in.
 
     Where it is `tagged`, every row of an encoder output and every KV slot carries what it is, and
-    `origins` has what was read that is another's. Where steps are `asynchronous`, they are decided
+    `origins` has what was read that is another's. A dict in `prompt_ends` takes the hidden state of
+    [hidden size] behind each prompt's last token. Where steps are `asynchronous`, they are decided
     before it is known which drafts of the one before were accepted. `drafter` proposes drafts; one
     that `reads_ahead` is a model, which reads the token behind a step's last one too. Unless it
     `needs_rows`, it takes what the token itself stands for where an item begins there.
@@ -95,6 +96,7 @@ class Runner:
         self._drafter = drafter
         self._reads_ahead = reads_ahead
         self._needs_rows = needs_rows
+        self.prompt_ends: dict[str, torch.Tensor] | None = None
         self.origins = Origins(num_blocks * block_size, model.device) if tagged else None
         self.encoder_store = EncoderStore(encoder_cache_size)
         self.kv_store = PagedKVStore(
@@ -230,6 +232,7 @@ class Runner:
         gatherings: list[Gathering] = []
         done: list[tuple[str, RequestState]] = []
         rows: list[int] = []
+        ends: dict[str, int] = {}
         for request_id, request, count in scheduled:
             first, start = len(token_ids), request.num_computed_tokens
             end = start + count
@@ -248,8 +251,10 @@ class Runner:
             # a next token follows only where nothing known is left to compute
             if end == len(known):
                 done.append((request_id, request))
+                last_known = first + count - 1 - len(request.verified)
+                ends[request_id] = last_known
                 # the last known token and each draft: what follows each of them is sampled
-                rows += range(first + count - 1 - len(request.verified), first + count)
+                rows += range(last_known, first + count)
         embeds = self.model.embed(self._upload(token_ids))
         self._give(embeds, scheduled)
         placed = self._upload(torch.cat(positions, dim=-1))
@@ -274,6 +279,9 @@ class Runner:
             hidden = self.model.decode(embeds, placed, paged)
         if not done:
             return {}
+        if self.prompt_ends is not None:
+            for request_id, row in ends.items():
+                self.prompt_ends.setdefault(request_id, hidden[row])
         sampled = iter(_greedy(self.model.logits(hidden[self._upload(rows)])))
         answers = {}
         for request_id, request in done:

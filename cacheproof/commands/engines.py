@@ -175,6 +175,23 @@ def http(
             "clients ask.",
         ),
     ] = False,
+    task: Annotated[
+        str,
+        typer.Option(
+            metavar="TASK",
+            help="What clients ask for: tokens (generate), or the embedding of a prompt (embed).",
+            autocompletion=one_of("generate", "embed"),
+        ),
+    ] = "generate",
+    api_servers: Annotated[
+        int, typer.Option(min=1, max=16, metavar="N", help="Processes of a server that are asked.")
+    ] = 1,
+    engines: Annotated[
+        int,
+        typer.Option(
+            min=1, max=16, metavar="N", help="Engines of a server, each with all of the model."
+        ),
+    ] = 1,
     known: KnownOption = None,
     records: Annotated[
         Path | None,
@@ -191,9 +208,19 @@ def http(
     from cacheproof.output.console import CommandOutput
     from cacheproof.serving import serving
 
-    kinds = model or SERVED_MODELS
     with CommandOutput(json, command="http") as output:
         code = serving.http(
-            output, target, kinds, seeds, requests, clients, known, records, has_operator=operator
+            output,
+            target,
+            model or (),
+            seeds,
+            requests,
+            clients,
+            known,
+            records,
+            has_operator=operator,
+            task=task,
+            api_servers=api_servers,
+            engines=engines,
         )
         raise typer.Exit(code)

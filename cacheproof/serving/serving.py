@@ -6,11 +6,11 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 
-from cacheproof.audit.listing import listed
+from cacheproof.audit.listing import listed, of_answers
 from cacheproof.differential.audit.audit import WRITTEN_SECONDS, Audit
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.provision import environment, releases
@@ -26,7 +26,9 @@ from cacheproof.differential.serving.server import Server
 from cacheproof.differential.serving.traffic import (
     MAX_TOKENS,
     SERVED_MODELS,
+    SERVED_TASKS,
     ServedModel,
+    ServedTask,
     Settings,
     Traffic,
     traffic,
@@ -49,6 +51,8 @@ OPERATED_PATIENCE = 5
 """How often a client asks again where each reset may make its request fail once more."""
 _ENDS_AN_ENGINE = frozenset({"SC-2", "SC-8", "SC-9", "WM-1", "PM-8"})
 """Contracts of which a server breaks one when it dies of a listed fault."""
+UNITS: Mapping[ServedTask, str] = {"generate": "token", "embed": "embedding"}
+"""What is compared, one by one."""
 _SAID = {"stopped": "stop", "length": "length"}
 """Why an answer ended: the reference's word, and the server's."""
 
@@ -63,8 +67,37 @@ class AskedOfServers:
     requests: int
     clients: int
     has_operator: bool
+    task: ServedTask
+    api_servers: int
+    engines: int
     faults: Sequence[KnownFault]
     records: Path | None
+
+    def traffic(self, model: ServedModel, seed: int) -> Traffic:
+        """What a server is asked, and how it is started."""
+        drawn = traffic(seed, model, self.requests)
+        settings = replace(
+            drawn.settings, task=self.task, api_servers=self.api_servers, engines=self.engines
+        )
+        return replace(drawn, settings=settings)
+
+
+@dataclass(frozen=True)
+class AuditedRecord:
+    """What a server's record says.
+
+    Attributes:
+        broken: contracts of safety and liveness that it breaks, with the listed faults that do so,
+            none where one of its breaks is not listed.
+        unjudged: what of it was not judged; empty for nothing.
+        explained: of how many requests it says what of their processed media failed.
+        front_end: the listed faults of which the front end has ended.
+    """
+
+    broken: dict[str, list[str]]
+    unjudged: str
+    explained: int = 0
+    front_end: tuple[str, ...] = ()
 
 
 @dataclass
@@ -73,9 +106,7 @@ class ServerReport:
 
     Attributes:
         died: what it said last; empty for one that still answered in the end.
-        broken: contracts that its record breaks, each with the listed faults that break it.
-        unjudged: why the audit of its record is not whole; empty for one that is.
-        explained: requests of which its record says what of their processed media failed.
+        record: what its record says.
         refusals: what it was asked in the end, that it had to refuse.
         operations: how often its operator did what.
     """
@@ -85,9 +116,7 @@ class ServerReport:
     tally: AnswerTally
     met: dict[str, int]
     died: str
-    broken: dict[str, list[str]]
-    unjudged: str
-    explained: int = 0
+    record: AuditedRecord
     refusals: list[RefusedRequest] = field(default_factory=list)
     operations: Mapping[str, int] = field(default_factory=dict)
 
@@ -99,9 +128,11 @@ class ServerReport:
     @property
     def is_unlisted(self) -> bool:
         """Whether anything is wrong that no listed fault of the release is known to do."""
-        unlisted = [name for name, faults in self.broken.items() if not faults]
-        unexplained = bool(self.died) and _ENDS_AN_ENGINE.isdisjoint(self.broken)
-        failed = self.failed > self.explained
+        record = self.record
+        unlisted = [name for name, faults in record.broken.items() if not faults]
+        is_known = bool(record.front_end) or not _ENDS_AN_ENGINE.isdisjoint(record.broken)
+        unexplained = bool(self.died) and not is_known
+        failed = self.failed > record.explained
         return bool(self.tally.differences or unlisted or unexplained or failed)
 
 
@@ -116,9 +147,13 @@ def http(
     records: Path | None,
     *,
     has_operator: bool = False,
+    task: str = "generate",
+    api_servers: int = 1,
+    engines: int = 1,
 ) -> int:
     """Ask a server of each kind of model and each seed, and print what came of it; with an operator
-    at work where it `has_operator`. Returns the exit code."""
+    at work where it `has_operator`. A server has so many `api_servers` and `engines`. Returns the
+    exit code."""
     if find_spec("PIL") is None:
         raise InputError(
             "http makes pictures with Pillow, which this Python has not; expected what "
@@ -126,7 +161,10 @@ def http(
         )
     numbers = seed_range(seeds)
     assert numbers is not None
-    models = [_model(name) for name in kinds]
+    asked_for = _task(task)
+    models = [_model(name) for name in kinds or _models_of(asked_for)]
+    if asked_for == "embed" and "whisper" in models:
+        raise InputError("--model whisper: it has no embeddings of prompts; expected another")
     if records is not None:
         folder_of(records, "--records")
     faults = fault_folders.load(known)
@@ -136,7 +174,17 @@ def http(
     with cache.writing():
         libraries = environment.ensure(cache, environment.SERVER, report=output.say)
     asked = AskedOfServers(
-        output, release, libraries.overlays, requests, clients, has_operator, faults, records
+        output,
+        release,
+        libraries.overlays,
+        requests,
+        clients,
+        has_operator,
+        asked_for,
+        api_servers,
+        engines,
+        faults,
+        records,
     )
     servers = [(kind, seed) for kind in models for seed in numbers]
     told: list[ServerReport] = []
@@ -145,7 +193,7 @@ def http(
         with output.live(f"asking servers of {target}") as live:
             for kind, seed in servers:
                 told.append(_one_server(asked, kind, seed, _telling(live, told, servers)))
-                _show(output, release.version, told[-1])
+                _show(output, release.version, told[-1], asked.traffic(kind, seed).settings)
     except KeyboardInterrupt:
         is_interrupted = True
     code = INTERRUPTED if is_interrupted else _exit_code(told)
@@ -155,7 +203,7 @@ def http(
         "servers": [_json(one) for one in told],
         "interrupted": is_interrupted,
     }
-    return output.tell(Conclusion(code, _served(target, code, told, left).line, facts))
+    return output.tell(Conclusion(code, _served(target, code, told, left, asked.task).line, facts))
 
 
 def _telling(
@@ -171,32 +219,37 @@ def _telling(
 def _exit_code(told: Sequence[ServerReport]) -> int:
     if any(one.is_unlisted for one in told):
         return UNLISTED
-    tokens = sum(one.tally.counts["tokens"] for one in told)
-    return VOID if not tokens or any(one.unjudged for one in told) else HOLDS
+    compared = sum(one.tally.compared for one in told)
+    return VOID if not compared or any(one.record.unjudged for one in told) else HOLDS
 
 
-def _served(target: str, code: int, told: Sequence[ServerReport], left: int) -> ServersAsked:
+def _served(
+    target: str, code: int, told: Sequence[ServerReport], left: int, task: ServedTask
+) -> ServersAsked:
     """What came of all servers, of which some are `left`."""
-    faults = [one for each in told for several in each.broken.values() for one in several]
+    records = [one.record for one in told]
+    faults = [one for each in records for several in each.broken.values() for one in several]
+    faults += [one for each in records for one in each.front_end]
     return ServersAsked(
         target,
         code,
         len(told),
-        sum(one.tally.counts["tokens"] for one in told),
+        sum(one.tally.compared for one in told),
         sum(one.tally.counts["of which equal"] for one in told),
         sum(one.is_unlisted for one in told),
         tuple(dict.fromkeys(faults)),
-        sum(bool(one.unjudged) for one in told),
+        sum(bool(one.record.unjudged) for one in told),
         left,
+        UNITS[task],
     )
 
 
-def _show(output: CommandOutput, release: str, told: ServerReport) -> None:
+def _show(output: CommandOutput, release: str, told: ServerReport, settings: Settings) -> None:
     counts = {**told.tally.counts, **told.met}
     said = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
-    settings = traffic(told.seed, told.model, 0).settings
     output.line(f"{release}, {told.model}, seed {told.seed}: {_shown(settings)}")
-    output.line(f"  {said}; log probabilities at most {told.tally.apart:.1e} apart")
+    what = "embeddings" if settings.task == "embed" else "log probabilities"
+    output.line(f"  {said}; {what} at most {told.tally.apart:.1e} apart")
     if told.operations:
         did = ", ".join(f"{count} times {what}" for what, count in told.operations.items())
         output.line(f"  by its operator: {did}")
@@ -209,15 +262,18 @@ def _show(output: CommandOutput, release: str, told: ServerReport) -> None:
             f"  after {len(failed)} of {len(told.refusals)} refused requests, who "
             f"sent the same medium next was not answered; after {again} not when asked again either"
         )
-    if told.failed > told.explained:
-        output.line(f"  failed {told.failed} times; its record says {told.explained} times why")
-    for contract, faults in told.broken.items():
+    if told.failed > told.record.explained:
+        output.line(
+            f"  failed {told.failed} times; its record says {told.record.explained} times why"
+        )
+    for contract, faults in told.record.broken.items():
         listed_as = ", ".join(faults) or "not listed"
         output.line(f"  its record breaks {rule_told(contract)}: {listed_as}")
     if told.died:
-        output.line(f"  it died: {told.died}")
-    if told.unjudged:
-        output.line(f"  not all of its record was judged: {told.unjudged}")
+        of = "".join(f" ({one})" for one in told.record.front_end)
+        output.line(f"  it died{of}: {told.died}")
+    if told.record.unjudged:
+        output.line(f"  not all of its record was judged: {told.record.unjudged}")
 
 
 def _json(told: ServerReport) -> dict[str, object]:
@@ -228,12 +284,13 @@ def _json(told: ServerReport) -> dict[str, object]:
         "apart": told.tally.apart,
         "differences": told.tally.differences,
         "failures": told.tally.failures,
-        "broken": told.broken,
+        "broken": told.record.broken,
         "died": told.died,
-        "unjudged": told.unjudged,
+        "unjudged": told.record.unjudged,
         "refusals": [one._asdict() for one in told.refusals],
-        "explained": told.explained,
+        "explained": told.record.explained,
         "operations": told.operations,
+        "front_end": list(told.record.front_end),
         "unlisted": told.is_unlisted,
     }
 
@@ -244,6 +301,18 @@ def _engine(target: str) -> str:
     if not is_engine or not named(target).version:
         raise InputError(f"--target {target}: no engine of a release; expected engine@VERSION")
     return named(target).version
+
+
+def _task(name: str) -> ServedTask:
+    for known in SERVED_TASKS:
+        if name == known:
+            return known
+    raise InputError(f"--task {name}: expected one of {', '.join(SERVED_TASKS)}")
+
+
+def _models_of(task: ServedTask) -> list[ServedModel]:
+    """The models that can be asked for it."""
+    return [one for one in SERVED_MODELS if task == "generate" or one != "whisper"]
 
 
 def _model(name: str) -> ServedModel:
@@ -258,7 +327,7 @@ def _one_server(
 ) -> ServerReport:
     """Start one, ask it, compare, and audit its record."""
     tell("the reference answers", 0.0)
-    traffic_of = traffic(seed, model, asked.requests)
+    traffic_of = asked.traffic(model, seed)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         records = folder / "records"
@@ -284,16 +353,17 @@ def _one_server(
                 share = REFERENCE_SHARE + (JUDGED_FROM - REFERENCE_SHARE) * number / asked.requests
                 tell(f"{number:,} of {asked.requests:,} requests are answered", share)
 
-            operator = operators.Operator(server.url, seed)
+            does = operators.operations_of(asked.release.version)
+            operator = operators.Operator(server.url, seed, does)
             with operator if asked.has_operator else nullcontext():
                 patience = OPERATED_PATIENCE if asked.has_operator else 1
                 answers = ask_all(server.url, traffic_of, asked.clients, advance, patience=patience)
             met = server.metrics()
             died = "" if server.is_alive else server.last_words()
-            refused = [] if died else list(refusals(server.url, model, seed))
+            refused = [] if died else list(refusals(server.url, model, seed, asked.task))
             time.sleep(WRITTEN_SECONDS)
         tell("its record is judged", JUDGED_FROM)
-        broken, unjudged, explained = _audited(records, asked.faults)
+        audited = _audited(records, asked.faults)
         if asked.records is not None:
             shutil.copytree(records, asked.records / f"{model}-{seed}", dirs_exist_ok=True)
             shutil.copy(folder / "server.log", asked.records / f"{model}-{seed}")
@@ -313,23 +383,19 @@ def _one_server(
         tally,
         met,
         died,
-        broken,
-        unjudged,
-        explained,
+        audited,
         refused,
         operations=dict(operator.done),
     )
 
 
-def _audited(records: Path, faults: Sequence[KnownFault]) -> tuple[dict[str, list[str]], str, int]:
-    """Contracts of safety and liveness that a record breaks, with the listed faults that do so,
-    none where one of its breaks is not listed; what of it was not judged; and of how many requests
-    it says what of their processed media failed."""
+def _audited(records: Path, faults: Sequence[KnownFault]) -> AuditedRecord:
+    """Audit what a server has recorded."""
     try:
         audit_of = Audit(str(records))
         audit_of.look(last=True)
     except InputError as reason:  # nothing was recorded
-        return {}, str(reason), 0
+        return AuditedRecord({}, str(reason))
     broken: dict[str, list[list[str]]] = {}
     missing = []
     for auditor in audit_of.auditors.values():
@@ -347,7 +413,9 @@ def _audited(records: Path, faults: Sequence[KnownFault]) -> tuple[dict[str, lis
         for contract, known in broken.items()
     }
     unjudged = ", ".join(missing or ["no scheduler's record"] * (not audit_of.auditors))
-    return told, unjudged, sum(one.media.failed for one in audit_of.auditors.values())
+    auditors = audit_of.auditors.values()
+    ended = {one.name for auditor in auditors for one in of_answers(faults, auditor)}
+    return AuditedRecord(told, unjudged, sum(one.media.failed for one in auditors), (*ended,))
 
 
 def truths_of(
@@ -378,6 +446,7 @@ def truths_of(
         num_blocks=64,
         block_size=32,
         enable_prefix_caching=False,
+        embeds=traffic_of.settings.task == "embed",
     )
     directory = ""
     truths = []
@@ -386,7 +455,12 @@ def truths_of(
         if "request" in told:
             tokens = zip(told["token_ids"], told["logprobs"], told["leads"], strict=True)
             truths.append(
-                RunnerAnswer(told["prompt_token_ids"], tuple(tokens), _SAID[told["ended"]])
+                RunnerAnswer(
+                    told["prompt_token_ids"],
+                    tuple(tokens),
+                    _SAID[told["ended"]],
+                    told.get("embedding", ()),
+                )
             )
     return Path(directory), truths
 
@@ -399,5 +473,7 @@ def _shown(settings: Settings) -> str:
         "prefix caching" if settings.prefix_caching else "no prefix caching",
         "priority" if settings.is_priority else "first come, first served",
         f"processed media kept: {settings.processor_cache or 'no'}",
+        *([f"{settings.api_servers} API servers"] * (settings.api_servers > 1)),
+        *([f"{settings.engines} engines"] * (settings.engines > 1)),
     ]
     return ", ".join(parts + ["whole items"] * settings.whole_items)

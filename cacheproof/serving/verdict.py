@@ -11,10 +11,10 @@ from cacheproof.output.verdict_line import VerdictLine, by_code, counted, names
 
 @dataclass(frozen=True)
 class ServersAsked:
-    """Servers that were asked: tokens that were compared with the runner's, and how many were
-    equal; `new` servers did what no listed fault does, `known` are the listed faults that were met,
-    `unjudged` says of how many the record was not judged whole, `left` how many were not asked to
-    their end."""
+    """Servers that were asked: tokens, or of another `unit`, that were compared with the runner's,
+    and how many were equal; `new` servers did what no listed fault does, `known` are the listed
+    faults that were met, `unjudged` says of how many the record was not judged whole, `left` how
+    many were not asked to their end."""
 
     target: str
     code: int
@@ -25,13 +25,14 @@ class ServersAsked:
     known: tuple[str, ...] = ()
     unjudged: int = 0
     left: int = 0
+    unit: str = "token"
 
     @property
     def line(self) -> VerdictLine:
         """The verdict line."""
-        parts = [f"{self.equal:,} of {counted(self.tokens, 'token')} equal"]
+        parts = [f"{self.equal:,} of {counted(self.tokens, self.unit)} equal"]
         if not self.tokens:
-            parts = ["no token was compared"]
+            parts = [f"no {self.unit} was compared"]
         if self.known:
             parts.append(f"known faults met again: {names(self.known)}")
         if self.unjudged:

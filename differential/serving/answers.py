@@ -1,5 +1,6 @@
 """What a server answered, held against what the model says to each prompt alone."""
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,11 +13,13 @@ from cacheproof.gpu_runner.whisper_words import FIRST_TIME_ID
 
 class RunnerAnswer(NamedTuple):
     """What a model says to a prompt: its tokens, and those of the answer, each as [id, log
-    probability, lead of the best over the second]; why that ends where it does."""
+    probability, lead of the best over the second]; why that ends where it does; and the embedding
+    of the prompt, of length 1, where that is asked for."""
 
     prompt: Sequence[int]
     tokens: Sequence[tuple[int, float, float]]
     ended: str
+    embedding: Sequence[float] = ()
 
 
 class Segment(NamedTuple):
@@ -47,6 +50,7 @@ class ServerAnswer:
         lengths: tokens of the prompt, and of the answer with its end, as a stream of a transcript
             says in the end.
         tells_end: whether such an answer says why it ended.
+        embedding: of the prompt, where that is all that is asked for.
     """
 
     tokens: list[tuple[int, float | None, float | None]] = field(default_factory=list)
@@ -59,6 +63,7 @@ class ServerAnswer:
     segments: list[Segment] = field(default_factory=list)
     lengths: tuple[int, int] | None = None
     tells_end: bool = True
+    embedding: Sequence[float] | None = None
 
 
 FAILED = "500"
@@ -83,6 +88,11 @@ class AnswerTally:
     failures: list[str] = field(default_factory=list)
     times_failed: int = 0
 
+    @property
+    def compared(self) -> int:
+        """How many tokens and embeddings were compared."""
+        return self.counts["tokens"] + self.counts["embeddings"]
+
     def add(
         self, number: int, request: AskedPrompt, answer: ServerAnswer, truth: RunnerAnswer
     ) -> None:
@@ -104,6 +114,8 @@ class AnswerTally:
     ) -> str | None:
         if answer.failed:
             return f"failed: {answer.failed}"
+        if truth.embedding:
+            return self._embedding_difference(request, answer, truth)
         if answer.prompt is not None and list(answer.prompt) != list(truth.prompt):
             return f"the prompt is {list(answer.prompt)}, expected {list(truth.prompt)}"
         expected = truth.tokens[: request.max_tokens]
@@ -130,9 +142,8 @@ class AnswerTally:
             self.counts["of which equal"] += 1
             if their[1] is None or their[2] is None:
                 continue
-            apart = max(abs(mine[1] - their[1]), abs(mine[2] - their[2]))
-            self.apart = max(self.apart, apart)
-            if apart > BOUND:
+            apart = self._apart([mine[1] - their[1], mine[2] - their[2]])
+            if not apart <= BOUND:
                 return f"the log probability of token {place} is {apart:.2g} apart"
         if left:
             self.counts["clients that left"] += 1
@@ -156,14 +167,42 @@ class AnswerTally:
             return f"prompt and answer have {answer.lengths} tokens, expected {lengths}"
         return self._segments_difference(answer, expected)
 
+    def _embedding_difference(
+        self, request: AskedPrompt, answer: ServerAnswer, truth: RunnerAnswer
+    ) -> str | None:
+        if answer.embedding is None:
+            if request.leaves_after is not None:
+                self.counts["clients that left"] += 1
+                return None
+            return "no embedding"
+        if answer.lengths != (len(truth.prompt), 0):
+            return f"prompt and answer have {answer.lengths} tokens, expected {len(truth.prompt)}"
+        if len(answer.embedding) != len(truth.embedding):
+            return f"an embedding of {len(answer.embedding)}, expected {len(truth.embedding)}"
+        self.counts["embeddings"] += 1
+        pairs = zip(answer.embedding, truth.embedding, strict=True)
+        apart = self._apart([mine - their for mine, their in pairs])
+        if not apart <= BOUND:
+            return f"the embedding is {apart:.2g} apart"
+        self.counts["of which equal"] += 1
+        return None
+
+    def _apart(self, differences: Sequence[float]) -> float:
+        """The largest of these, which counts among all; no number where one of them is none."""
+        apart = [abs(one) for one in differences]
+        if any(map(math.isnan, apart)):
+            return math.nan
+        self.apart = max(self.apart, *apart)
+        return max(apart)
+
     def _segments_difference(
         self, answer: ServerAnswer, expected: Sequence[tuple[int, float, float]]
     ) -> str | None:
         for begin, end, divisor, mean in answer.segments:
-            apart = abs(mean - sum(token[1] for token in expected[begin:end]) / divisor)
+            mine = sum(token[1] for token in expected[begin:end]) / divisor
+            apart = self._apart([mean - mine])
             self.counts["segments"] += 1
-            self.apart = max(self.apart, apart)
-            if apart > BOUND:
+            if not apart <= BOUND:
                 return f"the log probability of tokens {begin} to {end} is {apart:.2g} apart"
         return None
 

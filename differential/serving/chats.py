@@ -15,8 +15,17 @@ class Chat:
     """One request, with an answer that is filled piece by piece."""
 
     def __init__(self, question: ChatPrompt, request: AskedPrompt, alone: Sequence[bool]) -> None:
-        """`alone`: of each medium, whether it is named without its data."""
-        body = json.dumps(_body(question, request, alone)).encode()
+        body = body_of(
+            question,
+            request,
+            alone,
+            max_tokens=request.max_tokens,
+            temperature=0,
+            logprobs=True,
+            top_logprobs=2,
+            return_token_ids=True,
+            stream=not request.at_once,
+        )
         self.posted = Posted(PATH, "application/json", body)
         self.answer = ServerAnswer()
 
@@ -33,7 +42,11 @@ class Chat:
             answer.ended = choice["finish_reason"] or answer.ended
 
 
-def _body(question: ChatPrompt, request: AskedPrompt, alone: Sequence[bool]) -> dict[str, object]:
+def body_of(
+    question: ChatPrompt, request: AskedPrompt, alone: Sequence[bool], **asks: object
+) -> bytes:
+    """What is posted: a chat, and what is asked of it. `alone`: of each medium, whether it is named
+    without its data."""
     named = iter(zip(request.uuids, alone, strict=True))
     content: list[dict[str, object]] = []
     for part in question.parts:
@@ -42,15 +55,11 @@ def _body(question: ChatPrompt, request: AskedPrompt, alone: Sequence[bool]) -> 
         else:
             uuid, is_alone = next(named)
             content.append(part.part(uuid, has_data=not is_alone))
-    body: dict[str, object] = {
+    body = {
         "model": MODEL_NAME,
         "messages": [{"role": "user", "content": content}],
-        "max_tokens": request.max_tokens,
-        "temperature": 0,
-        "logprobs": True,
-        "top_logprobs": 2,
-        "return_token_ids": True,
         "priority": request.priority,
-        "stream": not request.at_once,
+        **asks,
+        **({} if request.salt is None else {"cache_salt": request.salt}),
     }
-    return body if request.salt is None else body | {"cache_salt": request.salt}
+    return json.dumps(body).encode()

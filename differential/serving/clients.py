@@ -9,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection, HTTPException
 from typing import Any
 
-from cacheproof.differential.serving import chats, transcripts
+from cacheproof.differential.serving import chats, embeddings, transcripts
 from cacheproof.differential.serving.answers import FAILED, ServerAnswer
 from cacheproof.differential.serving.posted import Posted
-from cacheproof.differential.serving.traffic import AskedPrompt, ChatPrompt, Traffic
+from cacheproof.differential.serving.traffic import AskedPrompt, ChatPrompt, ServedTask, Traffic
 
 ANSWER_SECONDS = 180.0
 _MISSING = "data is not provided"
@@ -36,7 +36,10 @@ def ask_all(
     answers = []
     try:
         for answer in pool.map(
-            lambda one: ask(url, traffic.questions[one.question], one, patience), traffic.asks
+            lambda one: ask(
+                url, traffic.questions[one.question], one, patience, traffic.settings.task
+            ),
+            traffic.asks,
         ):
             answers.append(answer)
             advance()
@@ -45,29 +48,35 @@ def ask_all(
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def ask(url: str, question: ChatPrompt, request: AskedPrompt, patience: int = 1) -> ServerAnswer:
+def ask(
+    url: str,
+    question: ChatPrompt,
+    request: AskedPrompt,
+    patience: int = 1,
+    task: ServedTask = "generate",
+) -> ServerAnswer:
     """Ask one thing, as a client does that has all media itself: what a server does not know by
     name alone is sent after all, a server that fails is asked again, with all media, and one that
     is paused until it goes on."""
-    answer = _ask_when_on(url, question, request, request.alone)
+    answer = _ask_when_on(url, question, request, request.alone, task)
     with_media = (False,) * len(request.alone)
     if any(request.alone) and _MISSING in answer.failed:
-        answer = _ask_when_on(url, question, request, with_media)
+        answer = _ask_when_on(url, question, request, with_media, task)
         answer.refused_alone = True
     times = 0
     while answer.failed.startswith(FAILED) and times < patience:
         times, refused_alone = times + 1, answer.refused_alone
-        answer = _ask_when_on(url, question, request, with_media)
+        answer = _ask_when_on(url, question, request, with_media, task)
         answer.refused_alone, answer.times_asked_again = refused_alone, times
     return answer
 
 
 def _ask_when_on(
-    url: str, question: ChatPrompt, request: AskedPrompt, alone: Sequence[bool]
+    url: str, question: ChatPrompt, request: AskedPrompt, alone: Sequence[bool], task: ServedTask
 ) -> ServerAnswer:
     """Ask until the server is not paused; one that stays paused has failed."""
     for _ in range(_RETRIES):
-        answer = _ask(url, question, request, alone)
+        answer = _ask(url, question, request, alone, task)
         if _PAUSED not in answer.failed:
             break
         time.sleep(_RETRY_SECONDS)
@@ -84,21 +93,24 @@ def _leave_at_once(url: str, posted: Posted) -> None:
 
 
 def _ask(
-    url: str, question: ChatPrompt, request: AskedPrompt, alone: Sequence[bool]
+    url: str, question: ChatPrompt, request: AskedPrompt, alone: Sequence[bool], task: ServedTask
 ) -> ServerAnswer:
-    way: chats.Chat | transcripts.Transcript
-    if question.wish is None:
+    way: chats.Chat | transcripts.Transcript | embeddings.Embedding
+    if task == "embed":
+        way = embeddings.Embedding(question, request, alone)
+    elif question.wish is None:
         way = chats.Chat(question, request, alone)
     else:
         way = transcripts.Transcript(question, question.wish, request)
     answer, posted = way.answer, way.posted
     try:
-        if request.leaves_after == 0:
+        if request.leaves_after is not None and (request.leaves_after == 0 or task == "embed"):
             _leave_at_once(url, posted)
             return answer
         asked = urllib.request.Request(f"{url}{posted.path}", posted.body, posted.headers)
         with urllib.request.urlopen(asked, timeout=ANSWER_SECONDS) as response:
-            for told in [json.load(response)] if request.at_once else _streamed(response):
+            at_once = request.at_once or task == "embed"
+            for told in [json.load(response)] if at_once else _streamed(response):
                 if "error" in told:
                     answer.failed = _failure(told["error"])
                     break

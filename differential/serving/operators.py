@@ -1,4 +1,5 @@
-"""Operators of a server, who reset its caches, pause it and put it to sleep while clients ask."""
+"""Operators of a server, who reset its caches, pause it, put it to sleep and load its weights again
+while clients ask."""
 
 import random
 import threading
@@ -9,18 +10,26 @@ from collections.abc import Sequence
 from http.client import HTTPException
 from typing import NamedTuple, Self
 
+from cacheproof.reference.releases import FIRST_MODELLED
+from cacheproof.spec.versions import release_key
+
 VARIABLES = {"VLLM_SERVER_DEV_MODE": "1"}
 """Without it a server has none of these."""
 _ANSWER_SECONDS = 120.0
 _PAUSES = (0.05, 0.2, 0.6)
-"""Seconds between two operations, and between the two halves of one."""
+"""Seconds between two operations, and between the calls of one."""
 
 
 class Operation(NamedTuple):
-    """What an operator does: one call of the server, or two, with a pause between them."""
+    """What an operator does: calls of the server, each its path and what is posted, with pauses
+    between them; `since` is the first release that is asked for it."""
 
     name: str
     calls: tuple[str, ...]
+    since: str = FIRST_MODELLED
+
+
+_RELOAD = 'collective_rpc {"method": "reload_weights"}'
 
 
 OPERATIONS = (
@@ -33,7 +42,17 @@ OPERATIONS = (
     Operation("asleep, without a level", ("sleep?level=0", "wake_up")),
     Operation("asleep, level 1", ("sleep?level=1", "wake_up")),
     Operation("asleep, level 2", ("sleep?level=2", "wake_up")),
+    Operation(
+        "weights loaded again",
+        ("pause?mode=wait", _RELOAD, "reset_prefix_cache", "reset_encoder_cache", "resume"),
+        since="0.26.0",  # docs/explain/runner-requests.md says what is before
+    ),
 )
+
+
+def operations_of(release: str) -> list[Operation]:
+    """What an operator of that release does."""
+    return [one for one in OPERATIONS if release_key(release) >= release_key(one.since)]
 
 
 class Operator:
@@ -76,7 +95,9 @@ class Operator:
 
 def _post(url: str) -> str:
     """Why the server does not do it; empty where it does."""
-    request = urllib.request.Request(url, b"", method="POST")
+    url, _, body = url.partition(" ")
+    headers = {"Content-Type": "application/json"}
+    request = urllib.request.Request(url, body.encode(), headers, method="POST")
     try:
         with urllib.request.urlopen(request, timeout=_ANSWER_SECONDS):
             return ""

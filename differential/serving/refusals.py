@@ -19,6 +19,7 @@ from cacheproof.differential.serving.traffic import (
     MODALITIES,
     ServedMedium,
     ServedModel,
+    ServedTask,
     medium_of,
 )
 
@@ -59,10 +60,12 @@ class RefusedRequest(NamedTuple):
         return sum(status != _ANSWERED for status in self.then)
 
 
-def refusals(url: str, model: ServedModel, seed: int) -> Iterator[RefusedRequest]:
-    """Ask in every way, each about a medium that the server has not seen. A model that transcribes
-    has no chats, and is asked nothing."""
-    if model == "whisper":
+def refusals(
+    url: str, model: ServedModel, seed: int, task: ServedTask = "generate"
+) -> Iterator[RefusedRequest]:
+    """Ask in every way, each about a medium that the server has not seen. A server without chats,
+    which transcribes or embeds, is asked nothing."""
+    if model == "whisper" or task == "embed":
         return
     rng = random.Random(f"refusals {model} {seed}")
     for number, (way, wrong) in enumerate(WAYS.items()):

@@ -1,5 +1,6 @@
 """A release's OpenAI server with a tiny model, as a process, on this machine alone."""
 
+import itertools
 import json
 import os
 import signal
@@ -25,6 +26,11 @@ _AS_A_SERVER = {
     "VLLM_LOGGING_LEVEL": "WARNING",
     "VLLM_CPU_OMP_THREADS_BIND": "auto",  # workers of earlier releases know no other word
 }
+_ENTRY = {
+    False: ("-m", "vllm.entrypoints.openai.api_server"),
+    True: ("-m", "vllm.entrypoints.cli.main", "serve"),
+}
+"""Only the second takes several processes of a kind; it imports more."""
 _OF_ENGINE = ("(EngineCore", "(Worker", "(VllmWorker")
 _METRICS = {
     "preemptions": "vllm:num_preemptions_total",
@@ -78,7 +84,10 @@ class Server:
         environment |= _AS_A_SERVER | dict(variables or {}) | {"TMPDIR": str(folder)}
         environment["PYTHONPATH"] = os.pathsep.join((environment["PYTHONPATH"], *map(str, search)))
         self._environment = environment
-        self._command = [*command, "-m", "vllm.entrypoints.openai.api_server"]
+        if settings.engines > 1:
+            cores = itertools.islice(itertools.cycle(range(os.cpu_count() or 1)), settings.engines)
+            environment["VLLM_CPU_OMP_THREADS_BIND"] = "|".join(map(str, cores))
+        self._command = [*command, *_ENTRY[settings.has_several]]
         self._command += ["--host", "127.0.0.1", "--port", str(self._port)]
         self._command += ["--model", str(directory), "--chat-template", str(template)]
         self._command += _options(settings)
@@ -177,6 +186,13 @@ def _options(settings: Settings) -> list[str]:
         "media-io-kwargs": json.dumps({"video": {"fps": FRAMES_PER_SECOND}}),
         "generation-config": "vllm",
     }
+    if settings.has_several:
+        options |= {
+            "api-server-count": settings.api_servers,
+            "data-parallel-size": settings.engines,
+        }
+    if settings.task == "embed":
+        options |= {"runner": "pooling", "convert": "embed"}
     flags = ["enforce-eager", "disable-uvicorn-access-log"]
     flags.append("enable-prefix-caching" if settings.prefix_caching else "no-enable-prefix-caching")
     if settings.whole_items:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 ServedModel = Literal["llava", "qwen2_5_vl", "qwen3_vl", "qwen2_audio", "whisper"]
 SERVED_MODELS: tuple[ServedModel, ...] = get_args(ServedModel)
+ServedTask = Literal["generate", "embed"]
+SERVED_TASKS: tuple[ServedTask, ...] = get_args(ServedTask)
 MODALITIES: dict[ServedModel, tuple[str, ...]] = {
     "llava": ("image",),
     "qwen2_5_vl": ("image", "video"),
@@ -144,6 +146,8 @@ class Settings:
         num_blocks: KV blocks of `block_size` tokens, the null block among them.
         max_model_len: tokens of a prompt and its answer, at most.
         processor_cache: where processed media are kept; None for nowhere.
+        task: what is asked for: tokens, or the embedding of a prompt.
+        api_servers: processes that clients ask, and engines: those that compute.
     """
 
     max_num_batched_tokens: int
@@ -155,6 +159,14 @@ class Settings:
     is_priority: bool
     whole_items: bool
     processor_cache: Literal["lru", "shm"] | None
+    task: ServedTask = "generate"
+    api_servers: int = 1
+    engines: int = 1
+
+    @property
+    def has_several(self) -> bool:
+        """Whether it takes several processes of a kind."""
+        return self.api_servers > 1 or self.engines > 1
 
 
 @dataclass(frozen=True)

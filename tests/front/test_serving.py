@@ -9,7 +9,7 @@ import pytest
 from cacheproof.differential.serving import recorder
 from cacheproof.differential.serving.answers import AnswerTally
 from cacheproof.differential.serving.refusals import WAYS, RefusedRequest
-from cacheproof.serving.serving import ServerReport
+from cacheproof.serving.serving import AuditedRecord, ServerReport
 from tests.front.conftest import Run
 
 TARGET = "engine@0.32.0"
@@ -31,6 +31,10 @@ PLANTED = Path(__file__).parents[1] / "differential" / "serving" / "planted.py"
             "expected a folder with NAME/fault.toml",
         ),
         (("--target", "engine@0.18.0"), "0.18.0"),
+        (("--target", TARGET, "--task", "rank"), "expected one of generate, embed"),
+        (("--target", TARGET, "--task", "embed", "--model", "whisper"), "no embeddings"),
+        (("--target", TARGET, "--engines", "0"), "'--engines'"),
+        (("--target", TARGET, "--api-servers", "x"), "'--api-servers'"),
     ],
 )
 def test_an_argument_that_means_nothing(run: Run, arguments: tuple[str, ...], words: str) -> None:
@@ -64,9 +68,11 @@ def test_a_server_answers_as_the_runner_does(
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("model", ["llava", "whisper"])
+@pytest.mark.parametrize(
+    ("model", "task"), [("llava", "generate"), ("whisper", "generate"), ("llava", "embed")]
+)
 def test_a_store_that_misreads_is_seen_in_what_clients_get(
-    run: Run, monkeypatch: pytest.MonkeyPatch, model: str
+    run: Run, monkeypatch: pytest.MonkeyPatch, model: str, task: str
 ) -> None:
     installed = recorder.installed
 
@@ -78,10 +84,36 @@ def test_a_store_that_misreads_is_seen_in_what_clients_get(
         return site
 
     monkeypatch.setattr(recorder, "installed", with_fault)
-    arguments = ("--model", model, "--seeds", "1:2", "--requests", "20")
+    arguments = ("--model", model, "--seeds", "1:2", "--requests", "20", "--task", task)
     ran = run("http", "--target", TARGET, *arguments)
     assert ran.code == 1
-    assert "expected" in ran.out
+    assert ("the embedding is" if task == "embed" else "expected") in ran.out
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    "arguments",
+    [("--task", "embed"), ("--api-servers", "2", "--operator"), ("--engines", "2")],
+)
+def test_embeddings_and_several_processes_are_right_too(
+    run: Run, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    told = tmp_path / "told.json"
+    common = ("--model", "llava", "--seeds", "0:1", "--requests", "60", "--json", told)
+    ran = run("http", "--target", TARGET, *common, *arguments)
+    assert ran.code == 0, ran.out
+    (server,) = json.loads(told.read_text())["servers"]
+    counts = server["counts"]
+    compared = counts.get("tokens", 0) + counts.get("embeddings", 0)
+    assert counts["of which equal"] == compared > 40
+
+
+@pytest.mark.full
+def test_an_operator_ends_a_server_for_embeddings_by_what_is_listed(run: Run) -> None:
+    arguments = ("--model", "llava", "--seeds", "0:1", "--requests", "300", "--task", "embed")
+    ran = run("http", "--target", TARGET, *arguments, "--operator")
+    assert ran.code == 0, ran.out
+    assert "it died (pooling-ended)" in ran.out
 
 
 @pytest.mark.parametrize(
@@ -102,8 +134,15 @@ def test_what_no_listed_fault_does(
     died: str, broken: dict[str, list[str]], differences: list[str], is_unlisted: bool
 ) -> None:
     tally = AnswerTally(differences=differences)
-    told = ServerReport("llava", 0, tally, {}, died, broken, unjudged="")
+    told = ServerReport("llava", 0, tally, {}, died, AuditedRecord(broken, ""))
     assert told.is_unlisted is is_unlisted
+
+
+def test_a_front_end_may_end_of_a_listed_fault() -> None:
+    for faults, is_unlisted in ((("pooling-ended",), False), ((), True)):
+        record = AuditedRecord({}, "", front_end=faults)
+        told = ServerReport("llava", 0, AnswerTally(), {}, "AssertionError", record)
+        assert told.is_unlisted is is_unlisted
 
 
 @pytest.mark.parametrize(
@@ -123,5 +162,5 @@ def test_a_failure_is_known_by_what_the_record_says_of_it(
     then: tuple[int, int], failed: int, explained: int, is_unlisted: bool
 ) -> None:
     refusals, tally = [RefusedRequest("too many", 400, then)], AnswerTally(times_failed=failed)
-    told = ServerReport("llava", 0, tally, {}, "", {}, "", explained, refusals)
+    told = ServerReport("llava", 0, tally, {}, "", AuditedRecord({}, "", explained), refusals)
     assert told.is_unlisted is is_unlisted

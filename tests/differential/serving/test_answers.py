@@ -86,6 +86,7 @@ def test_right_answers(request_: AskedPrompt, answer: ServerAnswer) -> None:
         (WHOLE, ServerAnswer(TOKENS, None, "length"), "3 tokens, length; expected 3, stop"),
         (WHOLE, ServerAnswer(TOKENS[:1], None, None), "no word of why it ended"),
         (WHOLE, ServerAnswer(failed="400: no"), "failed: 400: no"),
+        (WHOLE, ServerAnswer([(20, float("nan"), 0.5), *TOKENS[1:]], None, "stop"), "nan apart"),
         (LEAVES, ServerAnswer([(22, -1.0, 0.5)], None, None), "token 0 is 22"),
     ],
 )
@@ -177,3 +178,34 @@ def test_what_an_operator_cuts_short_is_compared_as_far_as_it_came(
     wrong = ServerAnswer([(99, -1.0, 0.5)], None, ended)
     tally.add(1, WHOLE, wrong, TRUTH)
     assert len(tally.differences) == 1
+
+
+EMBEDDED = RunnerAnswer([3, 3, 11], (), "length", (0.6, -0.8))
+
+
+def embedding(*values: float, tokens: int = 3) -> ServerAnswer:
+    return ServerAnswer(embedding=values, lengths=(tokens, 0))
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (embedding(0.6, -0.8), ""),
+        (embedding(0.6, -0.8 + BOUND / 2), ""),
+        (embedding(0.6, -0.8 + 2 * BOUND), "the embedding is 0.002 apart"),
+        (embedding(0.6, float("nan")), "the embedding is nan apart"),
+        (embedding(0.6), "an embedding of 1, expected 2"),
+        (embedding(0.6, -0.8, tokens=2), "expected 3"),
+        (ServerAnswer(), "no embedding"),
+    ],
+)
+def test_the_embedding_of_a_prompt_is_compared(answer: ServerAnswer, said: str) -> None:
+    differences = told(WHOLE, answer, EMBEDDED)
+    assert len(differences) == bool(said)
+    assert all(said in one for one in differences)
+
+
+def test_who_leaves_before_an_embedding_comes_is_counted() -> None:
+    tally = AnswerTally()
+    tally.add(0, LEAVES, ServerAnswer(), EMBEDDED)
+    assert (tally.counts["clients that left"], tally.compared) == (1, 0)

@@ -132,3 +132,12 @@ def test_other_refusals_are_told() -> None:
     assert within.failed == "400: too long"
     nobody = ask("http://127.0.0.1:9", QUESTION, REQUEST)
     assert "refused" in nobody.failed
+
+
+def test_an_embedding_is_asked_for_at_once() -> None:
+    said = {"data": [{"embedding": [0.5, 0.5]}], "usage": {"prompt_tokens": 7}}
+    with replying(lambda body: (200, json.dumps(said).encode())) as (url, sent):
+        answer = ask(url, QUESTION, REQUEST, task="embed")
+    assert (answer.embedding, answer.lengths) == ([0.5, 0.5], (7, 0))
+    assert sent[0]["encoding_format"] == "float"
+    assert "max_tokens" not in sent[0]

@@ -2,7 +2,8 @@
 
 import time
 
-from cacheproof.differential.serving.operators import OPERATIONS, Operation, Operator
+from cacheproof.differential.serving.operators import OPERATIONS, Operation, Operator, operations_of
+from cacheproof.reference.releases import FIRST_MODELLED
 from tests.differential.serving.stand_in import replying_to
 
 PAUSE = Operation("paused", ("pause?mode=keep", "resume"))
@@ -41,7 +42,20 @@ def test_a_server_that_is_gone_is_told() -> None:
 
 def test_nothing_that_stops_a_server_is_left_so() -> None:
     for operation in OPERATIONS:
-        first, *then = operation.calls
-        assert then == ["resume"] * first.startswith("pause") + ["wake_up"] * first.startswith(
-            "sleep"
-        )
+        first, last = operation.calls[0], operation.calls[-1]
+        goes_on = {"pause": "resume", "sleep": "wake_up"}.get(first.partition("?")[0])
+        assert last == (goes_on or first)
+
+
+def test_weights_are_loaded_again_where_a_release_answers_after_it() -> None:
+    reloads = [one for one in OPERATIONS if one.since != FIRST_MODELLED]
+    assert [one.name for one in reloads] == ["weights loaded again"]
+    assert reloads[0] in operations_of("0.26.0")
+    assert reloads[0] not in operations_of("0.25.1")
+
+
+def test_what_a_call_posts_is_no_part_of_its_path() -> None:
+    (_, reload, *_) = OPERATIONS[-1].calls
+    operator, posted = operated(200, Operation("loaded", (reload,)))
+    assert set(posted) == {"/collective_rpc"}
+    assert operator.refused == {}
