@@ -179,7 +179,7 @@ class Answered:
         if not one.first.is_of_media or self.auditor.media.is_shared:
             return ""
         why = WHY_REFUSED[one.first.violation.kind]
-        return f"{counted(one.times, 'request')}: {why}"
+        return f"{counted(one.times, 'time')}: {why}"
 
     def formula(self, one: RankedBreak) -> Lines:
         """What of the rule was false, with the values of that moment, and what its letters are."""

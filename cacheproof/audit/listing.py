@@ -74,7 +74,7 @@ def remedy_of(faults: Sequence[KnownFault], release: str | None) -> str:
 def of_answers(faults: Sequence[KnownFault], auditor: Auditor) -> list[KnownFault]:
     """The listed fault of which a front end has ended, by what its record says of the requests."""
     ended, fault = auditor.front_end_failure, called(faults, ENDED_WITHOUT_RESULT)
-    if ended is None or not ended.ended or fault is None:
+    if ended is None or not ended.ended or fault is None or reads_otherwise(auditor):
         return []
     return [fault] if fault.is_listed_in(auditor.release) else []
 

@@ -47,6 +47,8 @@ from cacheproof.work.plan import seed_range
 
 REFERENCE_SHARE, JUDGED_FROM = 0.3, 0.9
 """Shares of a server's whole time: until the reference is done, and until judging begins."""
+ANSWER_SECONDS = 10.0
+"""How long after an engine core has refused a request its client may hear of that."""
 OPERATED_PATIENCE = 5
 """How often a client asks again where each reset may make its request fail once more."""
 _ENDS_AN_ENGINE = frozenset({"SC-2", "SC-8", "SC-9", "WM-1", "PM-8"})
@@ -90,13 +92,14 @@ class AuditedRecord:
         broken: contracts of safety and liveness that it breaks, with the listed faults that do so,
             none where one of its breaks is not listed.
         unjudged: what of it was not judged; empty for nothing.
-        explained: of how many requests it says what of their processed media failed.
+        explained: when requests failed of whose processed media it says why, in seconds since the
+            epoch.
         front_end: the listed faults of which the front end has ended.
     """
 
     broken: dict[str, list[str]]
     unjudged: str
-    explained: int = 0
+    explained: tuple[float, ...] = ()
     front_end: tuple[str, ...] = ()
 
 
@@ -121,9 +124,23 @@ class ServerReport:
     operations: Mapping[str, int] = field(default_factory=dict)
 
     @property
-    def failed(self) -> int:
-        """How often a request failed that asked for nothing wrong."""
-        return self.tally.times_failed + sum(one.failed_after for one in self.refusals)
+    def failed_at(self) -> list[float]:
+        """When requests failed that asked for nothing wrong, each time."""
+        after_refusals = [when for one in self.refusals for when in one.failed_at]
+        return sorted(self.tally.failed_at + after_refusals)
+
+    @property
+    def unexplained(self) -> int:
+        """How many of these times nothing that the record explains can have led to."""
+        left, count = sorted(self.record.explained), 0
+        for when in self.failed_at:
+            while left and left[0] < when - ANSWER_SECONDS:
+                left.pop(0)
+            if left and left[0] <= when:
+                left.pop(0)
+            else:
+                count += 1
+        return count
 
     @property
     def is_unlisted(self) -> bool:
@@ -131,9 +148,8 @@ class ServerReport:
         record = self.record
         unlisted = [name for name, faults in record.broken.items() if not faults]
         is_known = bool(record.front_end) or not _ENDS_AN_ENGINE.isdisjoint(record.broken)
-        unexplained = bool(self.died) and not is_known
-        failed = self.failed > record.explained
-        return bool(self.tally.differences or unlisted or unexplained or failed)
+        died = bool(self.died) and not is_known
+        return bool(self.tally.differences or unlisted or died or self.unexplained)
 
 
 def http(
@@ -262,10 +278,9 @@ def _show(output: CommandOutput, release: str, told: ServerReport, settings: Set
             f"  after {len(failed)} of {len(told.refusals)} refused requests, who "
             f"sent the same medium next was not answered; after {again} not when asked again either"
         )
-    if told.failed > told.record.explained:
-        output.line(
-            f"  failed {told.failed} times; its record says {told.record.explained} times why"
-        )
+    if told.unexplained:
+        times = len(told.failed_at)
+        output.line(f"  failed {times} times, {told.unexplained} of them for no reason on record")
     for contract, faults in told.record.broken.items():
         listed_as = ", ".join(faults) or "not listed"
         output.line(f"  its record breaks {rule_told(contract)}: {listed_as}")
@@ -288,7 +303,8 @@ def _json(told: ServerReport) -> dict[str, object]:
         "died": told.died,
         "unjudged": told.record.unjudged,
         "refusals": [one._asdict() for one in told.refusals],
-        "explained": told.record.explained,
+        "failed": len(told.failed_at),
+        "unexplained": told.unexplained,
         "operations": told.operations,
         "front_end": list(told.record.front_end),
         "unlisted": told.is_unlisted,
@@ -415,7 +431,8 @@ def _audited(records: Path, faults: Sequence[KnownFault]) -> AuditedRecord:
     unjudged = ", ".join(missing or ["no scheduler's record"] * (not audit_of.auditors))
     auditors = audit_of.auditors.values()
     ended = {one.name for auditor in auditors for one in of_answers(faults, auditor)}
-    return AuditedRecord(told, unjudged, sum(one.media.failed for one in auditors), (*ended,))
+    explained = [when for one in auditors for when in one.media.explained]
+    return AuditedRecord(told, unjudged, tuple(explained), (*ended,))
 
 
 def truths_of(

@@ -184,19 +184,26 @@ class Audit:
             opened = source.stream.opened
             if opened is None:
                 continue
-            for of, auditor in self.auditors.items():
-                if auditor.opened is None or not _is_beside(opened, auditor.opened):
-                    continue
+            for of, auditor in self._engines_of(opened):
                 del self._unpaired[stem]
                 if opened.role in FRONT_END_ROLES:
                     self._media[of].append(MediaSource(opened.role, source))
-                    break
+                    continue
                 rank = len(self._workers[of])
                 self._workers[of].append((rank, source))
                 for part in source.begun:
                     auditor.feed_worker(rank, part)
-                break
         return count
+
+    def _engines_of(self, opened: Opened) -> list[tuple[str, Auditor]]:
+        """The engine that a process belongs to, if its record is there. Several front ends are
+        started by who starts the engine."""
+        engines = [(stem, one) for stem, one in self.auditors.items() if one.opened is not None]
+        own = [one for one in engines if one[1].opened and _is_beside(opened, one[1].opened)]
+        if not own and opened.role in FRONT_END_ROLES:
+            parent = opened.parent
+            own = [one for one in engines if one[1].opened and one[1].opened.parent == parent]
+        return own[:1]
 
     def _advance(
         self, stem: str, auditor: Auditor, seen: Callable[[], object], *, last: bool

@@ -237,7 +237,8 @@ class Auditor:
         if isinstance(part, Gap) or not isinstance(part.message, Raised):
             return
         # A worker that cannot read shared memory ends its step, of which its runner has no word.
-        ends = self.media.is_shared and role == "receiver"
+        is_read = part.message.operation == "get_and_update_features"
+        ends = self.media.is_shared and role == "receiver" and is_read
         rank = min(self._stores, default=0)
         self._note_raised(part.message, rank, self._ended_by(rank) + 1, ends=ends)
 

@@ -7,8 +7,9 @@ items that they hold.
 
 import math
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain, islice
 
 from cacheproof.differential.audit.streams import Gap, Part
 from cacheproof.differential.judges.front_end import (
@@ -44,6 +45,9 @@ _NAME, _DATA = HOW.index("name"), HOW.index("data")
 _NAMES_MAX = 100_000
 _UNDER_WAY_MAX = 10_000
 _TOO_LARGE = "ValueError"
+_NOT_THERE = ("AssertionError", "KeyError")
+"""What a front end raises whose cache lacks what it had a moment ago."""
+EXPLAINED_KEPT = 10_000
 PATIENCE_SECONDS = 60.0
 """How long an item's data may be under way before they are told to have never been sent."""
 
@@ -91,7 +95,9 @@ class MediaAudit:
 
     Attributes:
         rules: the contracts that judge it. store: where items lie, "lru" or "shm".
-        received: requests whose items have come. failed: requests that could not go on.
+        received: requests whose items have come, or were refused before. failed: those that could
+            not go on. explained: when the last of these did of which it is known why, in seconds
+            since the epoch.
         unjudged: what of it no contract can be asked about. gaps: what is missing.
     """
 
@@ -99,12 +105,15 @@ class MediaAudit:
         self.rules: list[Contract] = []
         self.store = ""
         self.received = self.failed = 0
+        self.explained: deque[float] = deque(maxlen=EXPLAINED_KEPT)
         self.unjudged: set[str] = set()
         self.gaps: list[str] = []
         self._by_subject = by_subject([])
         self._touches_all_first = True
         self._brought: dict[str, Brought] = {}
-        self._under_way: deque[tuple[str, int]] = deque()
+        self._has_sent = False
+        self._under_way: deque[tuple[float, tuple[str, int]]] = deque()
+        self._matched: list[tuple[str, int]] = []
         self._is_disturbed = False
         self._emptied = {"sender": 0, "receiver": 0}
         self._emptied_at: dict[str, float] = {}
@@ -140,8 +149,8 @@ class MediaAudit:
                 yield from self._take_received(one, now)
             case MediaForgotten(item=None):
                 self._forget(role, now)
-            case Raised(operation="recording") as one:
-                self._lose(f"the recording of a {role} ended: {one.error}: {one.text}")
+            case Raised(operation="recording"):
+                self._forget_all()  # it is told elsewhere
 
     def end(self) -> Iterator[MediaBreak]:
         """Nothing more comes: what is still under way was never sent."""
@@ -150,10 +159,12 @@ class MediaAudit:
     # what either half does
 
     def _take_sent(self, one: ItemSent, now: float) -> Iterator[MediaBreak]:
+        self._has_sent = True
         if one.error:
+            self.received += 1
             self.failed += 1
             self._is_disturbed = True
-            yield from self._refused(one.error, one.item, SENT, now)
+            yield from self._explaining(self._refused(one.error, one.item, SENT, now), now)
             return
         if self.is_shared:
             return
@@ -163,42 +174,58 @@ class MediaAudit:
             brought.sent_at = now
             if len(self._brought) > _NAMES_MAX:
                 del self._brought[next(iter(self._brought))]
-        self._under_way.append((one.item, one.how))
+        self._under_way.append((now, (one.item, one.how)))
         if len(self._under_way) > _UNDER_WAY_MAX:
             self._under_way.popleft()
             self._is_disturbed = True
 
     def _take_received(self, one: ItemsReceived, now: float) -> Iterator[MediaBreak]:
-        self.received += 1
         self.failed += bool(one.error)
-        if self.is_shared:
+        if self.is_shared:  # each worker reads for itself, text alone too
             kind = AFTER_A_RESET if self._emptied["sender"] else NEVER_RESET
             name = one.items[0][0] if one.items else ""
             yield from self._judge(Addressed(not one.error), name, kind, RECEIVED, now)
             return
-        self._match(one.items)
+        self.received += 1
+        self._match(one.items, now)
         came = [item for item, how in one.items if how == _DATA]
         for item in came:
             self._arrive(item, now, is_failed=bool(one.error))
         yield from self._tell_overtaken()
         if one.error and not one.lacking:
             self._is_disturbed = True
-            yield from self._refused(one.error, "", RECEIVED, now)
-        for item in one.lacking:
-            yield from self._lack(item, now, has_come=item in came)
+            yield from self._explaining(self._refused(one.error, "", RECEIVED, now), now)
+        waiting = len(self._waiting)
+        lacking = [self._lack(item, now, has_come=item in came) for item in one.lacking]
+        yield from self._explaining(chain(*lacking), now)
+        if len(self._waiting) > waiting:
+            self.explained.append(now)
         self._is_disturbed |= bool(one.lacking)
 
-    def _match(self, items: list[tuple[str, int]]) -> None:
+    def _explaining(self, broken: Iterable[MediaBreak], now: float) -> list[MediaBreak]:
+        """The same; a request that breaks anything is one of which it is known why it failed."""
+        told = list(broken)
+        if told:
+            self.explained.append(now)
+        return told
+
+    def _match(self, items: list[tuple[str, int]], now: float) -> None:
         """Take the items of a message from those that are under way."""
-        first = Counter(tuple(self._under_way)[: len(items)])
-        if first == Counter(items):
+        while self._under_way and self._under_way[0][0] < now - PATIENCE_SECONDS:
+            self._under_way.popleft()  # never sent
+        first = [item for _, item in islice(self._under_way, len(items))]
+        if Counter(first) == Counter(items):
             for _ in items:
                 self._under_way.popleft()
+            self._matched = items
+            return
+        if items == self._matched:  # of a request for several answers
             return
         self._is_disturbed = True
         for item in items:
-            if item in self._under_way:
-                self._under_way.remove(item)
+            sent = next((one for one in self._under_way if one[1] == item), None)
+            if sent is not None:
+                self._under_way.remove(sent)
 
     def _arrive(self, item: str, now: float, *, is_failed: bool) -> None:
         brought = self._brought.get(item)
@@ -216,7 +243,8 @@ class MediaAudit:
             if miss.brought.is_under_way:
                 self._waiting.append(miss)
             else:
-                yield from self._missed(miss.item, UNDER_WAY, miss.time)
+                kind = WITHDRAWN if miss.brought.fate == WITHDRAWN else UNDER_WAY
+                yield from self._missed(miss.item, kind, miss.time)
 
     def _give_up(self, before: float) -> Iterator[MediaBreak]:
         """What was lacking before that time, and has not come since, was never sent."""
@@ -224,17 +252,27 @@ class MediaAudit:
             miss = self._waiting.pop(0)
             if miss.brought.is_under_way:
                 miss.brought.arrived += 1
+                miss.brought.fate = WITHDRAWN
             yield from self._missed(miss.item, WITHDRAWN, miss.time)
 
     def _forget(self, role: str, now: float) -> None:
+        if not self._has_sent:  # as every server does at its start
+            return
         self._emptied[role] += 1
         self._emptied_at[role] = now
-        is_both = self._emptied["sender"] == self._emptied["receiver"]
-        self._is_disturbed = not is_both or bool(self._under_way)
+        self._is_disturbed = self._emptied["sender"] != self._emptied["receiver"]
+        if not self._is_disturbed:
+            # Whatever is under way finds nobody who relies on it.
+            self._under_way.clear()
+            for brought in self._brought.values():
+                brought.arrived = brought.sent
 
     def _lose(self, why: str) -> None:
         """What was sent and had is not known any more."""
         self.gaps.append(why)
+        self._forget_all()
+
+    def _forget_all(self) -> None:
         self._brought.clear()
         self._under_way.clear()
         self._is_disturbed = True
@@ -263,10 +301,13 @@ class MediaAudit:
 
     def _refused(self, error: str, item: str, operation: str, now: float) -> Iterator[MediaBreak]:
         """A half could not go on, and not since an item was lacking."""
-        if self.is_shared or (error != _TOO_LARGE and not self._touches_all_first):
+        # What was not sent since the last reset was known before it, and no item has evicted it.
+        brought, emptied = self._brought.get(item), self._emptied_at.get("sender", -math.inf)
+        was_known = brought is not None and brought.sent_at >= emptied
+        has_no_room = operation == SENT and error in _NOT_THERE and was_known
+        if self.is_shared or not (error == _TOO_LARGE or (has_no_room and self._touches_all_first)):
             # Whether there was room, sizes would say, which no record has.
-            where = "shared memory" if self.is_shared else "caches before vLLM 0.12.0"
-            self.unjudged.add(f"why a front end refuses media: {where}")
+            self.unjudged.add(f"why media are refused with {error}")
             return
         kind = ONE_TOO_LARGE if error == _TOO_LARGE else TOGETHER_TOO_LARGE
         yield from self._judge(Answer(error), item, kind, operation, now)

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from cacheproof.differential.audit.account import Failure, FoundBreak
 from cacheproof.differential.audit.auditor import Auditor
 
+READS_SHARED = "PM-8"
+"""The contract of processed media of which a worker ends that breaks it."""
 _GRAVITY = {"safety": 0, "liveness": 1, "efficiency": 2}
 
 
@@ -48,4 +50,6 @@ def ranked(auditor: Auditor) -> list[RankedBreak]:
 
 
 def _may_have_ended(one: RankedBreak, fatal: Failure) -> bool:
-    return one.harm != "efficiency" and one.last.at.step == fatal.step
+    # A request that is refused before it comes to a scheduler ends no engine.
+    is_aside = one.first.is_of_media and one.first.violation.contract.id != READS_SHARED
+    return not is_aside and one.harm != "efficiency" and one.last.at.step == fatal.step

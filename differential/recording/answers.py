@@ -34,6 +34,7 @@ class AnswersRecording:
     ) -> None:
         self._processor = processor
         self._records = records
+        self._writer: Records | None = None
         self._hasher = hasher
         self._opened = opened
         processor.process_outputs = functools.partial(self._call, processor.process_outputs)
@@ -53,7 +54,8 @@ class AnswersRecording:
             raise
 
     def _note(self, outputs: Sequence[EngineOutput], error: Exception) -> None:
-        writer, kind = self._records(), type(error).__name__
+        writer = self._writer = self._writer or self._records()
+        kind = type(error).__name__
         text = words_of(error, self._hasher)
         writer.begin(msgspec.structs.replace(self._opened, started=time.time()))
         writer.put(Raised(0, OPERATION, kind, text, [], place_of(error)))

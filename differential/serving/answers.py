@@ -44,6 +44,7 @@ class ServerAnswer:
         failed: what kept the client from an answer; empty for nothing.
         refused_alone: whether names alone were refused, and the media sent after them.
         times_asked_again: how often the server failed, and was asked once more.
+        failed_at: when it failed, each time, in seconds since the epoch.
         shows: which tokens there are: all; all but the end; or those before the last cut between
             two times.
         segments: of a transcript that is cut at its times.
@@ -59,6 +60,7 @@ class ServerAnswer:
     failed: str = ""
     refused_alone: bool = False
     times_asked_again: int = 0
+    failed_at: list[float] = field(default_factory=list)
     shows: Literal["all", "words", "cut"] = "all"
     segments: list[Segment] = field(default_factory=list)
     lengths: tuple[int, int] | None = None
@@ -78,15 +80,15 @@ class AnswerTally:
     """What was compared, and what differs, in the order of the requests. Where an operator
     was at work (`is_operated`), answers may be cut short: what came of them is compared.
 
-    `failures` are requests that were asked again and failed each time, in words; `times_failed`
-    counts each time that a server failed, of all requests."""
+    `failures` are requests that were asked again and failed each time, in words; `failed_at` says
+    when a server failed, each time, in seconds since the epoch."""
 
     is_operated: bool = False
     counts: Counter[str] = field(default_factory=Counter)
     apart: float = 0.0
     differences: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
-    times_failed: int = 0
+    failed_at: list[float] = field(default_factory=list)
 
     @property
     def compared(self) -> int:
@@ -100,7 +102,7 @@ class AnswerTally:
         self.counts["requests"] += 1
         self.counts["names alone refused"] += answer.refused_alone
         is_failure = answer.failed.startswith(FAILED)
-        self.times_failed += answer.times_asked_again + is_failure
+        self.failed_at += answer.failed_at
         if not answer.failed:
             self.counts["failed once, answered when asked again"] += answer.times_asked_again
         self.counts["media named alone"] += 0 if answer.refused_alone else sum(request.alone)

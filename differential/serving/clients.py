@@ -63,11 +63,15 @@ def ask(
     if any(request.alone) and _MISSING in answer.failed:
         answer = _ask_when_on(url, question, request, with_media, task)
         answer.refused_alone = True
-    times = 0
-    while answer.failed.startswith(FAILED) and times < patience:
-        times, refused_alone = times + 1, answer.refused_alone
+    failed_at: list[float] = []
+    while answer.failed.startswith(FAILED):
+        failed_at.append(time.time())
+        if len(failed_at) > patience:
+            break
+        refused_alone = answer.refused_alone
         answer = _ask_when_on(url, question, request, with_media, task)
-        answer.refused_alone, answer.times_asked_again = refused_alone, times
+        answer.refused_alone, answer.times_asked_again = refused_alone, len(failed_at)
+    answer.failed_at = failed_at
     return answer
 
 

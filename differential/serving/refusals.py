@@ -6,6 +6,7 @@ same medium next has asked for nothing wrong, and is to be answered.
 
 import json
 import random
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -43,11 +44,13 @@ class RefusedRequest(NamedTuple):
     Attributes:
         refused: the status of the first; 0 for a connection that failed.
         then: those of the two after it, one after the other.
+        failed_at: when one of these failed, each time, in seconds since the epoch.
     """
 
     way: str
     refused: int
     then: tuple[int, int]
+    failed_at: tuple[float, ...] = ()
 
     @property
     def is_refused(self) -> bool:
@@ -72,8 +75,10 @@ def refusals(
         medium = medium_of(rng, MODALITIES[model][0], number)
         words = MAX_MODEL_LEN if not wrong else 2
         refused = _status(url, {**_body(medium, words), **wrong})
-        once, again = (_status(url, _body(medium, 2)) for _ in range(2))
-        yield RefusedRequest(way, refused, (once, again))
+        asked = [(_status(url, _body(medium, 2)), time.time()) for _ in range(2)]
+        (once, _), (again, _) = asked
+        failed_at = tuple(when for status, when in asked if status != _ANSWERED)
+        yield RefusedRequest(way, refused, (once, again), failed_at)
 
 
 def _body(medium: ServedMedium, words: int) -> dict[str, object]:

@@ -146,21 +146,28 @@ def test_a_front_end_may_end_of_a_listed_fault() -> None:
 
 
 @pytest.mark.parametrize(
-    ("then", "failed", "explained", "is_unlisted"),
+    ("failed", "after", "explained", "unexplained"),
     [
-        ((200, 200), 0, 0, False),
-        ((500, 200), 0, 1, False),
-        ((500, 500), 0, 2, False),
-        ((500, 200), 0, 0, True),
-        ((500, 0), 0, 1, True),
-        ((200, 200), 2, 2, False),
-        ((200, 200), 2, 1, True),
-        ((500, 200), 2, 2, True),
+        ((), (), (), 0),
+        ((5.0,), (), (4.9,), 0),
+        ((5.0,), (9.0,), (4.9, 8.9), 0),
+        ((5.0,), (9.0,), (4.9,), 1),
+        ((5.0,), (), (), 1),
+        ((5.0,), (), (5.1,), 1),
+        ((50.0,), (), (4.9,), 1),
+        ((5.0, 5.1), (), (4.9,), 1),
+        ((5.0, 5.1), (), (4.0, 4.9, 5.05), 0),
     ],
 )
 def test_a_failure_is_known_by_what_the_record_says_of_it(
-    then: tuple[int, int], failed: int, explained: int, is_unlisted: bool
+    failed: tuple[float, ...],
+    after: tuple[float, ...],
+    explained: tuple[float, ...],
+    unexplained: int,
 ) -> None:
-    refusals, tally = [RefusedRequest("too many", 400, then)], AnswerTally(times_failed=failed)
-    told = ServerReport("llava", 0, tally, {}, "", AuditedRecord({}, "", explained), refusals)
-    assert told.is_unlisted is is_unlisted
+    refusals = [RefusedRequest("too many", 400, (500, 200), after)]
+    record = AuditedRecord({}, "", explained)
+    tally = AnswerTally(failed_at=list(failed))
+    told = ServerReport("llava", 0, tally, {}, "", record, refusals)
+    assert told.unexplained == unexplained
+    assert told.is_unlisted is bool(unexplained)

@@ -101,8 +101,8 @@ def test_after_a_gap_nothing_is_said_of_what_came_before(gap: Part | Message) ->
     for role, message in [*opened("lru"), sent("x"), came(X), ("sender", gap), LACKS]:
         part = message if isinstance(message, Gap) else Numbered(0, message)  # type: ignore[arg-type]
         assert list(audit.feed(role, part, NEWEST, 1.0)) == []
-    assert len(audit.gaps) == 2
-    assert "who sent it" in audit.gaps[1]
+    assert len(audit.gaps) == 1 + isinstance(gap, Gap)  # that a recording ended is told elsewhere
+    assert "who sent it" in audit.gaps[-1]
 
 
 @pytest.mark.parametrize(
@@ -119,4 +119,63 @@ def test_an_address_that_is_another_s(told: tuple[Told, ...], kind: str) -> None
     [("ValueError", "one too large"), ("AssertionError", "together too large")],
 )
 def test_a_front_end_that_has_no_room(error: str, kind: str) -> None:
-    assert kinds(sent("x", NAME, error)) == [("PM-3", kind)]
+    assert kinds(sent("x"), came(X), sent("x", NAME, error)) == [("PM-3", kind)]
+
+
+def audited(*told: Told, store: str = "lru") -> MediaAudit:
+    audit = MediaAudit()
+    for now, (role, message) in enumerate([*opened(store), *told]):
+        list(audit.feed(role, Numbered(now, message), NEWEST, float(now)))  # type: ignore[arg-type]
+    list(audit.end())
+    return audit
+
+
+@pytest.mark.parametrize(
+    ("told", "store"),
+    [
+        ((sent("x"), came(X), sent("x", NAME, "TypeError")), "lru"),
+        ((sent("x"), came(X, error="RuntimeError")), "lru"),
+        ((sent("x"), came(X), ("sender", CLEARED), sent("x", NAME, "AssertionError")), "lru"),
+        ((sent("x", NAME, "TypeError"),), "shm"),
+    ],
+)
+def test_a_failure_of_another_cause_is_not_explained(told: tuple[Told, ...], store: str) -> None:
+    audit = audited(*told, store=store)
+    assert (audit.failed, list(audit.explained)) == (1, [])
+    assert any(one.startswith("why media are refused") for one in audit.unjudged)
+
+
+def test_each_request_that_lacks_an_item_is_explained_once() -> None:
+    both = came(("x", NAME), ("y", NAME), lacking=("x", "y"))
+    told = sent("x"), sent("y"), sent("x", NAME), sent("y", NAME), both, came(X), came(("y", DATA))
+    audit = audited(*told)
+    assert (audit.failed, len(audit.explained)) == (1, 1)
+
+
+def test_what_was_never_sent_stays_so() -> None:
+    audit, found = MediaAudit(), []
+    parts = [*opened("lru"), sent("x"), *[sent("x", NAME), LACKS] * 3]
+    times = [0, 0, 0, 1, 1, 30, 30, 100, 100]
+    for now, (role, message) in zip(times, parts, strict=True):
+        found += audit.feed(role, Numbered(0, message), NEWEST, float(now))  # type: ignore[arg-type]
+    found += audit.end()
+    assert [one.violation.kind for one in found] == ["never sent"] * 3
+
+
+def test_what_is_lost_before_a_reset_hides_nothing_after_it() -> None:
+    reset = ("sender", CLEARED), ("receiver", CLEARED)
+    then = sent("x"), came(X), sent("x", NAME), LACKS
+    assert kinds(sent("y"), *reset, *then) == [("PM-2", "though nothing was lost")]
+    alone = sent("x"), came(X), ("receiver", CLEARED), sent("x", NAME), LACKS
+    assert kinds(sent("x"), *reset, *alone) == [("PM-2", "emptied alone")]
+
+
+def test_a_message_that_comes_twice_disturbs_nothing() -> None:
+    told = sent("x"), came(X), came(X), sent("x", NAME), LACKS
+    assert kinds(*told) == [("PM-2", "though nothing was lost")]
+
+
+def test_the_reset_of_a_start_is_none() -> None:
+    read = came(("x", ADDRESS), error="ValueError")
+    told = ("sender", CLEARED), ("receiver", CLEARED), sent("x", ADDRESS), read
+    assert kinds(*told, store="shm") == [("PM-8", "though nothing was reset")]

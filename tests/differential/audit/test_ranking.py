@@ -5,12 +5,21 @@ from dataclasses import replace
 import pytest
 
 from cacheproof.differential.audit.account import At, Failure, FoundBreak
+from cacheproof.differential.audit.audit import Audit
 from cacheproof.differential.audit.auditor import Auditor
 from cacheproof.differential.audit.ranking import ranked
 from cacheproof.differential.audit.streams import Numbered
 from cacheproof.differential.judges import rules  # noqa: F401  (registers all contracts)
 from cacheproof.differential.judges.violation import Violation
-from cacheproof.differential.recording.messages import AnyMessage, Raised, Scheduled, Stored
+from cacheproof.differential.recording.messages import (
+    SCHEMA,
+    AnyMessage,
+    Opened,
+    Raised,
+    Scheduled,
+    Stored,
+)
+from cacheproof.reference.releases import NEWEST
 from cacheproof.spec.registry import by_id
 from tests.differential.recording.made import updated
 
@@ -62,6 +71,48 @@ def test_an_engine_dies_of_no_break_that_costs_time_alone_or_that_was_before(
     steps: tuple[str, int, int],
 ) -> None:
     assert not any(one.is_fatal for one in ranked(audited(steps)))
+
+
+@pytest.mark.parametrize(
+    ("contract", "is_fatal"), [("PM-2", False), ("PM-3", False), ("PM-8", True)]
+)
+def test_a_request_that_is_refused_ends_no_engine(contract: str, is_fatal: bool) -> None:
+    (one,) = ranked(audited((contract, 50, 50)))
+    assert one.is_fatal is is_fatal
+
+
+@pytest.mark.parametrize(
+    ("operation", "dies"),
+    [("get_and_update_features", True), ("recording", False), ("clear_cache", False)],
+)
+def test_a_worker_dies_of_what_it_cannot_read_in_shared_memory(operation: str, dies: bool) -> None:
+    auditor = Auditor()
+    opened = Opened(SCHEMA, "receiver", "", NEWEST, 1, 0, 0.0, True, settings={"store": "shm"})
+    raised = Raised(0, operation, "ValueError", "it is another's", [])
+    for number, message in enumerate((opened, raised)):
+        auditor.feed_media("receiver", Numbered(number, message), 1.0)
+    assert (auditor.fatal is not None) is dies
+    assert auditor.account.raised == {f"{operation}: ValueError": 1}
+    assert auditor.account.gap_count == (operation == "recording")
+
+
+def beside(role: str, process: int, parent: int) -> list[str]:
+    """The engines that a process belongs to: one of process 30 under 20, one of 31 under 10."""
+    audit_of = Audit(".", waits=True)
+    for stem, of, under in (("one", 30, 20), ("other", 31, 10)):
+        auditor = audit_of.auditors[stem] = Auditor()
+        auditor.opened = Opened(SCHEMA, "scheduler", "", NEWEST, of, under, 0.0, True)
+    found = Opened(SCHEMA, role, "", NEWEST, process, parent, 0.0, True)
+    return [stem for stem, _ in audit_of._engines_of(found)]
+
+
+def test_each_process_belongs_to_its_engine() -> None:
+    assert beside("worker", 40, 30) == ["one"]
+    assert beside("sender", 20, 1) == ["one"]
+    assert beside("receiver", 41, 31) == ["other"]
+    assert beside("answers", 50, 10) == ["other"]  # beside it, under who has started both
+    assert beside("worker", 50, 10) == []
+    assert beside("answers", 50, 11) == []
 
 
 def fed(*messages: AnyMessage, worker: tuple[AnyMessage, ...] = ()) -> Auditor:

@@ -153,11 +153,14 @@ def test_what_rounding_may_have_decided_ends_the_comparison_of_that_answer() -> 
 
 def test_who_was_asked_again_is_counted_and_compared() -> None:
     tally = AnswerTally()
-    tally.add(0, WHOLE, ServerAnswer(TOKENS, None, "stop", times_asked_again=1), TRUTH)
+    once = ServerAnswer(TOKENS, None, "stop", times_asked_again=1, failed_at=[5.0])
+    tally.add(0, WHOLE, once, TRUTH)
     tally.add(1, WHOLE, ServerAnswer(TOKENS[:1], None, "length", times_asked_again=1), TRUTH)
-    tally.add(2, WHOLE, ServerAnswer(failed="500: no", times_asked_again=1), TRUTH)
+    twice = ServerAnswer(failed="500: no", times_asked_again=1, failed_at=[6.0, 7.0])
+    tally.add(2, WHOLE, twice, TRUTH)
     assert tally.counts["failed once, answered when asked again"] == 2
-    assert (len(tally.differences), len(tally.failures), tally.times_failed) == (1, 1, 4)
+    assert (len(tally.differences), len(tally.failures)) == (1, 1)
+    assert tally.failed_at == [5.0, 6.0, 7.0]
 
 
 @pytest.mark.parametrize(
