@@ -76,6 +76,7 @@ BAD: Mapping[str, tuple[str, str]] = {
             "--workers", "--seconds", "--times", "--window", "--requests", "--clients", "--mib",
             "--encoder-cache", "--encoder-budget", "--tokens-per-step", "--requests-at-once",
             "--blocks", "--block-size", "--hidden-size", "--max-tokens", "--model-length",
+            "--api-servers", "--engines",
         )
     },
     "versions": ("0.33", "0.33 names no release; did you mean 0.33.0?"),
@@ -105,6 +106,7 @@ BAD: Mapping[str, tuple[str, str]] = {
     "--good": ("v0.1", "--good"),
     "--bad": ("v0.1", "--bad"),
     "--model": ("gpt", "gpt"),
+    "--task": ("rank", "--task rank: expected one of generate, embed"),
     "--prompt": ("<image>", "<image>"),
     "--image": (NO_FILE, "--image"),
     "--video": (NO_FILE, "--video"),
