@@ -1,7 +1,7 @@
 """What the recorder costs an OpenAI server: two servers of one release, one of them recorded,
 answer the same requests of many clients in turns.
 
-    .venv/bin/python benchmarks/recorded_server.py [--turns 12] [--requests 200] [--release 0.32.0]
+    .venv/bin/python benchmarks/recorded_server.py [--turns 12] [--processed-media lru]
 
 Prints requests a second of both, and the median of the paired ratios of time.
 """
@@ -18,7 +18,7 @@ from cacheproof.differential.provision.cache import Cache
 from cacheproof.differential.serving import recorder
 from cacheproof.differential.serving.clients import ask_all
 from cacheproof.differential.serving.server import Server
-from cacheproof.differential.serving.traffic import Settings, traffic
+from cacheproof.differential.serving.traffic import MAX_MODEL_LEN, Settings, traffic
 from cacheproof.serving.serving import truths_of
 
 CLIENTS = 16
@@ -27,6 +27,7 @@ SETTINGS = Settings(
     max_num_seqs=16,
     num_blocks=257,
     block_size=32,
+    max_model_len=MAX_MODEL_LEN,
     prefix_caching=True,
     is_priority=False,
     whole_items=False,
@@ -39,16 +40,18 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=12)
     parser.add_argument("--requests", type=int, default=200)
     parser.add_argument("--release", default="0.32.0")
+    parser.add_argument("--processed-media", choices=("lru", "shm"), default="shm")
     arguments = parser.parse_args()
     release = releases.install(arguments.release, report=print, kind=releases.ENGINE)
     libraries = environment.ensure(Cache.locate(), environment.SERVER, report=print)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        directory, _ = truths_of("llava", traffic(0, "llava", 0).questions, folder, report=print)
+        directory, _ = truths_of("llava", traffic(0, "llava", 0), folder, report=print)
         seconds: dict[str, list[float]] = {"off": [], "on": []}
         (folder / "on").mkdir()
         (folder / "off").mkdir()
-        common = release, "llava", directory, SETTINGS
+        settings = replace(SETTINGS, processor_cache=arguments.processed_media)
+        common = release, "llava", directory, settings
         search = *libraries.overlays, recorder.installed(folder)
         variables = recorder.variables(folder / "records")
         with (
