@@ -76,7 +76,7 @@ def hold(model: str, device: str, job: Any, models: str) -> dict[str, Any]:
     from cacheproof.differential.generators.engine import engine_trace
     from cacheproof.differential.judges import lockstep
 
-    on_cpu, on_device = (runs_on(*of, models) for of in (("cpu", None), (device, job["fault"])))
+    on_cpu, on_device = runs_on("cpu", None, models), runs_on(device, job["fault"], models)
     tally, wrong = Tally(), []
     for seed in range(job["workloads"]):
         trace = engine_trace(seed, model)  # type: ignore[arg-type]
