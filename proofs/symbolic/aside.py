@@ -3,6 +3,7 @@
 A proof waits for a solver, and what the class does when it is run waits for neither.
 """
 
+import gc
 import os
 import signal
 import threading
@@ -157,6 +158,9 @@ def _serve(parents: Connection, own: Connection, there: _There) -> None:
     """Answer until the parent lets go of its end, or has ended; then end at once."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent sees to interruptions
     parents.close()
+    # A collection in the thread that receives would free z3's terms while this one is within z3.
+    gc.freeze()
+    gc.disable()
     questions: Queue[tuple[str, Sequence[object]]] = Queue()
 
     def receive() -> None:
@@ -168,3 +172,4 @@ def _serve(parents: Connection, own: Connection, there: _There) -> None:
     threading.Thread(target=receive, daemon=True).start()
     while True:
         own.send(there.result(*questions.get()))
+        gc.collect()
