@@ -184,26 +184,27 @@ class Audit:
             opened = source.stream.opened
             if opened is None:
                 continue
-            for of, auditor in self._engines_of(opened):
-                del self._unpaired[stem]
-                if opened.role in FRONT_END_ROLES:
-                    self._media[of].append(MediaSource(opened.role, source))
-                    continue
-                rank = len(self._workers[of])
-                self._workers[of].append((rank, source))
-                for part in source.begun:
-                    auditor.feed_worker(rank, part)
+            of = self._engine_of(opened)
+            if of is None:
+                continue
+            del self._unpaired[stem]
+            if opened.role in FRONT_END_ROLES:
+                self._media[of].append(MediaSource(opened.role, source))
+                continue
+            rank = len(self._workers[of])
+            self._workers[of].append((rank, source))
+            for part in source.begun:
+                self.auditors[of].feed_worker(rank, part)
         return count
 
-    def _engines_of(self, opened: Opened) -> list[tuple[str, Auditor]]:
+    def _engine_of(self, opened: Opened) -> str | None:
         """The engine that a process belongs to, if its record is there. Several front ends are
         started by who starts the engine."""
-        engines = [(stem, one) for stem, one in self.auditors.items() if one.opened is not None]
-        own = [one for one in engines if one[1].opened and _is_beside(opened, one[1].opened)]
+        engines = {stem: one.opened for stem, one in self.auditors.items() if one.opened}
+        own = [stem for stem, engine in engines.items() if _is_beside(opened, engine)]
         if not own and opened.role in FRONT_END_ROLES:
-            parent = opened.parent
-            own = [one for one in engines if one[1].opened and one[1].opened.parent == parent]
-        return own[:1]
+            own = [stem for stem, engine in engines.items() if engine.parent == opened.parent]
+        return next(iter(own), None)
 
     def _advance(
         self, stem: str, auditor: Auditor, seen: Callable[[], object], *, last: bool

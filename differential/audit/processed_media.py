@@ -40,7 +40,7 @@ from cacheproof.spec.processed_media import FRONT_END, Addressed, Answer, Claime
 from cacheproof.spec.registry import Contract, contracts
 
 SENT, RECEIVED = "process", "deliver"
-_NAME, _DATA = HOW.index("name"), HOW.index("data")
+_DATA = HOW.index("data")
 # Bounds, so that an audit's memory does not grow with the record.
 _NAMES_MAX = 100_000
 _UNDER_WAY_MAX = 10_000

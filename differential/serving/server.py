@@ -1,6 +1,5 @@
 """A release's OpenAI server with a tiny model, as a process, on this machine alone."""
 
-import itertools
 import json
 import os
 import signal
@@ -85,8 +84,8 @@ class Server:
         environment["PYTHONPATH"] = os.pathsep.join((environment["PYTHONPATH"], *map(str, search)))
         self._environment = environment
         if settings.engines > 1:
-            cores = itertools.islice(itertools.cycle(range(os.cpu_count() or 1)), settings.engines)
-            environment["VLLM_CPU_OMP_THREADS_BIND"] = "|".join(map(str, cores))
+            cores = (str(number % (os.cpu_count() or 1)) for number in range(settings.engines))
+            environment["VLLM_CPU_OMP_THREADS_BIND"] = "|".join(cores)
         self._command = [*command, *_ENTRY[settings.has_several]]
         self._command += ["--host", "127.0.0.1", "--port", str(self._port)]
         self._command += ["--model", str(directory), "--chat-template", str(template)]

@@ -96,23 +96,23 @@ def test_a_worker_dies_of_what_it_cannot_read_in_shared_memory(operation: str, d
     assert auditor.account.gap_count == (operation == "recording")
 
 
-def beside(role: str, process: int, parent: int) -> list[str]:
-    """The engines that a process belongs to: one of process 30 under 20, one of 31 under 10."""
+def engine_of(role: str, process: int, parent: int) -> str | None:
+    """The engine that a process belongs to: one of process 30 under 20, or one of 31 under 10."""
     audit_of = Audit(".", waits=True)
     for stem, of, under in (("one", 30, 20), ("other", 31, 10)):
         auditor = audit_of.auditors[stem] = Auditor()
         auditor.opened = Opened(SCHEMA, "scheduler", "", NEWEST, of, under, 0.0, True)
     found = Opened(SCHEMA, role, "", NEWEST, process, parent, 0.0, True)
-    return [stem for stem, _ in audit_of._engines_of(found)]
+    return audit_of._engine_of(found)
 
 
 def test_each_process_belongs_to_its_engine() -> None:
-    assert beside("worker", 40, 30) == ["one"]
-    assert beside("sender", 20, 1) == ["one"]
-    assert beside("receiver", 41, 31) == ["other"]
-    assert beside("answers", 50, 10) == ["other"]  # beside it, under who has started both
-    assert beside("worker", 50, 10) == []
-    assert beside("answers", 50, 11) == []
+    assert engine_of("worker", 40, 30) == "one"
+    assert engine_of("sender", 20, 1) == "one"
+    assert engine_of("receiver", 41, 31) == "other"
+    assert engine_of("answers", 50, 10) == "other"  # beside it, under who has started both
+    assert engine_of("worker", 50, 10) is None
+    assert engine_of("answers", 50, 11) is None
 
 
 def fed(*messages: AnyMessage, worker: tuple[AnyMessage, ...] = ()) -> Auditor:
