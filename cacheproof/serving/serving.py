@@ -94,13 +94,14 @@ class AuditedRecord:
         unjudged: what of it was not judged; empty for nothing.
         explained: when requests failed of whose processed media it says why, in seconds since the
             epoch.
-        front_end: the listed faults of which the front end has ended.
+        front_end: the listed faults of which a front end has ended beside an engine that went on;
+            none where one has ended of what is not listed, None where none has ended.
     """
 
     broken: dict[str, list[str]]
     unjudged: str
     explained: tuple[float, ...] = ()
-    front_end: tuple[str, ...] = ()
+    front_end: tuple[str, ...] | None = None
 
 
 @dataclass
@@ -148,7 +149,8 @@ class ServerReport:
         record = self.record
         unlisted = [name for name, faults in record.broken.items() if not faults]
         is_known = bool(record.front_end) or not _ENDS_AN_ENGINE.isdisjoint(record.broken)
-        died = bool(self.died) and not is_known
+        # Another front end may still answer for the server.
+        died = record.front_end == () or (bool(self.died) and not is_known)
         return bool(self.tally.differences or unlisted or died or self.unexplained)
 
 
@@ -245,7 +247,7 @@ def _served(
     """What came of all servers, of which some are `left`."""
     records = [one.record for one in told]
     faults = [one for each in records for several in each.broken.values() for one in several]
-    faults += [one for each in records for one in each.front_end]
+    faults += [one for each in records for one in each.front_end or ()]
     return ServersAsked(
         target,
         code,
@@ -285,8 +287,10 @@ def _show(output: CommandOutput, release: str, told: ServerReport, settings: Set
         listed_as = ", ".join(faults) or "not listed"
         output.line(f"  its record breaks {rule_told(contract)}: {listed_as}")
     if told.died:
-        of = "".join(f" ({one})" for one in told.record.front_end)
+        of = "".join(f" ({one})" for one in told.record.front_end or ())
         output.line(f"  it died{of}: {told.died}")
+    if told.record.front_end == ():
+        output.line("  a front end ended of what no listed fault does; its record says of what")
     if told.record.unjudged:
         output.line(f"  not all of its record was judged: {told.record.unjudged}")
 
@@ -306,7 +310,7 @@ def _json(told: ServerReport) -> dict[str, object]:
         "failed": len(told.failed_at),
         "unexplained": told.unexplained,
         "operations": told.operations,
-        "front_end": list(told.record.front_end),
+        "front_end": told.record.front_end,
         "unlisted": told.is_unlisted,
     }
 
@@ -430,9 +434,14 @@ def _audited(records: Path, faults: Sequence[KnownFault]) -> AuditedRecord:
     }
     unjudged = ", ".join(missing or ["no scheduler's record"] * (not audit_of.auditors))
     auditors = audit_of.auditors.values()
-    ended = {one.name for auditor in auditors for one in of_answers(faults, auditor)}
+    ended = [
+        [one.name for one in of_answers(faults, auditor)]
+        for auditor in auditors
+        if auditor.front_end_failure is not None and auditor.fatal is None
+    ]
+    front_end = tuple(dict.fromkeys(itertools.chain(*ended))) if all(ended) else ()
     explained = [when for one in auditors for when in one.media.explained]
-    return AuditedRecord(told, unjudged, tuple(explained), (*ended,))
+    return AuditedRecord(told, unjudged, tuple(explained), front_end if ended else None)
 
 
 def truths_of(
