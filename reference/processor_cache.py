@@ -151,20 +151,27 @@ class Sender:
 
 
 class ProcessorOnly:
-    """The front end's cache where it has no counterpart: it keeps items, and all go with data."""
+    """Caches that have no counterpart, one of each API server: they keep items, and all go with
+    data."""
 
-    def __init__(self, capacity: int, semantics: FrontEndSemantics | None = None) -> None:
+    def __init__(
+        self, capacity: int, semantics: FrontEndSemantics | None = None, servers: int = 1
+    ) -> None:
         self.semantics = semantics or FrontEndSemantics()
-        self.cache = _cache(capacity, self.semantics)
+        self.caches = [_cache(capacity, self.semantics) for _ in range(servers)]
 
-    def send(self, names: Sequence[str], process: Callable[[int], Processed]) -> Message:
-        """The items of a request as they are sent, as `Sender.send`, with data each."""
-        sent = _looked_up(self.cache, names, process, self.semantics)
+    def send(
+        self, names: Sequence[str], process: Callable[[int], Processed], server: int = 0
+    ) -> Message:
+        """The items of that server's request as they are sent, as `Sender.send`, with data each."""
+        sent = _looked_up(self.caches[server], names, process, self.semantics)
         return Message(tuple(Sent(name, known or new) for name, known, new in sent))
 
-    def clear(self) -> None:
-        """Forget every item."""
-        self.cache.clear()
+    def clear(self, server: int = 0) -> None:
+        """Forget every item, as that server is told to."""
+        one = self.caches[server]
+        for cache in self.caches if self.semantics.resets_all_servers else [one]:
+            cache.clear()
 
 
 class Receiver:

@@ -54,7 +54,8 @@ class Quiet(NamedTuple):
 
 
 class Emptied(NamedTuple):
-    """How many items either half keeps after both were told to forget all."""
+    """How many items either half keeps after both were told to forget all: the front end's of all
+    API servers together."""
 
     sender: int
     receiver: int
@@ -133,7 +134,7 @@ def mirrors(s: Quiet) -> bool:
 @rules.trace(
     "PM-6",
     "safety",
-    "After a reset neither half has anything",
+    "After a reset neither half has anything, of any API server",
     source="vLLM LLM.reset_mm_cache; #42995: a front end whose engine core has slept",
 )
 def empties_both(w: Emptied) -> bool:

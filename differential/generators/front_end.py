@@ -100,6 +100,26 @@ def processor_only_trace(seed: int) -> Trace:
     return Trace(header, trace.events)
 
 
+SERVERS = "front-end-servers/1"
+
+
+def several_servers_trace(seed: int) -> Trace:
+    """The same requests, at two API servers or three. A reset comes to any of them."""
+    trace = processor_only_trace(seed)
+    assert isinstance(trace.header, FrontEndHeader)
+    random = Random(f"{SERVERS}:{seed}")
+    servers = random.choice((2, 2, 3))
+    config = msgspec.structs.replace(trace.header.config, servers=servers)
+    header = msgspec.structs.replace(trace.header, config=config, generator=SERVERS)
+    events = tuple(
+        msgspec.structs.replace(event, server=random.randrange(servers))
+        if isinstance(event, Process | ResetMedia)
+        else event
+        for event in trace.events
+    )
+    return Trace(header, events)
+
+
 SHARED, SEVERAL = "front-end-shared/1", "front-end-answers/1"
 TEXT = 5
 """Bytes of an item in shared memory, at least: what it says."""

@@ -142,7 +142,8 @@ class FrontEndJudge:
         self._messages: dict[str, Message] = {}
         self._brought: dict[str, Message] = {}
         self._resets = Resets()
-        self._sender, self._receiver = Kept(), Kept()
+        servers = config.servers if config.store == "processor" else 1
+        self._senders, self._receiver = [Kept() for _ in range(servers)], Kept()
         self._disturbed = False
         self._emptied = 0
         self._workers = config.workers if config.store == "shm" else 1
@@ -189,7 +190,7 @@ class FrontEndJudge:
         """What was processed, what of it the sender takes for sent, and by which message."""
         given = [self._says(item) for item in event.items]
         sent = outcome.get("sent")
-        now = self._resets.now
+        now, sender = self._resets.now, self._senders[event.server]
         message = Message(event.items, given if sent is None else sent, now, self._emptied)
         several = len({*given}) > len({item.name for item in event.items})
         if sent is None:
@@ -198,13 +199,13 @@ class FrontEndJudge:
             self._messages[event.request] = message
             self._left[event.request] = event.samples * self._workers
         for item, own, says in zip(event.items, given, message.sent, strict=False):
-            is_kept = sent is not None or item.name not in self._sender.names
+            is_kept = sent is not None or item.name not in sender.names
             if says is not None and is_kept:
                 self._judge_handed(item, says, now)
                 self._resets.process(item.name, own, now)
                 self._brought[item.name] = message
-                self._sender.sizes[item.name] = self._sizes.get(says, 0)
-                self._sender.unsure |= {item.name} if sent is None and several else set()
+                sender.sizes[item.name] = self._sizes.get(says, 0)
+                sender.unsure |= {item.name} if sent is None and several else set()
             if says is not None and self._sizes.get(says, 0) > self._capacity:
                 self._reach.meet("larger than the cache of processed media")
 
@@ -289,7 +290,7 @@ class FrontEndJudge:
         self._emptied += 1
         if event.half != "both":
             self._reach.meet("one half emptied alone")
-        sender = 0 if event.half == "receiver" else len(outcome["sender"])
+        sender = 0 if event.half == "receiver" else sum(map(len, _senders(outcome)))
         receiver = 0 if event.half == "sender" else len(outcome["receiver"])
         self._judge(Emptied(sender, receiver))
         self._resets.empty(event.half)
@@ -298,8 +299,10 @@ class FrontEndJudge:
                 message.fate = message.fate or EMPTIED
 
     def _judge_halves(self, outcome: FrontEndOutcome) -> None:
-        both = ((self._sender, outcome["sender"]), (self._receiver, outcome["receiver"]))
-        for (half, names), counted in zip(both, outcome["counted"], strict=True):
+        halves = [self._senders[0], self._receiver, *self._senders[1:]]
+        first, *others = _senders(outcome)
+        names_of = [first, outcome["receiver"], *others]
+        for half, names, counted in zip(halves, names_of, outcome["counted"], strict=True):
             used = half.now(names)
             if used is not None:
                 self._judge(Half(used, counted, self._capacity))
@@ -321,9 +324,11 @@ class FrontEndJudge:
 
 
 class ProcessorOnlyJudge(FrontEndJudge):
-    """Judges one trace of a cache that has no counterpart."""
+    """Judges one trace of caches that have no counterpart."""
 
     def _take_reset(self, event: ResetMedia, outcome: FrontEndOutcome) -> None:
+        if len(self._senders) > 1:
+            self._reach.meet("reset of one of several API servers")
         super()._take_reset(event, outcome)
         self._resets.empty("receiver")
 
@@ -379,6 +384,11 @@ class SharedMediaJudge(FrontEndJudge):
             name, read, _, due = chunk.rsplit(" ", 3)
             kind = "never read" if int(read) < int(due) else "read too often"
             self._judge(AtRest(int(read), int(due)), item=name, kind=kind)
+
+
+def _senders(outcome: FrontEndOutcome) -> list[list[str]]:
+    """The names that each API server keeps."""
+    return [outcome["sender"], *outcome.get("others", ())]
 
 
 def _each(items: Sequence[Given], handed: Sequence[str]) -> Iterator[tuple[Given, str]]:

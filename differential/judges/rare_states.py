@@ -58,6 +58,7 @@ RARE_STATES = {
     "caching put off until loaded": "a request does not find a prefix that another one is loading",
     "KV sent": "a request's blocks are kept until they have been sent elsewhere",
     "processed and never sent": "a request is refused when its items are processed, or is gone",
+    "reset of one of several API servers": "one of several API servers is told to forget all media",
     "told of a miss": "a front end hears that its engine core lacked an item",
     "larger than the cache of processed media": "an item does not fit the cache by itself",
     "no room in shared memory": "an item is sent as it is, since shared memory has no room for it",

@@ -5,6 +5,7 @@ from cacheproof.differential.generators.front_end import (
     front_end_trace,
     processor_only_trace,
     several_answers_trace,
+    several_servers_trace,
     shared_memory_trace,
 )
 from cacheproof.differential.lanes.lane import Lane
@@ -74,6 +75,22 @@ LANES = (
             }
         ),
         silent_on=OF_TWO_HALVES | OF_SHARED_MEMORY,
+    ),
+    Lane(
+        "front end, several servers",
+        "front_end",
+        "front_end",
+        several_servers_trace,
+        frozenset(
+            {
+                "processed and never sent",
+                "larger than the cache of processed media",
+                "message overtaken",
+                "reset of one of several API servers",
+            }
+        ),
+        silent_on=OF_TWO_HALVES | OF_SHARED_MEMORY,
+        since="0.11.0",
     ),
     Lane(
         "front end, several answers",

@@ -10,6 +10,7 @@ from cacheproof.differential.targets.host.faults.front_end import FRONT_END_FAUL
 from cacheproof.differential.targets.host.managers.front_end import FrontEndSession, check
 from cacheproof.differential.targets.host.session import run_events
 from cacheproof.differential.targets.host.vllm_objects.media_caches import (
+    Asked,
     Caches,
     Content,
     Lacking,
@@ -64,12 +65,10 @@ class ReferenceCaches:
         self._sender = Sender(config.capacity, semantics)
         self._receiver = Receiver(config.capacity, semantics)
 
-    def process(
-        self, names: Sequence[str], contents: Sequence[Content], samples: int
-    ) -> tuple[Any, list[str | None]]:
-        processed = [Processed(*content) for content in contents]
+    def process(self, asked: Asked) -> tuple[Any, list[str | None]]:
+        processed = [Processed(*content) for content in asked.contents]
         with _told():
-            sent = self._sender.send(names, processed.__getitem__)
+            sent = self._sender.send(asked.names, processed.__getitem__)
         return sent, [None if one is None else one.content for _, one in sent.items]
 
     def withdraw(self, message: Message) -> None:
@@ -92,7 +91,7 @@ class ReferenceCaches:
     def forget(self, names: Sequence[str]) -> None:
         self._sender.forget(names)
 
-    def reset(self, half: str) -> None:
+    def reset(self, half: str, server: int) -> None:
         with _told():
             if half != "receiver":
                 self._sender.clear()
@@ -104,17 +103,15 @@ class ReferenceCaches:
 
 
 class ReferenceProcessorOnlyCaches:
-    """The reference's cache of a front end that has no counterpart."""
+    """The reference's caches of API servers, which have no counterpart."""
 
     def __init__(self, config: FrontEndConfig, semantics: FrontEndSemantics) -> None:
-        self._cache = ProcessorOnly(config.capacity, semantics)
+        self._cache = ProcessorOnly(config.capacity, semantics, config.servers)
 
-    def process(
-        self, names: Sequence[str], contents: Sequence[Content], samples: int
-    ) -> tuple[Any, list[str | None]]:
-        processed = [Processed(*content) for content in contents]
+    def process(self, asked: Asked) -> tuple[Any, list[str | None]]:
+        processed = [Processed(*content) for content in asked.contents]
         with _told():
-            sent = self._cache.send(names, processed.__getitem__)
+            sent = self._cache.send(asked.names, processed.__getitem__, asked.server)
         told = [item.content for _, item in sent.items if item is not None]
         return told, list(told)
 
@@ -130,13 +127,14 @@ class ReferenceProcessorOnlyCaches:
     def forget(self, names: Sequence[str]) -> None:
         """Nothing is lacking."""
 
-    def reset(self, half: str) -> None:
+    def reset(self, half: str, server: int) -> None:
         with _told():
             if half != "receiver":
-                self._cache.clear()
+                self._cache.clear(server)
 
     def state(self) -> list[tuple[list[str], int]]:
-        return [(list(self._cache.cache), self._cache.cache.size), ([], 0)]
+        first, *others = [(list(one), one.size) for one in self._cache.caches]
+        return [first, ([], 0), *others]
 
 
 class ReferenceSharedCaches:
@@ -145,11 +143,9 @@ class ReferenceSharedCaches:
     def __init__(self, config: FrontEndConfig, semantics: FrontEndSemantics) -> None:
         self._store = SharedMedia(config.capacity, config.largest, config.workers, semantics)
 
-    def process(
-        self, names: Sequence[str], contents: Sequence[Content], samples: int
-    ) -> tuple[Any, list[str | None]]:
-        processed = [Processed(*content) for content in contents]
-        sent = self._store.send(names, processed.__getitem__, samples)
+    def process(self, asked: Asked) -> tuple[Any, list[str | None]]:
+        processed = [Processed(*content) for content in asked.contents]
+        sent = self._store.send(asked.names, processed.__getitem__, asked.samples)
         return sent, [None if item is None else item.content for _, _, item in sent]
 
     def withdraw(self, message: Message) -> None:
@@ -167,7 +163,7 @@ class ReferenceSharedCaches:
     def forget(self, names: Sequence[str]) -> None:
         """No worker says that it lacks an item."""
 
-    def reset(self, half: str) -> None:
+    def reset(self, half: str, server: int) -> None:
         if half != "receiver":
             self._store.clear()
 

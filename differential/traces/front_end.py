@@ -15,8 +15,10 @@ from cacheproof.differential.traces.headers import ComponentHeader
 MOST_CONTENTS = 16
 Content = Annotated[int, msgspec.Meta(ge=0, lt=MOST_CONTENTS)]
 MOST_WORKERS = 4
+MOST_SERVERS = 4
 MOST_SAMPLES = 4
 Worker = Annotated[int, msgspec.Meta(ge=0, lt=MOST_WORKERS)]
+Server = Annotated[int, msgspec.Meta(ge=0, lt=MOST_SERVERS)]
 Half = Literal["both", "sender", "receiver"]
 
 
@@ -29,12 +31,13 @@ class Given(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Process(Event, tag="process", frozen=True):
-    """A request arrives. Its items are processed where they are new, and its message is made, which
-    is sent once for each of its `samples`."""
+    """A request arrives at an API server. Its items are processed where they are new, and its
+    message is made, which is sent once for each of its `samples`."""
 
     request: Name
     items: Annotated[tuple[Given, ...], msgspec.Meta(min_length=1, max_length=16)]
     samples: Annotated[int, msgspec.Meta(ge=1, le=MOST_SAMPLES)] = 1
+    server: Server = 0
 
 
 class Withdraw(Event, tag="withdraw", frozen=True):
@@ -59,9 +62,10 @@ class Report(Event, tag="report", frozen=True):
 
 class ResetMedia(Event, tag="reset_media", frozen=True):
     """The caches forget all: both at once, or one half, where the other one is not told, or has not
-    come to it yet."""
+    come to it yet. The call is that API server's."""
 
     half: Half = "both"
+    server: Server = 0
 
 
 FrontEndEvent = Process | Withdraw | Deliver | Report | ResetMedia
@@ -76,14 +80,16 @@ class MediaItem(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 class FrontEndConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """The items that there are, and the bytes that a cache may take. There are a sender and a
-    receiver (`lru`); or one cache, of the front end alone (`processor`), or in shared memory
-    (`shm`), which so many workers read and none of whose chunks is larger than `largest`."""
+    receiver (`lru`); or one cache of each API server alone (`processor`), of which there are so
+    many `servers`; or one in shared memory (`shm`), which so many workers read and none of whose
+    chunks is larger than `largest`."""
 
     items: Annotated[tuple[MediaItem, ...], msgspec.Meta(min_length=1, max_length=100)]
     capacity: Size
     store: Literal["lru", "shm", "processor"] = "lru"
     workers: Annotated[int, msgspec.Meta(ge=1, le=MOST_WORKERS)] = 1
     largest: Size = 1
+    servers: Annotated[int, msgspec.Meta(ge=1, le=MOST_SERVERS)] = 1
 
 
 class FrontEndHeader(ComponentHeader, frozen=True, tag="front_end"):

@@ -69,7 +69,9 @@ def told(event: AnyEvent, outcome: Any) -> str:
             return f"the front end hears what was lacking for {event.request}"
         case front_end.ResetMedia():
             whose = {"sender": "front end's", "receiver": "engine core's"}
-            return f"the {whose.get(event.half, 'two')} cache{'s' * (event.half == 'both')} reset"
+            where = f" by server {event.server}" if event.server else ""
+            caches = "cache" + "s" * (event.half == "both")
+            return f"the {whose.get(event.half, 'two')} {caches} reset{where}"
         case media_identifier.NameItems():
             return _named(event)
         case media_identifier.RestartEngine():
@@ -105,7 +107,8 @@ def _sent(event: front_end.Process | front_end.Deliver, outcome: FrontEndOutcome
         item.name if says is None else f"{item.name} with data"
         for item, says in zip(event.items, sent, strict=True)
     ]
-    return f"{event.request} is processed: {', '.join(items)}{refused}"
+    where = f" by server {event.server}" if event.server else ""
+    return f"{event.request} is processed{where}: {', '.join(items)}{refused}"
 
 
 def _named(event: media_identifier.NameItems) -> str:

@@ -33,6 +33,12 @@ class FrontEndSemantics:
         "a message says how often its sender was emptied, and nothing of before is kept or found",
         thread=NOT_FOUND,
     )
+    resets_all_servers: bool = change(
+        None,
+        "AsyncLLM.reset_mm_cache",
+        "a reset reaches the caches of all API servers, and not of the one alone that is called",
+        thread=NOT_FOUND,
+    )
     follows_next_chunk: bool = change(
         "0.11.1",
         "SingleWriterShmRingBuffer.free_buf",

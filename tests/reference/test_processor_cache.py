@@ -63,11 +63,22 @@ def test_a_cache_without_a_counterpart_sends_each_item_with_data(
         return Processed(name, 1)
 
     for names in requests:
-        before, kept = len(made), list(cache.cache)
+        before, kept = len(made), list(cache.caches[0])
         message = cache.send(names, lambda at, names=names: process(names[at]))
         assert [item.content for _, item in message.items if item] == names
         assert not set(made[before:]) & set(kept) or len(set(names)) > capacity
-        assert cache.cache.size == len(list(cache.cache)) <= capacity
+        assert cache.caches[0].size == len(list(cache.caches[0])) <= capacity
+
+
+@pytest.mark.parametrize("release", [None, MODELLED[-1]])
+def test_a_reset_reaches_all_api_servers_and_in_releases_the_one_that_is_called(
+    release: str | None,
+) -> None:
+    cache = ProcessorOnly(4, of(release) if release else None, servers=3)
+    for server in range(3):
+        cache.send("x", lambda at: Processed("x", 1), server)
+    cache.clear(1)
+    assert [list(one) for one in cache.caches] == [["x"] * bool(release), [], ["x"] * bool(release)]
 
 
 @given(REQUESTS, st.integers(1, 4), st.randoms(use_true_random=False))

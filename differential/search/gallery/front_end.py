@@ -30,6 +30,11 @@ VARIANTS: tuple[Variant, ...] = (
         seeds=(722,),
     ),
     front_end_without(
+        "media-reset-of-one-server",
+        "A reset reaches the API server alone that is called (as in vLLM).",
+        "front_end.resets_all_servers",
+    ),
+    front_end_without(
         "media-waits-for-the-withdrawn",
         "Shared memory waits for readers of messages that are never sent (as in vLLM).",
         "front_end.returns_what_is_not_sent",

@@ -6,6 +6,7 @@ from cacheproof.differential.generators.front_end import (
     orders_in_all,
     processor_only_trace,
     several_answers_trace,
+    several_servers_trace,
     shared_memory_trace,
 )
 from cacheproof.differential.traces.front_end import ResetMedia
@@ -21,6 +22,7 @@ def test_a_trace_is_a_pure_function_of_its_seed_and_can_be_read_back() -> None:
         processor_only_trace,
         shared_memory_trace,
         several_answers_trace,
+        several_servers_trace,
     ):
         for seed in SEEDS:
             trace = make(seed)

@@ -1,5 +1,6 @@
 """The judge of processed media: what breaks which contract, and of which kind."""
 
+import msgspec
 import pytest
 
 from cacheproof.differential.judges.examination import examine
@@ -105,6 +106,25 @@ def test_what_a_name_meant_before_a_reset_is_not_handed_on_after_it(
     events = (process("a", "x0"), ResetMedia("both"), *order)
     assert broken(of(release), 4, sizes, *events) == {("PM-1", "across a reset")}
     assert broken(ReferenceTarget(), 4, sizes, *events) == set()
+
+
+def test_what_another_api_server_has_kept_is_told_at_the_reset_and_once_it_is_handed_on() -> None:
+    config = FrontEndConfig((MediaItem("x", (1, 1)),), 4, store="processor", servers=2)
+    before, after = (process(request, f"x{at}") for at, request in enumerate("ab"))
+    known = msgspec.structs.replace(before, server=1), ResetMedia(server=0)
+    trace = Trace(FrontEndHeader(SCHEMA, config), (*known, msgspec.structs.replace(after, server=1)))
+    for target, expected in (
+        (of("0.33.0"), {("PM-6", ""), ("PM-1", "across a reset")}),
+        (ReferenceTarget(), set()),
+    ):
+        assert set(examine(trace, target.run([trace])[0], target).by_kind) == expected
+
+
+def test_an_api_server_that_is_not_there_does_nothing() -> None:
+    config = FrontEndConfig((MediaItem("x", (1,)),), 4, store="processor", servers=2)
+    events = msgspec.structs.replace(process("a", "x"), server=2), ResetMedia(server=3)
+    (result,) = ReferenceTarget().run([Trace(FrontEndHeader(SCHEMA, config), events)])
+    assert [record.outcome for record in result.records] == [None, None]
 
 
 def test_what_a_half_raises_is_told_by_its_type() -> None:

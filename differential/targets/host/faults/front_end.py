@@ -5,11 +5,11 @@ A fault patches what a session drives, `Caches`, whose methods are the steps of 
 """
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from ..by_name import breaks, by_name
-from ..vllm_objects.media_caches import Caches, Content, Lacking, Message
+from ..vllm_objects.media_caches import Asked, Caches, Lacking, Message
 
 NOW_AND_THEN = 2
 Fault = Callable[[Caches], None]
@@ -34,7 +34,7 @@ def hands_on_the_first_for_all(caches: Caches) -> None:
 @breaks("PM-5")
 def forgets_what_it_received(caches: Caches) -> None:
     """Every second message leaves nothing behind in the engine core, and what was there is gone."""
-    _after_a_message(caches, lambda: caches.reset("receiver"))
+    _after_a_message(caches, lambda: caches.reset("receiver", 0))
 
 
 @breaks("PM-3", kind="though there is room")
@@ -42,10 +42,10 @@ def refuses_now_and_then(caches: Caches) -> None:
     """The front end refuses every second request as too large."""
     process, calls = caches.process, itertools.count(1)
 
-    def process_or_refuse(names: Sequence[str], contents: Sequence[Content], samples: int) -> Any:
+    def process_or_refuse(asked: Asked) -> Any:
         if next(calls) % NOW_AND_THEN == 0:
             raise ValueError("too large")
-        return process(names, contents, samples)
+        return process(asked)
 
     caches.process = process_or_refuse  # type: ignore[method-assign]
 
@@ -56,9 +56,9 @@ def counts_what_is_gone(caches: Caches) -> None:
     state, most = caches.state, [0]
 
     def counted_at_most() -> list[tuple[list[str], int]]:
-        (names, counted), receiver = state()
+        (names, counted), *others = state()
         most[0] = max(most[0], counted)
-        return [(names, most[0]), receiver]
+        return [(names, most[0]), *others]
 
     caches.state = counted_at_most  # type: ignore[method-assign]
 
@@ -67,7 +67,11 @@ def counts_what_is_gone(caches: Caches) -> None:
 def resets_one_half(caches: Caches) -> None:
     """A reset of both caches leaves the front end's as it is."""
     reset = caches.reset
-    caches.reset = lambda half: reset("receiver" if half == "both" else half)  # type: ignore[method-assign]
+
+    def reset_one(half: str, server: int) -> None:
+        reset("receiver" if half == "both" else half, server)
+
+    caches.reset = reset_one  # type: ignore[method-assign]
 
 
 @breaks("PM-2", kind="though nothing was lost")

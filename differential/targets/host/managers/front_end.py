@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from ..protocol import Event, Illegal, Json
 from ..session import NoCalls
-from ..vllm_objects.media_caches import Caches, Content, Lacking, Message, NeverEnds
+from ..vllm_objects.media_caches import Asked, Caches, Content, Lacking, Message, NeverEnds
 
 HEADER = 8
 """Bytes of a chunk's header in shared memory."""
@@ -30,6 +30,7 @@ class FrontEndSession:
         self._sizes = {item["name"]: item["sizes"] for item in config["items"]}
         self._messages: dict[str, Message] = {}
         self._workers = range(config["workers"] if config["store"] == "shm" else 1)
+        self._servers = range(config["servers"] if config["store"] == "processor" else 1)
         self._to_read: dict[str, dict[int, int]] = {}
         self._lacking: dict[str, Sequence[str]] = {}
         self._is_stuck = False
@@ -44,8 +45,10 @@ class FrontEndSession:
             outcome = {"refused": "does not end"}
         if outcome is None:
             return None
-        (sender, sent), (receiver, received) = self._caches.state()
-        return {**outcome, "sender": sender, "receiver": receiver, "counted": [sent, received]}
+        kept, counted = zip(*self._caches.state(), strict=True)
+        sender, receiver, *others = kept
+        outcome |= {"sender": sender, "receiver": receiver, "counted": list(counted)}
+        return outcome | {"others": others} if others else outcome
 
     def close(self) -> None:
         """Close the caches."""
@@ -53,13 +56,14 @@ class FrontEndSession:
 
     def _process(self, event: Event) -> dict[str, Json] | None:
         is_under_way = event["request"] in self._messages or event["request"] in self._lacking
-        if is_under_way or not all(map(self._is_there, event["items"])):
+        is_known = event["server"] in self._servers and all(map(self._is_there, event["items"]))
+        if is_under_way or not is_known:
             return None
         contents = tuple(map(self._content, event["items"]))
         names = tuple(item["name"] for item in event["items"])
         samples: int = event["samples"]
         try:
-            payload, told = self._caches.process(names, contents, samples)
+            payload, told = self._caches.process(Asked(names, contents, samples, event["server"]))
         except NOT_THERE:
             return {"refused": "evicted by its own items"}
         except ValueError:
@@ -104,8 +108,10 @@ class FrontEndSession:
         self._caches.forget(lacking)
         return {}
 
-    def _reset_media(self, event: Event) -> dict[str, Json]:
-        self._caches.reset(event["half"])
+    def _reset_media(self, event: Event) -> dict[str, Json] | None:
+        if event["server"] not in self._servers:
+            return None
+        self._caches.reset(event["half"], event["server"])
         return {}
 
     def _is_there(self, item: Event) -> bool:

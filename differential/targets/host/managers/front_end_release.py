@@ -28,6 +28,7 @@ from ..vllm_objects.media_caches import (
     SENDERS,
     SHARED_RECEIVERS,
     SHARED_SENDERS,
+    Asked,
     Content,
     Lacking,
     Message,
@@ -77,10 +78,8 @@ class ReleaseCaches:
         for half in (self._sender, self._receiver):
             _end_endless_evictions(half._cache)
 
-    def process(
-        self, names: Sequence[str], contents: Sequence[Content], samples: int
-    ) -> tuple[Any, list[str | None]]:
-        payload = _merged(self._sender, names, contents)
+    def process(self, asked: Asked) -> tuple[Any, list[str | None]]:
+        payload = _merged(self._sender, asked)
         return payload, [None if item is None else _text_of(item) for item in payload]
 
     def withdraw(self, message: Message) -> None:
@@ -103,30 +102,29 @@ class ReleaseCaches:
         for name in names:
             self._sender.invalidate(name)
 
-    def reset(self, half: str) -> None:
+    def reset(self, half: str, server: int) -> None:
         if half != "receiver":
             self._sender.clear_cache()
         if half != "sender":
             self._receiver.clear_cache()
 
     def state(self) -> list[tuple[list[str], int]]:
-        return [
-            ([name for name in one._cache.order if name in one._cache], int(one._cache.currsize))
-            for one in (self._sender, self._receiver)
-        ]
+        return [_kept_by(self._sender), _kept_by(self._receiver)]
 
 
 class ProcessorOnlyCaches:
-    """A cache of this release's front end that has no counterpart."""
+    """Caches of this release's API servers, which have no counterpart."""
 
     def __init__(self, config: Event) -> None:
-        self._cache: Any = caches.MultiModalProcessorOnlyCache(_model(config["capacity"]))
-        _end_endless_evictions(self._cache._cache)
+        model = _model(config["capacity"])
+        self._caches: list[Any] = [
+            caches.MultiModalProcessorOnlyCache(model) for _ in range(config["servers"])
+        ]
+        for one in self._caches:
+            _end_endless_evictions(one._cache)
 
-    def process(
-        self, names: Sequence[str], contents: Sequence[Content], samples: int
-    ) -> tuple[Any, list[str | None]]:
-        payload = _merged(self._cache, names, contents)
+    def process(self, asked: Asked) -> tuple[Any, list[str | None]]:
+        payload = _merged(self._caches[asked.server], asked)
         return payload, [_text_of(item) for item in payload]
 
     def withdraw(self, message: Message) -> None:
@@ -141,13 +139,13 @@ class ProcessorOnlyCaches:
     def forget(self, names: Sequence[str]) -> None:
         """Nothing is lacking."""
 
-    def reset(self, half: str) -> None:
+    def reset(self, half: str, server: int) -> None:
         if half != "receiver":
-            self._cache.clear_cache()
+            self._caches[server].clear_cache()
 
     def state(self) -> list[tuple[list[str], int]]:
-        one = self._cache._cache
-        return [([name for name in one.order if name in one], int(one.currsize)), ([], 0)]
+        first, *others = map(_kept_by, self._caches)
+        return [first, ([], 0), *others]
 
 
 class SharedCaches:
@@ -176,10 +174,8 @@ class SharedCaches:
         for one in (self._sender, *self._readers):
             one._shm_cache.ser_de = _AsText()
 
-    def process(
-        self, names: Sequence[str], contents: Sequence[Content], samples: int
-    ) -> tuple[Any, list[str | None]]:
-        payload = _merged(self._sender, names, contents)
+    def process(self, asked: Asked) -> tuple[Any, list[str | None]]:
+        payload = _merged(self._sender, asked)
         return payload, [None if "address" in item else _text_of(item) for item in payload]
 
     def withdraw(self, message: Message) -> None:
@@ -196,7 +192,7 @@ class SharedCaches:
     def forget(self, names: Sequence[str]) -> None:
         """No worker says that it lacks an item."""
 
-    def reset(self, half: str) -> None:
+    def reset(self, half: str, server: int) -> None:
         if half != "receiver":
             self._sender.clear_cache()
         if half != "sender":
@@ -245,13 +241,20 @@ def _model(capacity: int) -> Any:
     return SimpleNamespace(get_multimodal_config=lambda: media, multimodal_config=media)
 
 
-def _merged(sender: Any, names: Sequence[str], contents: Sequence[Content]) -> list[Any]:
+def _kept_by(half: Any) -> tuple[list[str], int]:
+    """The names that it keeps, what was used longest ago first, and the bytes that it counts."""
+    cache = half._cache
+    return [name for name in cache.order if name in cache], int(cache.currsize)
+
+
+def _merged(sender: Any, asked: Asked) -> list[Any]:
     """The items of a request as this release sends them."""
-    cached = sender.is_cached(list(names))
-    missing = [_item(one) for one, known in zip(contents, cached, strict=True) if not known]
+    names = list(asked.names)
+    cached = sender.is_cached(names)
+    missing = [_item(one) for one, known in zip(asked.contents, cached, strict=True) if not known]
     given: dict[str, Any] = {
         "cache": sender,
-        "mm_hashes": {_MODALITY: list(names)},
+        "mm_hashes": {_MODALITY: names},
         "mm_missing_kwargs": {_MODALITY: missing},
         "mm_missing_prompt_updates": {_MODALITY: [[] for _ in missing]},
     }

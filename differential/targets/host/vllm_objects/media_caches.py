@@ -13,6 +13,16 @@ Content = tuple[str, int]
 """What an item says, and its bytes."""
 
 
+class Asked(NamedTuple):
+    """What a request has: names, what they say, how often its message is to be sent, and the number
+    of the API server that it comes to."""
+
+    names: tuple[str, ...]
+    contents: tuple[Content, ...]
+    samples: int
+    server: int
+
+
 class Message(NamedTuple):
     """The items of a request as they are sent: names, what they say, what only the caches look
     into, and how often."""
@@ -26,10 +36,8 @@ class Message(NamedTuple):
 class Caches(Protocol):
     """Both halves, of whichever system."""
 
-    def process(
-        self, names: Sequence[str], contents: Sequence[Content], samples: int
-    ) -> tuple[Any, list[str | None]]:
-        """What is sent so often, and what of it says what; None for an item without data."""
+    def process(self, asked: Asked) -> tuple[Any, list[str | None]]:
+        """What is sent, and what of it says what; None for an item without data."""
 
     def receive(self, message: Message, worker: int) -> list[str]:
         """What is handed on, to that worker where each reads for itself. Raises Lacking where
@@ -41,11 +49,12 @@ class Caches(Protocol):
     def forget(self, names: Sequence[str]) -> None:
         """The front end hears that these were lacking."""
 
-    def reset(self, half: str) -> None: ...
+    def reset(self, half: str, server: int) -> None:
+        """That API server is told to have a half forget all, or both."""
 
     def state(self) -> list[tuple[list[str], int]]:
-        """Of sender and receiver: names, what was used longest ago first, and bytes counted. Of
-        shared memory: names, and bytes in use; then of each chunk its name, how often it was read,
+        """Of sender, receiver and each further API server: names, what was used longest ago first,
+        and bytes counted. Of shared memory: names, and bytes in use; then of each chunk its name, how often it was read,
         and how often it is to be read."""
 
     def close(self) -> None:
