@@ -48,11 +48,12 @@ def _run(job: GenerateJob) -> None:
     device = _device(job.device)
     import torch
 
-    from cacheproof.gpu_runner import tiny_models
+    from cacheproof.gpu_runner import tiny_heads, tiny_models
     from cacheproof.gpu_runner.models.loading import load
     from cacheproof.gpu_runner.prompts import OF_MODEL, BadPrompt
 
     directory = tiny_models.ensure(kind, Path(job.models)) if job.model == kind else Path(job.model)
+    served = tiny_heads.ensure(directory) if job.pools == "classify" else directory
     with _blaming(f"model {job.model!r}", "a directory as transformers saves it"):
         texts = OF_MODEL[kind](directory)
     with _blaming("the prompts", "media that the model's processor takes"):
@@ -68,7 +69,7 @@ def _run(job: GenerateJob) -> None:
     job = _with_floors(job, prompts, is_decoder=kind == DECODER)
     _tell(
         {
-            "model": str(directory),
+            "model": str(served),
             "encoder_budget": job.max_num_encoder_input_tokens,
             "encoder_cache": job.encoder_cache_size,
         }
@@ -77,7 +78,7 @@ def _run(job: GenerateJob) -> None:
     with _blaming(f"model {job.model!r}", "a directory as transformers saves it"):
         model = load(kind, directory, dtype=dtype, device=device)
         engine = _engine(job, kind, model, prompts)
-    if job.embeds:
+    if job.pools:
         engine.runner.prompt_ends = {}
     for number, prompt in enumerate(prompts):
         _check_blocks(job, number, prompt, model.kv_shape, is_decoder=kind == DECODER)
@@ -113,15 +114,19 @@ def _run(job: GenerateJob) -> None:
                 "logprobs": [one.logprob for one in completion.tokens],
                 "leads": [one.lead for one in completion.tokens],
                 "ended": completion.finish_reason,
-                **({"embedding": _embedding(engine, name)} if job.embeds else {}),
+                **({"vector": _pooled(engine, name, served, job.pools)} if job.pools else {}),
             }
         )
 
 
-def _embedding(engine: "Engine", name: str) -> list[float]:
-    """The embedding of a request's prompt."""
+def _pooled(engine: "Engine", name: str, directory: Path, pools: str) -> list[float]:
+    """What is made of the hidden state behind a prompt's last token."""
+    from cacheproof.gpu_runner import tiny_heads
+
     assert engine.runner.prompt_ends is not None
     end = engine.runner.prompt_ends[name].float()
+    if pools == "classify":
+        return tiny_heads.probabilities(directory, end)
     embedding: list[float] = (end / end.norm()).tolist()
     return embedding
 

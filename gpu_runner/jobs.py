@@ -8,6 +8,7 @@ import wave
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 KINDS = ("cohere2_vision", "llava", "qwen2_5_vl", "qwen2_audio", "qwen3_vl", "whisper")
 SAMPLES_PER_SECOND = 16_000
@@ -48,15 +49,16 @@ class GenerateJob(Sizes):
     """What to generate: prompts, each a text, and modality and file of each of its media.
 
     `model` is a directory, or one of KINDS: the tiny model of that name, to be made in `models`.
-    `embeds` asks for the embedding of each prompt as well: the hidden state behind its last token,
-    brought to length 1.
+    `pools` asks for what is made of the hidden state behind each prompt's last token, as well: the
+    prompt's embedding (`embed`), which is it, brought to length 1; or the probability of each class
+    (`classify`), by a head that is added to the model's weights.
     """
 
     model: str
     models: str
     prompts: list[tuple[str, list[tuple[str, str]]]]
     device: str
-    embeds: bool = False
+    pools: Literal["", "embed", "classify"] = ""
 
     def check(self) -> None:
         """Look at the arguments, and at the beginnings of files.

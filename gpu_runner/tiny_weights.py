@@ -10,6 +10,7 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from safetensors.torch import load_file, save_file
@@ -22,16 +23,27 @@ def ensure(model: Path, version: int, folder: Path) -> Path:
     the model's own. It is there whole or not at all."""
     if version == 0:
         return model
-    digest = hashlib.sha256(inspect.getsource(sys.modules[__name__]).encode()).hexdigest()[:12]
-    directory = folder / f"{model.name}-weights-{version}-{digest}"
+
+    def move(draft: Path) -> None:
+        weights = load_file(draft / WEIGHTS)
+        moved = {name: tensor.roll(version, 0) for name, tensor in weights.items()}
+        save_file(moved, draft / WEIGHTS, metadata={"format": "pt"})
+
+    return derived(model, f"weights-{version}", folder, move)
+
+
+def derived(model: Path, name: str, folder: Path, change: Callable[[Path], None]) -> Path:
+    """A copy of the model's directory, under that name, with a change made by the code of that
+    module. It is there whole or not at all."""
+    source = inspect.getsource(sys.modules[change.__module__])
+    digest = hashlib.sha256(source.encode()).hexdigest()[:12]
+    directory = folder / f"{model.name}-{name}-{digest}"
     if directory.exists():
         return directory
     with tempfile.TemporaryDirectory(dir=folder, prefix=".making-") as scratch:
         draft = Path(scratch) / "model"
         shutil.copytree(model, draft)
-        weights = load_file(draft / WEIGHTS)
-        moved = {name: tensor.roll(version, 0) for name, tensor in weights.items()}
-        save_file(moved, draft / WEIGHTS, metadata={"format": "pt"})
+        change(draft)
         try:
             os.rename(draft, directory)
         except OSError:  # somebody else was quicker

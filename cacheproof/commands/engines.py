@@ -179,8 +179,9 @@ def http(
         str,
         typer.Option(
             metavar="TASK",
-            help="What clients ask for: tokens (generate), or the embedding of a prompt (embed).",
-            autocompletion=one_of("generate", "embed"),
+            help="What clients ask for: tokens (generate), or of a prompt its embedding (embed), "
+            "the class that it is of (classify), or how like another one it is (score).",
+            autocompletion=one_of("generate", "embed", "classify", "score"),
         ),
     ] = "generate",
     api_servers: Annotated[

@@ -9,6 +9,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Literal
 
 from cacheproof.audit.listing import listed, of_answers
 from cacheproof.differential.audit.audit import WRITTEN_SECONDS, Audit
@@ -25,8 +26,11 @@ from cacheproof.differential.serving.refusals import RefusedRequest, refusals
 from cacheproof.differential.serving.server import Server
 from cacheproof.differential.serving.traffic import (
     MAX_TOKENS,
+    MODELS_OF,
     SERVED_MODELS,
     SERVED_TASKS,
+    UNITS,
+    AskedPrompt,
     ServedModel,
     ServedTask,
     Settings,
@@ -53,8 +57,13 @@ OPERATED_PATIENCE = 5
 """How often a client asks again where each reset may make its request fail once more."""
 _ENDS_AN_ENGINE = frozenset({"SC-2", "SC-8", "SC-9", "WM-1", "PM-8"})
 """Contracts of which a server breaks one when it dies of a listed fault."""
-UNITS: Mapping[ServedTask, str] = {"generate": "token", "embed": "embedding"}
-"""What is compared, one by one."""
+_POOLS: Mapping[ServedTask, Literal["", "embed", "classify"]] = {
+    "generate": "",
+    "embed": "embed",
+    "classify": "classify",
+    "score": "embed",
+}
+"""What is made of a prompt's last hidden state."""
 _SAID = {"stopped": "stop", "length": "length"}
 """Why an answer ended: the reference's word, and the server's."""
 
@@ -77,10 +86,8 @@ class AskedOfServers:
 
     def traffic(self, model: ServedModel, seed: int) -> Traffic:
         """What a server is asked, and how it is started."""
-        drawn = traffic(seed, model, self.requests)
-        settings = replace(
-            drawn.settings, task=self.task, api_servers=self.api_servers, engines=self.engines
-        )
+        drawn = traffic(seed, model, self.requests, self.task)
+        settings = replace(drawn.settings, api_servers=self.api_servers, engines=self.engines)
         return replace(drawn, settings=settings)
 
 
@@ -180,9 +187,11 @@ def http(
     numbers = seed_range(seeds)
     assert numbers is not None
     asked_for = _task(task)
-    models = [_model(name) for name in kinds or _models_of(asked_for)]
-    if asked_for == "embed" and "whisper" in models:
-        raise InputError("--model whisper: it has no embeddings of prompts; expected another")
+    models = [_model(name) for name in kinds] or list(MODELS_OF[asked_for])
+    for other in set(models) - set(MODELS_OF[asked_for]):
+        raise InputError(
+            f"--model {other} --task {task}: expected one of {', '.join(MODELS_OF[asked_for])}"
+        )
     if records is not None:
         folder_of(records, "--records")
     faults = fault_folders.load(known)
@@ -266,7 +275,8 @@ def _show(output: CommandOutput, release: str, told: ServerReport, settings: Set
     counts = {**told.tally.counts, **told.met}
     said = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
     output.line(f"{release}, {told.model}, seed {told.seed}: {_shown(settings)}")
-    what = "embeddings" if settings.task == "embed" else "log probabilities"
+    is_answered = settings.task == "generate"
+    what = "log probabilities" if is_answered else f"{UNITS[settings.task]}s"
     output.line(f"  {said}; {what} at most {told.tally.apart:.1e} apart")
     if told.operations:
         did = ", ".join(f"{count} times {what}" for what, count in told.operations.items())
@@ -330,11 +340,6 @@ def _task(name: str) -> ServedTask:
     raise InputError(f"--task {name}: expected one of {', '.join(SERVED_TASKS)}")
 
 
-def _models_of(task: ServedTask) -> list[ServedModel]:
-    """The models that can be asked for it."""
-    return [one for one in SERVED_MODELS if task == "generate" or one != "whisper"]
-
-
 def _model(name: str) -> ServedModel:
     for known in SERVED_MODELS:
         if name == known:
@@ -382,17 +387,20 @@ def _one_server(
             died = "" if server.is_alive else server.last_words()
             refused = [] if died else list(refusals(server.url, model, seed, asked.task))
             time.sleep(WRITTEN_SECONDS)
+            if refused and not server.is_alive:  # which leaves nobody answered, whatever it dies of
+                died = server.last_words()
+                refused = [one._replace(failed_at=()) for one in refused]
         tell("its record is judged", JUDGED_FROM)
         audited = _audited(records, asked.faults)
         if asked.records is not None:
             shutil.copytree(records, asked.records / f"{model}-{seed}", dirs_exist_ok=True)
             shutil.copy(folder / "server.log", asked.records / f"{model}-{seed}")
-    tally = AnswerTally(is_operated=asked.has_operator)
+    tally = AnswerTally(asked.has_operator, asked.task)
     for number, (request, answer) in enumerate(zip(traffic_of.asks, answers, strict=True)):
         if died and answer.failed:
             tally.counts["unanswered by the server that died"] += 1
         else:
-            tally.add(number, request, answer, truths[request.question])
+            tally.add(number, request, answer, _truth_of(request, truths))
     if not died:
         tally.differences += [
             f"operator: {call}: {said}" for call, said in operator.refused.items()
@@ -407,6 +415,16 @@ def _one_server(
         refused,
         operations=dict(operator.done),
     )
+
+
+def _truth_of(request: AskedPrompt, truths: Sequence[RunnerAnswer]) -> RunnerAnswer:
+    """What the runner says to a request. A score is the cosine of the angle between two prompts'
+    embeddings, which have length 1."""
+    truth = truths[request.question]
+    if request.other is None:
+        return truth
+    pairs = zip(truth.vector, truths[request.other].vector, strict=True)
+    return truth._replace(vector=(sum(one * other for one, other in pairs),))
 
 
 def _audited(records: Path, faults: Sequence[KnownFault]) -> AuditedRecord:
@@ -472,7 +490,7 @@ def truths_of(
         num_blocks=64,
         block_size=32,
         enable_prefix_caching=False,
-        embeds=traffic_of.settings.task == "embed",
+        pools=_POOLS[traffic_of.settings.task],
     )
     directory = ""
     truths = []
@@ -485,7 +503,7 @@ def truths_of(
                     told["prompt_token_ids"],
                     tuple(tokens),
                     _SAID[told["ended"]],
-                    told.get("embedding", ()),
+                    told.get("vector", ()),
                 )
             )
     return Path(directory), truths

@@ -7,19 +7,20 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from cacheproof.differential.judges.outputs import BOUND, is_tie
-from cacheproof.differential.serving.traffic import AskedPrompt
+from cacheproof.differential.serving.traffic import UNITS, AskedPrompt, ServedTask
 from cacheproof.gpu_runner.whisper_words import FIRST_TIME_ID
 
 
 class RunnerAnswer(NamedTuple):
     """What a model says to a prompt: its tokens, and those of the answer, each as [id, log
-    probability, lead of the best over the second]; why that ends where it does; and the embedding
-    of the prompt, of length 1, where that is asked for."""
+    probability, lead of the best over the second]; why that ends where it does; and the numbers
+    that are asked for instead: the embedding of the prompt, of length 1, the probability of each
+    class, or its score."""
 
     prompt: Sequence[int]
     tokens: Sequence[tuple[int, float, float]]
     ended: str
-    embedding: Sequence[float] = ()
+    vector: Sequence[float] = ()
 
 
 class Segment(NamedTuple):
@@ -51,7 +52,7 @@ class ServerAnswer:
         lengths: tokens of the prompt, and of the answer with its end, as a stream of a transcript
             says in the end.
         tells_end: whether such an answer says why it ended.
-        embedding: of the prompt, where that is all that is asked for.
+        vector: the numbers that are asked for instead of an answer.
     """
 
     tokens: list[tuple[int, float | None, float | None]] = field(default_factory=list)
@@ -65,11 +66,11 @@ class ServerAnswer:
     segments: list[Segment] = field(default_factory=list)
     lengths: tuple[int, int] | None = None
     tells_end: bool = True
-    embedding: Sequence[float] | None = None
+    vector: Sequence[float] | None = None
 
 
-FAILED = "500"
-"""What a server's failure begins with."""
+FAILED = "50"
+"""What a server's failure begins with: 500 of a chat that lacks a medium, 503 of a score."""
 ENDED_BY_OPERATOR = "abort"
 """Why an answer ended that an operator's pause or sleep has cut short, in the server's word. Of a
 stream that had no token yet, releases up to 0.32.0 say nothing: it is done, and that is all."""
@@ -78,12 +79,14 @@ stream that had no token yet, releases up to 0.32.0 say nothing: it is done, and
 @dataclass
 class AnswerTally:
     """What was compared, and what differs, in the order of the requests. Where an operator
-    was at work (`is_operated`), answers may be cut short: what came of them is compared.
+    was at work (`is_operated`), answers may be cut short: what came of them is compared. What is
+    compared is what the `task` asks for.
 
     `failures` are requests that were asked again and failed each time, in words; `failed_at` says
     when a server failed, each time, in seconds since the epoch."""
 
     is_operated: bool = False
+    task: ServedTask = "generate"
     counts: Counter[str] = field(default_factory=Counter)
     apart: float = 0.0
     differences: list[str] = field(default_factory=list)
@@ -92,8 +95,8 @@ class AnswerTally:
 
     @property
     def compared(self) -> int:
-        """How many tokens and embeddings were compared."""
-        return self.counts["tokens"] + self.counts["embeddings"]
+        """How many tokens, or of what else is asked for, were compared."""
+        return self.counts[f"{UNITS[self.task]}s"]
 
     def add(
         self, number: int, request: AskedPrompt, answer: ServerAnswer, truth: RunnerAnswer
@@ -116,8 +119,8 @@ class AnswerTally:
     ) -> str | None:
         if answer.failed:
             return f"failed: {answer.failed}"
-        if truth.embedding:
-            return self._embedding_difference(request, answer, truth)
+        if self.task != "generate":
+            return self._vector_difference(request, answer, truth)
         if answer.prompt is not None and list(answer.prompt) != list(truth.prompt):
             return f"the prompt is {list(answer.prompt)}, expected {list(truth.prompt)}"
         expected = truth.tokens[: request.max_tokens]
@@ -169,23 +172,24 @@ class AnswerTally:
             return f"prompt and answer have {answer.lengths} tokens, expected {lengths}"
         return self._segments_difference(answer, expected)
 
-    def _embedding_difference(
+    def _vector_difference(
         self, request: AskedPrompt, answer: ServerAnswer, truth: RunnerAnswer
     ) -> str | None:
-        if answer.embedding is None:
+        unit = UNITS[self.task]
+        if answer.vector is None:
             if request.leaves_after is not None:
                 self.counts["clients that left"] += 1
                 return None
-            return "no embedding"
-        if answer.lengths != (len(truth.prompt), 0):
+            return f"no {unit}"
+        if answer.lengths not in (None, (len(truth.prompt), 0)):
             return f"prompt and answer have {answer.lengths} tokens, expected {len(truth.prompt)}"
-        if len(answer.embedding) != len(truth.embedding):
-            return f"an embedding of {len(answer.embedding)}, expected {len(truth.embedding)}"
-        self.counts["embeddings"] += 1
-        pairs = zip(answer.embedding, truth.embedding, strict=True)
+        if len(answer.vector) != len(truth.vector):
+            return f"{unit} of {len(answer.vector)} numbers, expected {len(truth.vector)}"
+        self.counts[f"{unit}s"] += 1
+        pairs = zip(answer.vector, truth.vector, strict=True)
         apart = self._apart([mine - their for mine, their in pairs])
         if not apart <= BOUND:
-            return f"the embedding is {apart:.2g} apart"
+            return f"the {unit} is {apart:.2g} apart"
         self.counts["of which equal"] += 1
         return None
 

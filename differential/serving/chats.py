@@ -47,14 +47,7 @@ def body_of(
 ) -> bytes:
     """What is posted: a chat, and what is asked of it. `alone`: of each medium, whether it is named
     without its data."""
-    named = iter(zip(request.uuids, alone, strict=True))
-    content: list[dict[str, object]] = []
-    for part in question.parts:
-        if isinstance(part, str):
-            content.append({"type": "text", "text": part})
-        else:
-            uuid, is_alone = next(named)
-            content.append(part.part(uuid, has_data=not is_alone))
+    content = content_of(question, request.uuids, alone)
     body = {
         "model": MODEL_NAME,
         "messages": [{"role": "user", "content": content}],
@@ -63,3 +56,18 @@ def body_of(
         **({} if request.salt is None else {"cache_salt": request.salt}),
     }
     return json.dumps(body).encode()
+
+
+def content_of(
+    question: ChatPrompt, uuids: Sequence[str | None], alone: Sequence[bool]
+) -> list[dict[str, object]]:
+    """A prompt's parts, its media under these names."""
+    named = iter(zip(uuids, alone, strict=True))
+    content: list[dict[str, object]] = []
+    for part in question.parts:
+        if isinstance(part, str):
+            content.append({"type": "text", "text": part})
+        else:
+            uuid, is_alone = next(named)
+            content.append(part.part(uuid, has_data=not is_alone))
+    return content

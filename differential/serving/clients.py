@@ -6,10 +6,11 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from http.client import HTTPConnection, HTTPException
 from typing import Any
 
-from cacheproof.differential.serving import chats, embeddings, transcripts
+from cacheproof.differential.serving import chats, pooled, transcripts
 from cacheproof.differential.serving.answers import FAILED, ServerAnswer
 from cacheproof.differential.serving.posted import Posted
 from cacheproof.differential.serving.traffic import AskedPrompt, ChatPrompt, ServedTask, Traffic
@@ -20,6 +21,7 @@ _MISSING = "data is not provided"
 _PAUSED = "Generation is paused"
 """What a server says that an operator has paused, or put to sleep."""
 _RETRY_SECONDS, _RETRIES = 0.1, 600
+_Way = chats.Chat | transcripts.Transcript | pooled.Pooled
 
 
 def ask_all(
@@ -37,7 +39,12 @@ def ask_all(
     try:
         for answer in pool.map(
             lambda one: ask(
-                url, traffic.questions[one.question], one, patience, traffic.settings.task
+                url,
+                traffic.questions[one.question],
+                one,
+                patience,
+                traffic.settings.task,
+                None if one.other is None else traffic.questions[one.other],
             ),
             traffic.asks,
         ):
@@ -54,14 +61,16 @@ def ask(
     request: AskedPrompt,
     patience: int = 1,
     task: ServedTask = "generate",
+    other: ChatPrompt | None = None,
 ) -> ServerAnswer:
     """Ask one thing, as a client does that has all media itself: what a server does not know by
     name alone is sent after all, a server that fails is asked again, with all media, and one that
     is paused until it goes on."""
-    answer = _ask_when_on(url, question, request, request.alone, task)
+    ask_with = partial(_ask_when_on, url, question, request, task=task, other=other)
+    answer = ask_with(request.alone)
     with_media = (False,) * len(request.alone)
     if any(request.alone) and _MISSING in answer.failed:
-        answer = _ask_when_on(url, question, request, with_media, task)
+        answer = ask_with(with_media)
         answer.refused_alone = True
     failed_at: list[float] = []
     while answer.failed.startswith(FAILED):
@@ -69,18 +78,24 @@ def ask(
         if len(failed_at) > patience:
             break
         refused_alone = answer.refused_alone
-        answer = _ask_when_on(url, question, request, with_media, task)
+        answer = ask_with(with_media)
         answer.refused_alone, answer.times_asked_again = refused_alone, len(failed_at)
     answer.failed_at = failed_at
     return answer
 
 
 def _ask_when_on(
-    url: str, question: ChatPrompt, request: AskedPrompt, alone: Sequence[bool], task: ServedTask
+    url: str,
+    question: ChatPrompt,
+    request: AskedPrompt,
+    alone: Sequence[bool],
+    *,
+    task: ServedTask,
+    other: ChatPrompt | None,
 ) -> ServerAnswer:
     """Ask until the server is not paused; one that stays paused has failed."""
     for _ in range(_RETRIES):
-        answer = _ask(url, question, request, alone, task)
+        answer = _ask(url, _way(question, request, alone, task, other), request)
         if _PAUSED not in answer.failed:
             break
         time.sleep(_RETRY_SECONDS)
@@ -96,24 +111,31 @@ def _leave_at_once(url: str, posted: Posted) -> None:
         connection.close()
 
 
-def _ask(
-    url: str, question: ChatPrompt, request: AskedPrompt, alone: Sequence[bool], task: ServedTask
-) -> ServerAnswer:
-    way: chats.Chat | transcripts.Transcript | embeddings.Embedding
-    if task == "embed":
-        way = embeddings.Embedding(question, request, alone)
-    elif question.wish is None:
-        way = chats.Chat(question, request, alone)
-    else:
-        way = transcripts.Transcript(question, question.wish, request)
+def _way(
+    question: ChatPrompt,
+    request: AskedPrompt,
+    alone: Sequence[bool],
+    task: ServedTask,
+    other: ChatPrompt | None,
+) -> _Way:
+    """What is posted, and what takes the answer in."""
+    if task != "generate":
+        return pooled.Pooled(task, question, request, alone, other)
+    if question.wish is None:
+        return chats.Chat(question, request, alone)
+    return transcripts.Transcript(question, question.wish, request)
+
+
+def _ask(url: str, way: _Way, request: AskedPrompt) -> ServerAnswer:
     answer, posted = way.answer, way.posted
+    is_pooled = isinstance(way, pooled.Pooled)
     try:
-        if request.leaves_after is not None and (request.leaves_after == 0 or task == "embed"):
+        if request.leaves_after is not None and (request.leaves_after == 0 or is_pooled):
             _leave_at_once(url, posted)
             return answer
         asked = urllib.request.Request(f"{url}{posted.path}", posted.body, posted.headers)
         with urllib.request.urlopen(asked, timeout=ANSWER_SECONDS) as response:
-            at_once = request.at_once or task == "embed"
+            at_once = request.at_once or is_pooled
             for told in [json.load(response)] if at_once else _streamed(response):
                 if "error" in told:
                     answer.failed = _failure(told["error"])

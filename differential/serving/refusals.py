@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from http.client import HTTPException
 from typing import NamedTuple
 
-from cacheproof.differential.serving.chats import PATH
+from cacheproof.differential.serving import chats, pooled
 from cacheproof.differential.serving.posted import MODEL_NAME
 from cacheproof.differential.serving.traffic import (
     MAX_MODEL_LEN,
@@ -33,6 +33,12 @@ WAYS: Mapping[str, Mapping[str, object]] = {
     "a token that is none, with a bias": {"logit_bias": {str(10**8): 1}},
 }
 """Why a request has to be refused, and what it asks for beside a medium and a few tokens."""
+POOLED_WAYS: Mapping[str, Mapping[str, object]] = {
+    "a prompt that is too long": {},
+    "a cut behind the last place": {"truncate_prompt_tokens": 2 * MAX_MODEL_LEN},
+    "fewer numbers than an embedding has": {"dimensions": 8},
+}
+"""The same where it asks for an embedding."""
 _ANSWER_SECONDS = 60.0
 _ANSWERED = 200
 _REFUSED = range(400, 500)
@@ -66,16 +72,19 @@ class RefusedRequest(NamedTuple):
 def refusals(
     url: str, model: ServedModel, seed: int, task: ServedTask = "generate"
 ) -> Iterator[RefusedRequest]:
-    """Ask in every way, each about a medium that the server has not seen. A server without chats,
-    which transcribes or embeds, is asked nothing."""
-    if model == "whisper" or task == "embed":
+    """Ask in every way, each about a medium that the server has not seen. A server that transcribes
+    is asked nothing, nor one that classifies or scores."""
+    if model == "whisper" or task not in ("generate", "embed"):
         return
+    ways, path = (WAYS, chats.PATH) if task == "generate" else (POOLED_WAYS, pooled.PATHS[task])
+    asks = {"max_tokens": 4, "temperature": 0} if task == "generate" else {}
     rng = random.Random(f"refusals {model} {seed}")
-    for number, (way, wrong) in enumerate(WAYS.items()):
+    for number, (way, wrong) in enumerate(ways.items()):
         medium = medium_of(rng, MODALITIES[model][0], number)
         words = MAX_MODEL_LEN if not wrong else 2
-        refused = _status(url, {**_body(medium, words), **wrong})
-        asked = [(_status(url, _body(medium, 2)), time.time()) for _ in range(2)]
+        refused = _status(url + path, {**_body(medium, words), **asks, **wrong})
+        right = {**_body(medium, 2), **asks}
+        asked = [(_status(url + path, right), time.time()) for _ in range(2)]
         (once, _), (again, _) = asked
         failed_at = tuple(when for status, when in asked if status != _ANSWERED)
         yield RefusedRequest(way, refused, (once, again), failed_at)
@@ -86,14 +95,12 @@ def _body(medium: ServedMedium, words: int) -> dict[str, object]:
     return {
         "model": MODEL_NAME,
         "messages": [{"role": "user", "content": content}],
-        "max_tokens": 4,
-        "temperature": 0,
     }
 
 
 def _status(url: str, body: Mapping[str, object]) -> int:
     request = urllib.request.Request(
-        f"{url}{PATH}",
+        url,
         data=json.dumps(body).encode(),
         headers={"Content-Type": "application/json"},
     )

@@ -190,8 +190,9 @@ def _options(settings: Settings) -> list[str]:
             "api-server-count": settings.api_servers,
             "data-parallel-size": settings.engines,
         }
-    if settings.task == "embed":
-        options |= {"runner": "pooling", "convert": "embed"}
+    if settings.task != "generate":
+        convert = "classify" if settings.task == "classify" else "embed"
+        options |= {"runner": "pooling", "convert": convert}
     flags = ["enforce-eager", "disable-uvicorn-access-log"]
     flags.append("enable-prefix-caching" if settings.prefix_caching else "no-enable-prefix-caching")
     if settings.whole_items:

@@ -8,8 +8,8 @@ import base64
 import io
 import random
 import wave
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
 from cacheproof.gpu_runner import whisper_words
@@ -19,8 +19,24 @@ if TYPE_CHECKING:
 
 ServedModel = Literal["llava", "qwen2_5_vl", "qwen3_vl", "qwen2_audio", "whisper"]
 SERVED_MODELS: tuple[ServedModel, ...] = get_args(ServedModel)
-ServedTask = Literal["generate", "embed"]
+ServedTask = Literal["generate", "embed", "classify", "score"]
 SERVED_TASKS: tuple[ServedTask, ...] = get_args(ServedTask)
+UNITS: Mapping[ServedTask, str] = {
+    "generate": "token",
+    "embed": "embedding",
+    "classify": "classification",
+    "score": "score",
+}
+"""What is compared of an answer, one by one."""
+MODELS_OF: Mapping[ServedTask, tuple[ServedModel, ...]] = {
+    "generate": SERVED_MODELS,
+    "embed": ("llava", "qwen2_5_vl", "qwen3_vl", "qwen2_audio"),
+    "classify": ("llava", "qwen2_5_vl", "qwen2_audio"),
+    "score": ("llava", "qwen3_vl"),
+}
+"""The models that are asked for it. A Whisper has no chats; 0.32.0 loads no Qwen3-VL with a head,
+and scores no sound; and where a score's medium goes, releases write marks of their own, which the
+tiny Qwen2.5-VL does not know."""
 MODALITIES: dict[ServedModel, tuple[str, ...]] = {
     "llava": ("image",),
     "qwen2_5_vl": ("image", "video"),
@@ -126,6 +142,7 @@ class AskedPrompt:
         alone: which of them it names without sending them, for it has before.
         leaves_after: tokens after which the client hangs up; None for one that stays.
         at_once: whether the answer comes at its end, and not token by token.
+        other: the question that a score is of, too.
     """
 
     question: int
@@ -136,6 +153,7 @@ class AskedPrompt:
     salt: str | None
     leaves_after: int | None
     at_once: bool
+    other: int | None = None
 
 
 @dataclass(frozen=True)
@@ -146,7 +164,8 @@ class Settings:
         num_blocks: KV blocks of `block_size` tokens, the null block among them.
         max_model_len: tokens of a prompt and its answer, at most.
         processor_cache: where processed media are kept; None for nowhere.
-        task: what is asked for: tokens, or the embedding of a prompt.
+        task: what is asked for: tokens, or of a prompt its embedding, its class, or how like
+            another one it is.
         api_servers: processes that clients ask, and engines: those that compute.
     """
 
@@ -178,11 +197,37 @@ class Traffic:
     asks: tuple[AskedPrompt, ...]
 
 
-def traffic(seed: int, model: ServedModel, requests: int) -> Traffic:
+def traffic(seed: int, model: ServedModel, requests: int, task: ServedTask = "generate") -> Traffic:
     """What that many requests of clients are, from a seed."""
     rng = random.Random(f"{model} {seed}")
-    if model == "whisper":
-        return _transcripts(rng, requests)
+    drawn = _transcripts(rng, requests) if model == "whisper" else _chats(rng, model, requests)
+    settings = replace(drawn.settings, task=task)
+    if task != "score":
+        return replace(drawn, settings=settings)
+    rng = random.Random(f"score {model} {seed}")
+    moved = tuple(map(_media_first, drawn.questions))
+    asks = [
+        replace(
+            one,
+            uuids=tuple(rng.choice((None, medium.name)) for medium in moved[one.question].media),
+            alone=(False,) * len(one.alone),  # no release scores what comes by its name alone
+            other=rng.randrange(len(moved)),
+        )
+        for one in drawn.asks
+    ]
+    return Traffic(settings, moved, tuple(asks))
+
+
+def _media_first(question: ChatPrompt) -> ChatPrompt:
+    """A prompt as it is scored: its media first, and those of a kind together, wherever they
+    stood."""
+    kinds = list(dict.fromkeys(medium.modality for medium in question.media))
+    media = sorted(question.media, key=lambda medium: kinds.index(medium.modality))
+    return ChatPrompt((*media, " ".join(part for part in question.parts if isinstance(part, str))))
+
+
+def _chats(rng: random.Random, model: ServedModel, requests: int) -> Traffic:
+    """What a model is asked that answers."""
     settings = Settings(
         max_num_batched_tokens=rng.choice((64, 96, 192)),
         max_num_seqs=rng.choice((4, 8, 16)),

@@ -12,7 +12,6 @@ from cacheproof.differential.targets.host.session import run_events
 from cacheproof.differential.targets.host.vllm_objects.media_caches import (
     Asked,
     Caches,
-    Content,
     Lacking,
     Message,
     NeverEnds,

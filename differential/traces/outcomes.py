@@ -264,8 +264,9 @@ class ExecuteOutcome(TypedDict):
 
 class FrontEndOutcome(TypedDict):
     """What an event of a front end comes to: names that either half keeps, and each further API
-    server, what was used longest ago first, and bytes that each counts; what is sent says, None without data; what is handed on says;
-    which items are lacking, none where the release does not tell; why a request is refused."""
+    server, what was used longest ago first, and bytes that each counts; what is sent says, None
+    without data; what is handed on says; which items are lacking, none where the release does not
+    tell; why a request is refused."""
 
     sender: list[str]
     receiver: list[str]

@@ -35,7 +35,7 @@ class FrontEndSemantics:
     )
     resets_all_servers: bool = change(
         None,
-        "AsyncLLM.reset_mm_cache",
+        "MultiModalProcessorOnlyCache.clear_cache",
         "a reset reaches the caches of all API servers, and not of the one alone that is called",
         thread=NOT_FOUND,
     )

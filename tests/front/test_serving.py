@@ -9,6 +9,7 @@ import pytest
 from cacheproof.differential.serving import recorder
 from cacheproof.differential.serving.answers import AnswerTally
 from cacheproof.differential.serving.refusals import WAYS, RefusedRequest
+from cacheproof.differential.serving.traffic import UNITS
 from cacheproof.serving.serving import AuditedRecord, ServerReport
 from tests.front.conftest import Run
 
@@ -31,8 +32,15 @@ PLANTED = Path(__file__).parents[1] / "differential" / "serving" / "planted.py"
             "expected a folder with NAME/fault.toml",
         ),
         (("--target", "engine@0.18.0"), "0.18.0"),
-        (("--target", TARGET, "--task", "rank"), "expected one of generate, embed"),
-        (("--target", TARGET, "--task", "embed", "--model", "whisper"), "no embeddings"),
+        (
+            ("--target", TARGET, "--task", "rank"),
+            "expected one of generate, embed, classify, score",
+        ),
+        (("--target", TARGET, "--task", "embed", "--model", "whisper"), "expected one of llava, "),
+        (
+            ("--target", TARGET, "--task", "score", "--model", "qwen2_audio"),
+            "expected one of llava, ",
+        ),
         (("--target", TARGET, "--engines", "0"), "'--engines'"),
         (("--target", TARGET, "--api-servers", "x"), "'--api-servers'"),
     ],
@@ -69,7 +77,8 @@ def test_a_server_answers_as_the_runner_does(
 
 @pytest.mark.full
 @pytest.mark.parametrize(
-    ("model", "task"), [("llava", "generate"), ("whisper", "generate"), ("llava", "embed")]
+    ("model", "task"),
+    [("llava", "generate"), ("whisper", "generate"), ("llava", "embed"), ("llava", "score")],
 )
 def test_a_store_that_misreads_is_seen_in_what_clients_get(
     run: Run, monkeypatch: pytest.MonkeyPatch, model: str, task: str
@@ -87,15 +96,22 @@ def test_a_store_that_misreads_is_seen_in_what_clients_get(
     arguments = ("--model", model, "--seeds", "1:2", "--requests", "20", "--task", task)
     ran = run("http", "--target", TARGET, *arguments)
     assert ran.code == 1
-    assert ("the embedding is" if task == "embed" else "expected") in ran.out
+    said = {"embed": "the embedding is", "score": "the score is"}
+    assert said.get(task, "expected") in ran.out
 
 
 @pytest.mark.full
 @pytest.mark.parametrize(
     "arguments",
-    [("--task", "embed"), ("--api-servers", "2", "--operator"), ("--engines", "2")],
+    [
+        ("--task", "embed"),
+        ("--task", "classify"),
+        ("--task", "score"),
+        ("--api-servers", "2", "--operator"),
+        ("--engines", "2"),
+    ],
 )
-def test_embeddings_and_several_processes_are_right_too(
+def test_what_is_no_answer_and_several_processes_are_right_too(
     run: Run, tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
     told = tmp_path / "told.json"
@@ -104,8 +120,9 @@ def test_embeddings_and_several_processes_are_right_too(
     assert ran.code == 0, ran.out
     (server,) = json.loads(told.read_text())["servers"]
     counts = server["counts"]
-    compared = counts.get("tokens", 0) + counts.get("embeddings", 0)
-    assert counts["of which equal"] == compared > 40
+    compared = [counts[f"{unit}s"] for unit in UNITS.values() if f"{unit}s" in counts]
+    assert [counts["of which equal"]] == compared
+    assert compared[0] > 40
 
 
 @pytest.mark.full

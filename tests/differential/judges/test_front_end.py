@@ -112,7 +112,9 @@ def test_what_another_api_server_has_kept_is_told_at_the_reset_and_once_it_is_ha
     config = FrontEndConfig((MediaItem("x", (1, 1)),), 4, store="processor", servers=2)
     before, after = (process(request, f"x{at}") for at, request in enumerate("ab"))
     known = msgspec.structs.replace(before, server=1), ResetMedia(server=0)
-    trace = Trace(FrontEndHeader(SCHEMA, config), (*known, msgspec.structs.replace(after, server=1)))
+    trace = Trace(
+        FrontEndHeader(SCHEMA, config), (*known, msgspec.structs.replace(after, server=1))
+    )
     for target, expected in (
         (of("0.33.0"), {("PM-6", ""), ("PM-1", "across a reset")}),
         (ReferenceTarget(), set()),

@@ -6,7 +6,7 @@ import pytest
 
 from cacheproof.differential.judges.outputs import BOUND, NEARLY
 from cacheproof.differential.serving.answers import AnswerTally, RunnerAnswer, Segment, ServerAnswer
-from cacheproof.differential.serving.traffic import AskedPrompt
+from cacheproof.differential.serving.traffic import AskedPrompt, ServedTask
 
 Told = tuple[int, float | None, float | None]
 TRUTH = RunnerAnswer([3, 3, 11], [(20, -1.0, 0.5), (21, -2.0, 0.5), (2, -0.5, 0.5)], "stop")
@@ -40,9 +40,14 @@ def cut(tokens: list[Told] = WORDS[:2], mean: float = -1.0) -> ServerAnswer:
     return ServerAnswer(tokens, shows="cut", segments=[Segment(0, 2, 3, mean)], tells_end=False)
 
 
-def told(request: AskedPrompt, answer: ServerAnswer, truth: RunnerAnswer = TRUTH) -> list[str]:
+def told(
+    request: AskedPrompt,
+    answer: ServerAnswer,
+    truth: RunnerAnswer = TRUTH,
+    task: ServedTask = "generate",
+) -> list[str]:
     """What is said to differ."""
-    tally = AnswerTally()
+    tally = AnswerTally(task=task)
     tally.add(0, request, answer, truth)
     return tally.differences
 
@@ -187,7 +192,7 @@ EMBEDDED = RunnerAnswer([3, 3, 11], (), "length", (0.6, -0.8))
 
 
 def embedding(*values: float, tokens: int = 3) -> ServerAnswer:
-    return ServerAnswer(embedding=values, lengths=(tokens, 0))
+    return ServerAnswer(vector=values, lengths=(tokens, 0))
 
 
 @pytest.mark.parametrize(
@@ -197,18 +202,26 @@ def embedding(*values: float, tokens: int = 3) -> ServerAnswer:
         (embedding(0.6, -0.8 + BOUND / 2), ""),
         (embedding(0.6, -0.8 + 2 * BOUND), "the embedding is 0.002 apart"),
         (embedding(0.6, float("nan")), "the embedding is nan apart"),
-        (embedding(0.6), "an embedding of 1, expected 2"),
+        (embedding(0.6), "embedding of 1 numbers, expected 2"),
         (embedding(0.6, -0.8, tokens=2), "expected 3"),
         (ServerAnswer(), "no embedding"),
     ],
 )
 def test_the_embedding_of_a_prompt_is_compared(answer: ServerAnswer, said: str) -> None:
-    differences = told(WHOLE, answer, EMBEDDED)
+    differences = told(WHOLE, answer, EMBEDDED, "embed")
     assert len(differences) == bool(said)
     assert all(said in one for one in differences)
 
 
+def test_of_a_score_the_lengths_are_not_told() -> None:
+    tally = AnswerTally(task="score")
+    tally.add(0, WHOLE, ServerAnswer(vector=[0.5]), EMBEDDED._replace(vector=(0.5,)))
+    tally.add(1, WHOLE, ServerAnswer(vector=[0.4]), EMBEDDED._replace(vector=(0.5,)))
+    assert (tally.compared, tally.counts["of which equal"]) == (2, 1)
+    assert "the score is 0.1 apart" in tally.differences[0]
+
+
 def test_who_leaves_before_an_embedding_comes_is_counted() -> None:
-    tally = AnswerTally()
+    tally = AnswerTally(task="embed")
     tally.add(0, LEAVES, ServerAnswer(), EMBEDDED)
     assert (tally.counts["clients that left"], tally.compared) == (1, 0)

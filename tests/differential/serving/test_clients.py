@@ -134,10 +134,31 @@ def test_other_refusals_are_told() -> None:
     assert "refused" in nobody.failed
 
 
+def test_a_score_is_of_two_prompts_whose_media_come_with_their_data() -> None:
+    said = {"data": [{"score": 0.25}], "usage": {"prompt_tokens": 15}}
+    other = ChatPrompt((ServedMedium("image", "image 2", b"more"), "w3"))
+    with replying(lambda body: (200, json.dumps(said).encode())) as (url, sent):
+        answer = ask(url, QUESTION, replace(REQUEST, other=1), task="score", other=other)
+    assert (answer.vector, answer.lengths) == ([0.25], None)
+    first, second = (sent[0][name]["content"] for name in ("data_1", "data_2"))
+    assert [part["type"] for part in first] == ["text", "image_url", "text"]
+    assert first[1]["uuid"] == "image 1"
+    assert [part["type"] for part in second] == ["image_url", "text"]
+    assert "uuid" not in second[0]
+
+
+def test_a_class_is_told_by_the_probability_of_each() -> None:
+    said = {"data": [{"probs": [0.5, 0.25, 0.25]}], "usage": {"prompt_tokens": 7}}
+    with replying(lambda body: (200, json.dumps(said).encode())) as (url, sent):
+        answer = ask(url, QUESTION, REQUEST, task="classify")
+    assert (answer.vector, answer.lengths) == ([0.5, 0.25, 0.25], (7, 0))
+    assert "messages" in sent[0]
+
+
 def test_an_embedding_is_asked_for_at_once() -> None:
     said = {"data": [{"embedding": [0.5, 0.5]}], "usage": {"prompt_tokens": 7}}
     with replying(lambda body: (200, json.dumps(said).encode())) as (url, sent):
         answer = ask(url, QUESTION, REQUEST, task="embed")
-    assert (answer.embedding, answer.lengths) == ([0.5, 0.5], (7, 0))
+    assert (answer.vector, answer.lengths) == ([0.5, 0.5], (7, 0))
     assert sent[0]["encoding_format"] == "float"
     assert "max_tokens" not in sent[0]

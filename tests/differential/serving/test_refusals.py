@@ -6,10 +6,15 @@ from collections.abc import Callable
 
 import pytest
 
-from cacheproof.differential.serving.refusals import WAYS, RefusedRequest, refusals
+from cacheproof.differential.serving.refusals import POOLED_WAYS, WAYS, RefusedRequest, refusals
 from tests.differential.serving.stand_in import Body, replying
 
 MEDIUM_FAILS = 500
+
+
+def content(body: Body) -> str:
+    """The first part of a chat, its medium."""
+    return json.dumps(body["messages"][0]["content"][0])
 
 
 def failing(fails: int) -> Callable[[Body], tuple[int, bytes]]:
@@ -17,7 +22,7 @@ def failing(fails: int) -> Callable[[Body], tuple[int, bytes]]:
     seen: Counter[str] = Counter()
 
     def reply(body: Body) -> tuple[int, bytes]:
-        medium = json.dumps(body["messages"][0]["content"][0])
+        medium = content(body)
         status = [400, *[MEDIUM_FAILS] * fails, *[200] * 2][seen[medium]]
         seen[medium] += 1
         return status, b"{}"
@@ -43,6 +48,15 @@ def test_each_way_has_a_medium_of_its_own(fails: int, then: tuple[int, int]) -> 
         asked = {name: value for name, value in first.items() if second.get(name) != value}
         words = {"messages"} if not WAYS[way] else set()
         assert asked.keys() == WAYS[way].keys() | words
+
+
+def test_a_server_for_embeddings_has_ways_of_its_own_and_one_that_classifies_none() -> None:
+    with replying(failing(1)) as (url, sent):
+        told = list(refusals(url, "llava", 0, "embed"))
+        assert list(refusals(url, "llava", 0, "classify")) == []
+    assert [one.way for one in told] == list(POOLED_WAYS)
+    assert all(one.then == (MEDIUM_FAILS, 200) for one in told)
+    assert all("max_tokens" not in body for body in sent)
 
 
 def test_a_connection_that_fails_is_no_refusal() -> None:

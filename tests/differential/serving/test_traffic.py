@@ -12,8 +12,12 @@ from cacheproof.differential.serving.traffic import (
     FRAMES_PER_SECOND,
     MAX_MODEL_LEN,
     MODALITIES,
+    MODELS_OF,
+    QUESTIONS,
+    SERVED_TASKS,
     ServedMedium,
     ServedModel,
+    ServedTask,
     traffic,
 )
 
@@ -25,17 +29,20 @@ def media_of(seed: int, model: ServedModel) -> list[ServedMedium]:
     return [one for question in traffic(seed, model, 0).questions for one in question.media]
 
 
-@pytest.mark.parametrize("model", MODELS)
-def test_a_seed_is_all_that_it_takes(model: ServedModel) -> None:
-    assert traffic(3, model, 20) == traffic(3, model, 20)
-    assert traffic(3, model, 20) != traffic(4, model, 20)
-    assert traffic(3, model, 20).asks[:10] == traffic(3, model, 10).asks
+TASKS = [(task, model) for task in SERVED_TASKS for model in MODELS_OF[task]]
 
 
-@pytest.mark.parametrize("model", MODELS)
-def test_a_name_is_of_one_medium(model: ServedModel) -> None:
+@pytest.mark.parametrize(("task", "model"), TASKS)
+def test_a_seed_is_all_that_it_takes(task: ServedTask, model: ServedModel) -> None:
+    assert traffic(3, model, 20, task) == traffic(3, model, 20, task)
+    assert traffic(3, model, 20, task) != traffic(4, model, 20, task)
+    assert traffic(3, model, 20, task).asks[:10] == traffic(3, model, 10, task).asks
+
+
+@pytest.mark.parametrize(("task", "model"), TASKS)
+def test_a_name_is_of_one_medium(task: ServedTask, model: ServedModel) -> None:
     for seed in SEEDS:
-        asked = traffic(seed, model, 50)
+        asked = traffic(seed, model, 50, task)
         named: dict[str, bytes] = {}
         for one in asked.asks:
             media = asked.questions[one.question].media
@@ -44,6 +51,23 @@ def test_a_name_is_of_one_medium(model: ServedModel) -> None:
                 assert uuid is not None or not is_alone
                 if uuid is not None:
                     assert named.setdefault(uuid, medium.data) == medium.data
+
+
+def test_a_scored_prompt_has_its_media_first_each_kind_together_and_with_its_data() -> None:
+    others = set()
+    for seed in SEEDS:
+        asked, answered = traffic(seed, "qwen3_vl", 20, "score"), traffic(seed, "qwen3_vl", 20)
+        for one, before in zip(asked.questions, answered.questions, strict=True):
+            *media, words = one.parts
+            assert isinstance(words, str)
+            assert words.split() == [word for part in before.parts if isinstance(part, str)
+                                     for word in part.split()]  # fmt: skip
+            assert sorted(one.name for one in media) == sorted(one.name for one in before.media)
+            kinds = [one.modality for one in one.media]
+            assert kinds in (sorted(kinds), sorted(kinds, reverse=True))
+        assert not any(any(one.alone) for one in asked.asks)
+        others |= {one.other for one in asked.asks}
+    assert others == set(range(QUESTIONS))
 
 
 def test_every_way_to_ask_is_met() -> None:

@@ -54,8 +54,8 @@ class Caches(Protocol):
 
     def state(self) -> list[tuple[list[str], int]]:
         """Of sender, receiver and each further API server: names, what was used longest ago first,
-        and bytes counted. Of shared memory: names, and bytes in use; then of each chunk its name, how often it was read,
-        and how often it is to be read."""
+        and bytes counted. Of shared memory: names, and bytes in use; then of each chunk its name,
+        how often it was read, and how often it is to be read."""
 
     def close(self) -> None:
         """Give back what is not this process's alone."""
