@@ -56,7 +56,8 @@ class Server:
     """A server of an engine, which names the items of requests.
 
     `asks_for_digests`: a cache of the engine is on that looks items up by them. `number`: the
-    server's among those of its engine.
+    server's among those of its engine. `settings`: what the engine tells its processor where a
+    request has no options, 0 for nothing.
     """
 
     def __init__(
@@ -66,11 +67,13 @@ class Server:
         asks_for_digests: bool,
         adapters_reach: bool,
         number: int,
+        settings: int = 0,
     ) -> None:
         self._semantics = semantics
         self._has_digests = asks_for_digests or semantics.digests_uncached
         self._adapters_reach = adapters_reach
         self._number = number
+        self._settings = settings if semantics.digests_settings else 0
         self._requests = 0
 
     def name(
@@ -86,13 +89,14 @@ class Server:
             item.modality == "audio" and item.content is None for item in items
         ):
             raise NoData
+        told = options or self._settings
         places: Counter[str] = Counter()
         named = []
         for item in items:
             name = self._name(item, f"{item.modality}-{places[item.modality]}", request)
             places[item.modality] += 1
-            if options:
-                name = ItemName(_digest(item.modality, name, options))
+            if told:
+                name = ItemName(_digest(item.modality, name, told))
             under = adapter if self._adapters_reach else None
             named.append(identifier(name, under, self._semantics))
         return named

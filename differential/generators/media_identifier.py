@@ -6,6 +6,8 @@ that run into ids, one request's id that comes twice, restarts, and servers that
 
 from random import Random
 
+import msgspec
+
 from cacheproof.differential.traces.base import SCHEMA
 from cacheproof.differential.traces.media_identifier import (
     MediaIdentifierConfig,
@@ -44,6 +46,8 @@ def media_identifier_trace(seed: int, *, release: str | None = None) -> Trace:
         external_store=random.randrange(2) == 0,
     )
     engines, servers = random.randint(1, 2), random.randint(1, 2)
+    if not uncached:
+        config = msgspec.structs.replace(config, settings=_settings(seed, engines))
     named = 0
     events: list[MediaIdentifierEvent] = []
     for number in range(random.randint(*EVENTS)):
@@ -65,6 +69,14 @@ def media_identifier_trace(seed: int, *, release: str | None = None) -> Trace:
         )
     header = MediaIdentifierHeader(SCHEMA, config, seed=seed, generator=GENERATOR)
     return Trace(header, tuple(events))
+
+
+def _settings(seed: int, engines: int) -> tuple[int, ...]:
+    """What each engine tells its processor: nothing in two traces of three."""
+    random = Random(f"{GENERATOR}, settings:{seed}")
+    if random.randrange(3):
+        return ()
+    return tuple(random.choice((0, 1, 2)) for _ in range(engines))
 
 
 def _has_switch(release: str | None) -> bool:

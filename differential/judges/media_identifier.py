@@ -21,15 +21,20 @@ from cacheproof.spec.media_identifier import COMPONENT, NamedPair, Naming
 from cacheproof.spec.registry import Contract, contracts
 
 
+OF_SETTINGS = "with other settings"
+"""What an engine tells its processor stands in the place of a request's options, or differs."""
+
+
 class Named(NamedTuple):
     """An item as a request named it, and where: `item` is what its client or its content calls
-    it, with the options of its processor, and `sent` the same of its content, None where it came
-    without data; `life` is the engine's."""
+    it, with what its processor is told, and `sent` the same of its content, None where it came
+    without data; `options` are the request's own; `life` is the engine's."""
 
     item: tuple[str, str, int]
     sent: tuple[str, str, int] | None
     by_client: bool
     adapter: str | None
+    options: int
     request: str
     engine: int
     life: int
@@ -86,7 +91,11 @@ class MediaIdentifierJudge:
         if "raises" in outcome:
             self._judge_answer(number, event, outcome["raises"])
             return
-        told = [self._item(item, event.options) for item in event.items]
+        settings = dict(enumerate(self._config.settings)).get(event.engine, 0)
+        if settings and not event.options:
+            self._reach.meet("an engine with settings of its own")
+        options = event.options or settings
+        told = [self._item(item, options) for item in event.items]
         life = self._lives.get(event.engine, 0)
         for item, (called, by_client), identifier in zip(
             event.items, told, outcome["identifiers"], strict=True
@@ -94,9 +103,10 @@ class MediaIdentifierJudge:
             self.calls_judged += 1
             adapter = event.adapter if self._config.adapters_reach else None
             where = event.request, event.engine, life, event.server
-            data = (item.modality, str(item.content), event.options)
+            data = (item.modality, str(item.content), options)
             sent = None if item.content is None else data
-            named = Named(called, sent, by_client, adapter, *where, identifier, number)
+            own = event.options
+            named = Named(called, sent, by_client, adapter, own, *where, identifier, number)
             self._note(item, named)
             for earlier in self._named:
                 self._judge(earlier, named)
@@ -168,13 +178,18 @@ class MediaIdentifierJudge:
 
 def _kind(earlier: Named, named: Named, *, is_one: bool) -> str:
     """Who named the items, where they are one; else how they differ, and who named them where."""
+    if is_one and earlier.options != named.options:
+        return OF_SETTINGS
     if is_one:
         return "by a client's id" if named.by_client else "by its content"
     if earlier.by_client == named.by_client and earlier.item[:2] == named.item[:2]:
-        is_adapter = earlier.item == named.item
-        return "with another adapter" if is_adapter else "with other options"
+        if earlier.item == named.item:
+            return "with another adapter"
+        return "with other options" if earlier.options != named.options else OF_SETTINGS
     if earlier.by_client or named.by_client:
-        return "with a client's id"
+        is_one_id = earlier.by_client and named.by_client and earlier.item[1] == named.item[1]
+        differ = earlier.item[2] != named.item[2] and earlier.options == named.options
+        return OF_SETTINGS if is_one_id and differ else "with a client's id"
     if earlier.engine != named.engine:
         return "of another engine"
     if earlier.life != named.life:

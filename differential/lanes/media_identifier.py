@@ -16,6 +16,7 @@ LANES = (
                 "an identifier given as an id",
                 "named after a restart",
                 "named by another server",
+                "an engine with settings of its own",
             }
         ),
         by_release=True,

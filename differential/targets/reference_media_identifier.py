@@ -35,7 +35,7 @@ def run(target: "ReferenceTarget", trace: Trace, fault: str | None) -> TraceResu
     assert isinstance(config, MediaIdentifierConfig)
     planted = MEDIA_IDENTIFIER_FAULTS[fault or "nothing"]
     session = MediaIdentifierSession(
-        lambda number: planted(ReferenceNamer(config, target.semantics.media, number))
+        lambda *where: planted(ReferenceNamer(config, target.semantics.media, *where))
     )
     events = [msgspec.to_builtins(event) for event in trace.events]
     return TraceResult(records_of(run_events(session, events)))
@@ -45,13 +45,14 @@ class ReferenceNamer:
     """A server of the reference."""
 
     def __init__(
-        self, config: MediaIdentifierConfig, semantics: MediaSemantics, number: int
+        self, config: MediaIdentifierConfig, semantics: MediaSemantics, engine: int, number: int
     ) -> None:
         self._server = Server(
             semantics,
             asks_for_digests=config.processor_cache or config.prefix_caching,
             adapters_reach=config.adapters_reach,
             number=number,
+            settings=dict(enumerate(config.settings)).get(engine, 0),
         )
 
     def name(

@@ -11,6 +11,7 @@ from cacheproof.differential.traces.headers import ComponentHeader
 MOST_ENGINES = MOST_SERVERS = 4
 MOST_OPTIONS = 8
 Modality = Literal["image", "audio"]
+Options = Annotated[int, msgspec.Meta(ge=0, lt=MOST_OPTIONS)]
 Few = Annotated[int, msgspec.Meta(ge=0, lt=64)]
 
 
@@ -38,7 +39,7 @@ class NameItems(Event, tag="name", frozen=True):
     engine: Annotated[int, msgspec.Meta(ge=0, lt=MOST_ENGINES)] = 0
     server: Annotated[int, msgspec.Meta(ge=0, lt=MOST_SERVERS)] = 0
     adapter: Name | None = None
-    options: Annotated[int, msgspec.Meta(ge=0, lt=MOST_OPTIONS)] = 0
+    options: Options = 0
 
 
 class RestartEngine(Event, tag="restart", frozen=True):
@@ -52,12 +53,15 @@ MediaIdentifierEvent = NameItems | RestartEngine
 
 class MediaIdentifierConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Which caches are on, whether adapters reach the encoder, and whether all engines look for
-    encoder outputs in one external store, which outlives them."""
+    encoder outputs in one external store, which outlives them. `settings` are the options that an
+    engine gives its processor where a request has none, by engine; 0 for none, and for those that
+    are not there."""
 
     processor_cache: bool = True
     prefix_caching: bool = True
     adapters_reach: bool = False
     external_store: bool = False
+    settings: Annotated[tuple[Options, ...], msgspec.Meta(max_length=MOST_ENGINES)] = ()
 
 
 class MediaIdentifierHeader(ComponentHeader, frozen=True, tag="media_identifier"):

@@ -88,6 +88,12 @@ class MediaSemantics:
         "an item has its digest for a name where no cache of the engine asks for one, too",
         thread="LMCache PR #5055",
     )
+    digests_settings: bool = change(
+        None,
+        "ProcessorInputs.get_mm_hashes",
+        "a name holds what the engine tells its processor as well, and not a request's options alone",
+        thread=NOT_FOUND,
+    )
     keeps_user_ids: bool = change(
         "0.30.0",
         "BaseRenderer._process_mm_uuids",

@@ -22,6 +22,11 @@ VARIANTS: tuple[Variant, ...] = (
         "media.numbers_requests",
     ),
     namer_without(
+        "identifier-without-settings",
+        "Engines of other settings give an item one name (as in vLLM).",
+        "media.digests_settings",
+    ),
+    namer_without(
         "identifier-replaces-ids",
         "Clients' ids are replaced where no cache asks for digests (as before vLLM 0.30.0).",
         "media.digests_uncached",

@@ -22,8 +22,9 @@ def key_of(identifier: str) -> str:
 class MediaIdentifierSession:
     """One trace. `apply` takes an event and returns its outcome, None for a no-op."""
 
-    def __init__(self, make: Callable[[int], Name]) -> None:
-        """`make` makes what names the items that come to the server of that number."""
+    def __init__(self, make: Callable[[int, int], Name]) -> None:
+        """`make` makes what names the items that come to a server, of the numbers of its engine
+        and of its own."""
         self.recorder = NoCalls()
         self._make = make
         self._namers: dict[tuple[int, int], Name] = {}
@@ -46,7 +47,7 @@ class MediaIdentifierSession:
         ]
         where = event["engine"], event["server"]
         if where not in self._namers:
-            self._namers[where] = self._make(event["server"])
+            self._namers[where] = self._make(*where)
         try:
             given = self._namers[where](event["request"], items, event["adapter"], event["options"])
         except Exception as error:

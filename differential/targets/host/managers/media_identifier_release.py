@@ -46,16 +46,22 @@ def media_identifier_session(header: Event, fault: str | None) -> MediaIdentifie
     if header["config"]["adapters_reach"] and not hasattr(InputProcessor, "_get_mm_identifier"):
         raise Illegal(f"vLLM {vllm.__version__} has no adapters that reach an encoder")
     planted = MEDIA_IDENTIFIER_FAULTS[fault or "nothing"]
-    return MediaIdentifierSession(lambda number: planted(ReleaseNamer(header["config"], number)))
+    return MediaIdentifierSession(
+        lambda engine, number: planted(ReleaseNamer(header["config"], engine, number))
+    )
 
 
 class ReleaseNamer:
     """A server of this release."""
 
-    def __init__(self, config: Event, number: int) -> None:
+    def __init__(self, config: Event, engine: int, number: int) -> None:
+        settings = dict(enumerate(config["settings"])).get(engine, 0)
+        defaults = _options(settings) or {}
         media = SimpleNamespace(
             mm_processor_cache_gb=4 if config["processor_cache"] else 0,
             mm_hasher_algorithm=_HASHER,
+            mm_processor_kwargs=defaults or None,
+            merge_mm_processor_kwargs=lambda given: {**defaults, **given},
         )
         model = SimpleNamespace(
             model=_MODEL,
@@ -143,7 +149,7 @@ class ReleaseNamer:
             "multi_modal_uuids": uuids,
         }
         if options:
-            prompt["mm_processor_kwargs"] = {"size": options}
+            prompt["mm_processor_kwargs"] = _options(options)
         if _NAMES_IN_RENDERER:
             prompt = _called(
                 self._renderer._process_multimodal,
@@ -184,6 +190,11 @@ class ReleaseNamer:
             return _processed(self._processor._get_mm_hashes(inputs))
         taken = [_MODEL, _HASHER][: len(inspect.signature(inputs.get_mm_hashes).parameters)]
         return _processed(inputs.get_mm_hashes(*taken))
+
+
+def _options(number: int) -> dict[str, int] | None:
+    """What a processor is told under that number."""
+    return {"size": number} if number else None
 
 
 def _nothing(*asked: object, **named: object) -> None:
