@@ -82,6 +82,8 @@ def test_a_release_decides_with_a_mend_as_its_flags_say(
         ("shared-media-moved", "0.31.0", "front_end", "PM-8"),
         ("shared-media-of-another", "0.31.0", "front_end", "PM-1"),
         ("shared-media-room", "0.11.0", "front_end", "PM-8"),
+        ("shared-media-touched", "0.14.0", "front_end", "PM-7"),
+        ("shared-media-touched", "0.31.0", "front_end", "PM-7"),
         ("sounds-by-id", "0.29.0", "media_identifier", "ID-3"),
     ],
 )
