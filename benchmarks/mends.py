@@ -81,11 +81,11 @@ def traces_of(fault: KnownFault) -> Iterator[tuple[str, Trace]]:
 def traces_for(
     fault: KnownFault, release: str, seeds: Sequence[int], depths: Iterable[str]
 ) -> Iterator[tuple[str, Trace]]:
-    """The kept traces of a fault, then those of seeds, lane by lane."""
+    """The kept traces of a fault, then those of seeds, lane by lane, first those that show it."""
     yield from traces_of(fault)
     for lane in LANES.values():
         if lane.depth in depths and lane.project == "vllm":
-            for seed in seeds:
+            for seed in dict.fromkeys((*fault.seeds.get(lane.name, ()), *seeds)):
                 yield f"{lane.name}, seed {seed}", lane.trace(seed, release)
 
 
@@ -102,7 +102,9 @@ def held(
         closing(resolve(f"{kind}@{release}+mended:{name}", report=print)) as mended,
         closing(resolve(f"{kind}@{release}", report=print)) as own,
     ):
-        found = Held(name, release, mends.mends()[name].flags)
+        mend = mends.mends()[name]
+        flags = (*mend.flags, *(f"not {flag}" for flag in mend.without))
+        found = Held(name, release, flags)
         beside, without = reference_for(mended), reference_for(own)
         attribution = Attribution.of_target(load(), mended, beside)
         for where, trace in traces_for(fault, release, seeds, depths):

@@ -121,7 +121,8 @@ class LeastRecentlyUsed(Generic[Value]):
 
 
 class Sender:
-    """The front end's half. Of an item that it keeps it needs the size alone."""
+    """The front end's half. Of an item that it keeps it needs the size alone, but where its
+    semantics send data with each name."""
 
     def __init__(self, capacity: int, semantics: FrontEndSemantics | None = None) -> None:
         self.semantics = semantics or FrontEndSemantics()
@@ -137,7 +138,11 @@ class Sender:
             EvictsForEver: the release would not end.
         """
         sent = _looked_up(self.cache, names, process, self.semantics)
-        return Message(tuple(Sent(name, new) for name, _, new in sent), self._resets)
+        keeps_data = not self.semantics.sends_names_alone
+        return Message(
+            tuple(Sent(name, new or known if keeps_data else new) for name, known, new in sent),
+            self._resets,
+        )
 
     def forget(self, names: Iterable[str]) -> None:
         """The receiver has reported that it lacks these."""
@@ -250,6 +255,7 @@ def _looked_up(
     if semantics.touches_all_first:
         for name in names:
             cache.touch(name)
+    held = {} if semantics.sends_names_alone else {name: cache.get(name) for name in names}
     for at, (name, item) in enumerate(zip(names, processed, strict=True)):
         known = cache.get(name)
         if known is not None:
@@ -257,7 +263,7 @@ def _looked_up(
             continue
         if item is None and not semantics.processes_again:
             raise KeyError(name)
-        item = item or process(at)
+        item = item or held.get(name) or process(at)
         _keep(cache, name, item, semantics)
         yield name, None, item
 

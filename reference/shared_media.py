@@ -170,6 +170,9 @@ class SharedMedia:
             for name in names:
                 self._touch(name)
         times = samples if self.semantics.counts_samples else 1
+        # A front end that keeps data, so that it need not process again, keeps none beside shared
+        # memory.
+        processes_again = self.semantics.processes_again and self.semantics.sends_names_alone
         sent = []
         for at, (name, item) in enumerate(zip(names, processed, strict=True)):
             handle = self._of.get(name)
@@ -178,7 +181,7 @@ class SharedMedia:
                 self._touched.discard(handle.chunk)
                 sent.append(SentShared(name, handle, None))
                 continue
-            if item is None and not self.semantics.processes_again:
+            if item is None and not processes_again:
                 self._end_of_touches()
                 raise KeyError(name)
             item = item or process(at)

@@ -99,6 +99,9 @@ NO_CANARY_WHERE_PLANNED = {
     "EC-11": "a scheduler that plans its walks asks for nothing that would be refused",
     "WM-2": "a scheduler that plans its walks finds out by itself what would be hit",
 }
+NO_CANARY_WHERE_ALL_IS_SENT = {
+    ("PM-2", "though nothing was lost"): "a front end that sends all data takes nothing for sent",
+}
 
 
 @dataclass(frozen=True)
@@ -224,6 +227,8 @@ def canaries_in(
     if DEPTHS[lane.depth].has_scheduler and _plans(target):
         without |= NO_CANARY_WHERE_PLANNED.keys()
     some = canaries(lane.manager, target.release, without, lane.depth)
+    if not _sends_names_alone(target):
+        some = [one for one in some if (one.contract, one.kind) not in NO_CANARY_WHERE_ALL_IS_SENT]
     if isinstance(target, EngineTarget):
         some = [
             replace(one, runner=runner)
@@ -296,3 +301,10 @@ def _plans(target: Target) -> bool:
     if isinstance(target, ReferenceTarget):
         return target.semantics.scheduler.takes_after_blocks
     return "scheduler.takes_after_blocks" in mends.flags_of(target.mended)
+
+
+def _sends_names_alone(target: Target) -> bool:
+    """Whether the target's front end sends what it takes for sent without its data."""
+    if isinstance(target, ReferenceTarget):
+        return target.semantics.front_end.sends_names_alone
+    return mends.flags_of(target.mended).get("front_end.sends_names_alone", True)

@@ -32,12 +32,13 @@ class MendText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Mend(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a mend `does`, in one line; the flags that are true with it; the kinds of break of its
-    fault that it `leaves`; its text, by release. Where it is `same_as` another fault's, it has none
-    of its own."""
+    """What a mend `does`, in one line; the flags that are true with it, and those that are no more
+    (`without`); the kinds of break of its fault that it `leaves`; its text, by release. Where it is
+    `same_as` another fault's, it has none of its own."""
 
     does: str = ""
     flags: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
     leaves: tuple[str, ...] = ()
     text: tuple[MendText, ...] = ()
     same_as: str = ""
@@ -83,7 +84,7 @@ def parse(text: str, source: str) -> Mend:
         raise InputError(
             f"{source}: {str(error).splitlines()[0]}; expected a mend, see docs/how-to/mends.md"
         ) from None
-    if strange := set(mend.flags) - CHANGES.keys():
+    if strange := {*mend.flags, *mend.without} - CHANGES.keys():
         raise InputError(
             f"{source}: {min(strange)!r} is no flag of the semantics; expected one of those in "
             "reference/semantics"
@@ -99,8 +100,10 @@ def mended_in(release: str) -> list[str]:
 
 
 def flags_of(names: Iterable[str]) -> dict[str, bool]:
-    """The flags that are true of a release with mends."""
-    return dict.fromkeys((flag for name in names for flag in mends()[name].flags), True)
+    """The flags that are otherwise than they may be of a release with mends, and how they are."""
+    applied = [mends()[name] for name in names]
+    true = dict.fromkeys((flag for mend in applied for flag in mend.flags), True)
+    return true | dict.fromkeys((flag for mend in applied for flag in mend.without), False)
 
 
 def modules_of(names: Iterable[str], release: str) -> list[str]:

@@ -21,6 +21,12 @@ class FrontEndSemantics:
         "a name that nothing is kept under is not counted as used",
         thread="vLLM PR #43595",
     )
+    sends_names_alone: bool = change(
+        "0.10.2",
+        "LruKeyReplicatedSenderCache.get_and_update_item",
+        "an item that the engine core is taken to have is sent without its data, which the front "
+        "end does not keep",
+    )
     processes_again: bool = change(
         None,
         "BaseMultiModalCache.get_and_update_item",

@@ -14,7 +14,16 @@ from cacheproof.reference.releases import NEWEST
 from cacheproof.reference.semantics import Semantics
 
 SEEDS = range(6)
-DEPTHS = ["scheduler", "manager", "kv_cache", "block_hash", "media_hash", "encoder_connector"]
+DEPTHS = [
+    "scheduler",
+    "manager",
+    "kv_cache",
+    "block_hash",
+    "media_hash",
+    "encoder_connector",
+    "front_end",
+    "media_identifier",
+]
 BEFORE = "0.32.0"
 """The release before, with faults that the newest one does not have."""
 
@@ -54,9 +63,28 @@ def test_a_release_decides_with_a_mend_as_its_flags_say(
         ("cross-attention", "0.13.0", "scheduler", "SC-8"),
         ("drafter-over-groups", "0.19.0", "kv_cache", "KV-3"),
         ("kept-preempted", "0.10.1.1", "scheduler", "SC-6"),
+        ("media-evicts-its-own", "0.12.0", "front_end", "PM-2"),
+        ("media-ids-replaced", "0.16.0", "media_identifier", "ID-2"),
+        ("media-ids-replaced", "0.29.0", "media_identifier", "ID-2"),
+        ("media-names-by-request", "0.11.2", "media_identifier", "ID-1"),
+        ("media-names-by-request", "0.16.0", "media_identifier", "ID-1"),
+        ("media-names-of-servers", "0.17.1", "media_identifier", "ID-1"),
+        ("media-names-repeated", "0.11.2", "media_identifier", "ID-1"),
+        ("media-names-repeated", "0.16.0", "media_identifier", "ID-1"),
+        ("media-of-before-a-reset", "0.30.0", "front_end", "PM-1"),
+        ("media-overtaken", "0.14.0", "front_end", "PM-2"),
+        ("media-overtaken", "0.28.0", "front_end", "PM-2"),
+        ("media-too-large", "0.28.0", "front_end", "PM-3"),
+        ("media-without-end", "0.23.0", "front_end", "PM-3"),
         ("null-block", "0.13.0", "scheduler", "SC-8"),
         ("pending-items", "0.10.1.1", "manager", "EC-3"),
         ("session-twice", "0.24.0", "scheduler", "SC-8"),
+        ("shared-media-moved", "0.31.0", "front_end", "PM-8"),
+        ("shared-media-of-another", "0.31.0", "front_end", "PM-1"),
+        ("shared-media-room", "0.11.0", "front_end", "PM-8"),
+        ("shared-media-touched", "0.14.0", "front_end", "PM-7"),
+        ("shared-media-touched", "0.31.0", "front_end", "PM-7"),
+        ("sounds-by-id", "0.29.0", "media_identifier", "ID-3"),
     ],
 )
 def test_a_mend_of_an_older_release_takes_its_fault_away(

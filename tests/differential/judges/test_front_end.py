@@ -193,6 +193,7 @@ CHANGES_WHAT_IS_ANSWERED = {
     "touches_all_first": "front end",
     "reports_misses": "front end",
     "keeps_what_is_sent": "front end",
+    "sends_names_alone": "front end",
     "numbers_on": SHARED,
     "follows_next_chunk": SHARED,
 }

@@ -21,6 +21,7 @@ from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search.canary import (
     CANARY_TRACES,
     NO_CANARY,
+    NO_CANARY_WHERE_ALL_IS_SENT,
     NO_CANARY_WHERE_PLANNED,
     Canary,
     Planting,
@@ -212,6 +213,16 @@ def test_what_a_mend_leaves_no_room_for_is_not_planted(mended: tuple[str, ...]) 
     target: Any = SimpleNamespace(release="0.33.0", mended=mended)
     planted = {canary.contract for canary in canaries_in(LANES["scheduler"], target)}
     assert planted.isdisjoint(NO_CANARY_WHERE_PLANNED) is bool(mended)
+
+
+@pytest.mark.parametrize("mended", [(), ("media-overtaken",)])
+def test_where_all_data_is_sent_nothing_is_planted_that_takes_an_item_for_sent(
+    mended: tuple[str, ...],
+) -> None:
+    target: Any = SimpleNamespace(release="0.33.0", mended=mended)
+    planted = {(one.contract, one.kind) for one in canaries_in(LANES["front end"], target)}
+    assert planted.isdisjoint(NO_CANARY_WHERE_ALL_IS_SENT) is bool(mended)
+    assert ("PM-2", "though its data came") in planted
 
 
 @pytest.mark.full

@@ -89,12 +89,22 @@ def test_a_mend_is_refused_for_another_release(two: object) -> None:
         apply(["one"], "0.32.0", {"vllm/a.py": SOURCE})
 
 
+def test_a_mend_says_what_is_true_with_it_and_what_is_no_more(two: dict[str, Mend]) -> None:
+    two["one"] = parse('without = ["front_end.sends_names_alone"]\n' + MEND, "one")
+    assert mends.flags_of(["one"]) == {
+        "scheduler.sends_all_items": True,
+        "front_end.sends_names_alone": False,
+    }
+    assert mends.flags_of(["two"]) == {"scheduler.sends_all_items": True}
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
         ("does = 3", "Expected `str`"),
         ("[[text]", "TOML|Expected"),
         (MEND.replace("sends_all_items", "sends_all"), "is no flag of the semantics"),
+        ('without = ["front_end.sends"]\n' + MEND, "is no flag of the semantics"),
         (MEND.replace(">=0.33.0,<0.34.0", "newer"), "expected a mend"),
         ('does = "nothing"', "either texts or the fault that it is the same as"),
         ('same_as = "b"\n' + MEND, "either texts or the fault that it is the same as"),
