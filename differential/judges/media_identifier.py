@@ -20,7 +20,6 @@ from cacheproof.differential.traces.trace import Trace
 from cacheproof.spec.media_identifier import COMPONENT, NamedPair, Naming
 from cacheproof.spec.registry import Contract, contracts
 
-
 OF_SETTINGS = "with other settings"
 """What an engine tells its processor stands in the place of a request's options, or differs."""
 

@@ -91,7 +91,7 @@ class MediaSemantics:
     digests_settings: bool = change(
         None,
         "ProcessorInputs.get_mm_hashes",
-        "a name holds what the engine tells its processor as well, and not a request's options alone",
+        "a name holds what the engine tells its processor, and not a request's options alone",
         thread=NOT_FOUND,
     )
     keeps_user_ids: bool = change(

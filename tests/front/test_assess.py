@@ -338,7 +338,6 @@ WITHOUT_A_COMMAND = {
     "pruned-videos": "0.20.0, 0.26.0 to 0.31.0",
     "media-without-end": "0.12.0 to 0.23.0",
     "lmcache-drafts": "0.33.0",
-    "media-reset-of-one": "0.20.0, 0.24.0, 0.28.0, 0.32.0 to 0.33.0",
 }
 """Releases of faults whose page says what was run."""
 

@@ -151,6 +151,21 @@ def test_the_ideal_has_digests_whatever_is_on() -> None:
     assert ideal.name("a", [CAT, NAMED], None, 0) == on.name("b", [CAT, NAMED], None, 0)
 
 
+def test_the_ideal_names_an_item_by_what_its_engine_tells_the_processor() -> None:
+    """Releases name it by a request's options alone."""
+
+    def named(semantics: MediaSemantics, settings: int, options: int) -> list[str]:
+        one = Server(
+            semantics, asks_for_digests=True, adapters_reach=False, number=0, settings=settings
+        )
+        return one.name("a", [CAT, NAMED], None, options)
+
+    without = replace(IDEAL, **dict.fromkeys(["digests_settings"], False))
+    assert named(IDEAL, 1, 0) == named(IDEAL, 0, 1) == named(IDEAL, 2, 1)
+    assert not set(named(IDEAL, 1, 0)) & set(named(IDEAL, 0, 0))
+    assert named(without, 1, 0) == named(without, 0, 0)
+
+
 def test_a_sound_may_come_by_its_id_alone_since_0_30_0() -> None:
     """`takes_sounds_by_id`."""
     alone = [ItemOfRequest("audio", None, "u")]

@@ -184,6 +184,7 @@ FLAGS = {
     "touches_what_is_there": ("PM-3", "front end"),
     "skips_oversize": ("PM-3", "front end"),
     "counts_resets": ("PM-1", "front end"),
+    "resets_all_servers": ("PM-6", "front end, several servers"),
     "returns_what_is_not_sent": ("PM-7", SHARED),
     "keeps_what_is_to_be_read": ("PM-8", SHARED),
     "protects_what_is_touched": ("PM-7", SHARED),

@@ -19,6 +19,7 @@ from cacheproof.differential.traces.trace import Trace
 
 ON = MediaIdentifierConfig()
 BESIDE_A_STORE = MediaIdentifierConfig(external_store=True)
+OF_TWO_SETTINGS = MediaIdentifierConfig(external_store=True, settings=(0, 1))
 UNCACHED = MediaIdentifierConfig(processor_cache=False, prefix_caching=False)
 UNCACHED_BESIDE_A_STORE = MediaIdentifierConfig(False, False, external_store=True)
 WITH_ADAPTERS = MediaIdentifierConfig(adapters_reach=True)
@@ -54,6 +55,15 @@ def broken(
         (ON, one(CAT), (AGAIN,), one(DOG), ""),
         (BESIDE_A_STORE, one(CAT), (AGAIN,), one(DOG), "of before a restart"),
         (ON, one(CAT), (), one(CAT, options=1), "with other options"),
+        (OF_TWO_SETTINGS, one(CAT), (), one(CAT, engine=1), "with other settings"),
+        (OF_TWO_SETTINGS, one(CAT, options=1), (), one(CAT, engine=1, options=1), ""),
+        (
+            OF_TWO_SETTINGS,
+            one(NamedItem(0, "u")),
+            (),
+            one(NamedItem(0, "u", "audio"), engine=1),
+            "with other settings",
+        ),
         (ON, one(CAT), (), one(NamedItem(1, "x")), "with a client's id"),
         (ON, one(CAT), (), one(NamedItem(0, "x")), ""),
         (
@@ -102,6 +112,12 @@ def test_one_item_is_called_one_thing_where_anybody_looks_for_it(
         {("ID-2", kind)} if kind else set()
     )
     assert broken(config, (one(item), "x"), (one(item), "x")) == set()
+
+
+def test_what_an_engine_tells_its_processor_and_a_request_does_is_one_thing() -> None:
+    by_engine, by_request = one(CAT, engine=1), one(CAT, options=1)
+    told = (by_engine, "x"), (by_request, "y")
+    assert broken(OF_TWO_SETTINGS, *told) == {("ID-2", "with other settings")}
 
 
 def test_an_id_that_is_an_earlier_identifier_is_that_text() -> None:
