@@ -49,6 +49,19 @@ class Named(NamedTuple):
             return self.item[1:] == other.item[1:]
         return self.by_client != other.by_client and self.sent == other.sent
 
+    def differs_by_settings_alone(self, other: "Named") -> bool:
+        """Whether two items would be one, or said to be one, if their engines told the processor
+        the same."""
+        if self.options != other.options or self.item[2] == other.item[2]:
+            return False
+        mine, theirs = self._without_settings(), other._without_settings()
+        is_one = (mine.item, mine.by_client) == (theirs.item, theirs.by_client)
+        return is_one or mine.are_said_to_be_one(theirs)
+
+    def _without_settings(self) -> "Named":
+        sent = self.sent and (*self.sent[:2], self.options)
+        return self._replace(item=(*self.item[:2], self.options), sent=sent)
+
 
 class MediaIdentifierJudge:
     """Judges one trace. `by_kind` holds the first violation of each contract and kind;
@@ -181,14 +194,13 @@ def _kind(earlier: Named, named: Named, *, is_one: bool) -> str:
         return OF_SETTINGS
     if is_one:
         return "by a client's id" if named.by_client else "by its content"
+    if earlier.differs_by_settings_alone(named):
+        return OF_SETTINGS
     if earlier.by_client == named.by_client and earlier.item[:2] == named.item[:2]:
-        if earlier.item == named.item:
-            return "with another adapter"
-        return "with other options" if earlier.options != named.options else OF_SETTINGS
+        is_adapter = earlier.item == named.item
+        return "with another adapter" if is_adapter else "with other options"
     if earlier.by_client or named.by_client:
-        is_one_id = earlier.by_client and named.by_client and earlier.item[1] == named.item[1]
-        differ = earlier.item[2] != named.item[2] and earlier.options == named.options
-        return OF_SETTINGS if is_one_id and differ else "with a client's id"
+        return "with a client's id"
     if earlier.engine != named.engine:
         return "of another engine"
     if earlier.life != named.life:

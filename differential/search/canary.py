@@ -71,7 +71,10 @@ _OF_DECODING_ENGINES = {
     "WM-3": "never_frees",
     "WM-3a": "keeps_what_it_cut_off",
 }
-_ASKS_FOR = {"drops_what_is_encoded": "scheduler.sends_items_again"}
+_ASKS_FOR = {
+    "drops_what_is_encoded": "scheduler.sends_items_again",
+    "forgets_adapters": "media.identifies_adapters",
+}
 """Fault -> flag of the releases that have what the fault falsifies."""
 NO_CANARY = {
     ("encoder_decoder", "manager", "WM-2"): (
