@@ -41,7 +41,7 @@ def identifier(name: ItemName, adapter: str | None, semantics: MediaSemantics) -
 
 class ItemOfRequest(NamedTuple):
     """An item as it comes: what it is and, where its client has given it one, its id. One of them
-    may be None."""
+    may be None. A modality that ends with `_embeds` has items that come as an encoder's rows."""
 
     modality: str
     content: int | None
@@ -93,10 +93,11 @@ class Server:
         places: Counter[str] = Counter()
         named = []
         for item in items:
-            name = self._name(item, f"{item.modality}-{places[item.modality]}", request)
-            places[item.modality] += 1
+            modality = item.modality.removesuffix("_embeds")
+            name = self._name(item, f"{modality}-{places[modality]}", request)
+            places[modality] += 1
             if told:
-                name = ItemName(_digest(item.modality, name, told))
+                name = ItemName(_digest(modality, name, told))
             under = adapter if self._adapters_reach else None
             named.append(identifier(name, under, self._semantics))
         return named

@@ -49,12 +49,15 @@ def media_identifier_trace(seed: int, *, release: str | None = None) -> Trace:
     if not uncached:
         config = msgspec.structs.replace(config, settings=_settings(seed, engines))
     named = 0
+    rows = Random(f"{GENERATOR}, rows:{seed}")
     events: list[MediaIdentifierEvent] = []
     for number in range(random.randint(*EVENTS)):
         if random.randrange(10) == 0:
             events.append(RestartEngine(random.randrange(engines)))
             continue
         items = tuple(_item(random, named) for _ in range(random.choice((1, 1, 2, 3))))
+        if rows.randrange(6) == 0:
+            items = _as_rows(items)
         named += len(items)
         events.append(
             NameItems(
@@ -69,6 +72,16 @@ def media_identifier_trace(seed: int, *, release: str | None = None) -> Trace:
         )
     header = MediaIdentifierHeader(SCHEMA, config, seed=seed, generator=GENERATOR)
     return Trace(header, tuple(events))
+
+
+def _as_rows(items: tuple[NamedItem, ...]) -> tuple[NamedItem, ...]:
+    """The same items with pictures as an encoder's rows, where all of them have a content."""
+    if any(item.modality == "image" and item.content is None for item in items):
+        return items
+    return tuple(
+        msgspec.structs.replace(item, modality="image_embeds") if item.modality == "image" else item
+        for item in items
+    )
 
 
 def _settings(seed: int, engines: int) -> tuple[int, ...]:

@@ -138,6 +138,7 @@ class MediaIdentifierJudge:
             "no cache asks for digests": self._is_uncached,
             "an item named by its client": named.by_client,
             "an identifier given as an id": isinstance(item.uuid, int),
+            "an item of an encoder's rows": item.modality == "image_embeds",
             "named after a restart": named.life > 0,
             "named by another server": named.server > 0,
         }

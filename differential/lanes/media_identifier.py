@@ -17,6 +17,7 @@ LANES = (
                 "named after a restart",
                 "named by another server",
                 "an engine with settings of its own",
+                "an item of an encoder's rows",
             }
         ),
         by_release=True,

@@ -10,7 +10,7 @@ from cacheproof.differential.traces.headers import ComponentHeader
 
 MOST_ENGINES = MOST_SERVERS = 4
 MOST_OPTIONS = 8
-Modality = Literal["image", "audio"]
+Modality = Literal["image", "audio", "image_embeds"]
 Options = Annotated[int, msgspec.Meta(ge=0, lt=MOST_OPTIONS)]
 Few = Annotated[int, msgspec.Meta(ge=0, lt=64)]
 
@@ -18,7 +18,8 @@ Few = Annotated[int, msgspec.Meta(ge=0, lt=64)]
 class NamedItem(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """An item of a request: which content it has, and by which id its client names it. None: it
     comes without data, or without an id; one of them is there. A number for an id stands for the
-    identifier that was given as that one, from 0, without an adapter's name before it."""
+    identifier that was given as that one, from 0, without an adapter's name before it. A picture
+    may come as an encoder's rows (`image_embeds`)."""
 
     content: Few | None = 0
     uuid: Name | Annotated[int, msgspec.Meta(ge=0)] | None = None
@@ -28,6 +29,8 @@ class NamedItem(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         """Raises ValueError for an item that is neither sent nor named."""
         if self.content is None and self.uuid is None:
             raise ValueError("an item without content and uuid; expected one of them")
+        if self.content is None and self.modality == "image_embeds":
+            raise ValueError("an item of rows without content; expected its content")
 
 
 class NameItems(Event, tag="name", frozen=True):
@@ -40,6 +43,11 @@ class NameItems(Event, tag="name", frozen=True):
     server: Annotated[int, msgspec.Meta(ge=0, lt=MOST_SERVERS)] = 0
     adapter: Name | None = None
     options: Options = 0
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for pictures and rows of pictures in one request, which none takes."""
+        if {"image", "image_embeds"} <= {item.modality for item in self.items}:
+            raise ValueError("pictures and rows of pictures in one request; expected one of them")
 
 
 class RestartEngine(Event, tag="restart", frozen=True):

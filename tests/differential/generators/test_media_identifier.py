@@ -22,3 +22,12 @@ def test_adapters_reach_an_encoder_where_the_release_has_a_switch_for_that() -> 
 
     assert reach("0.13.0") == {False}
     assert reach("0.14.0") == reach(None) == {False, True}
+
+
+def test_engines_have_settings_and_pictures_come_as_rows_of_an_encoder() -> None:
+    traces = [media_identifier_trace(seed) for seed in SEEDS]
+    settings = {one for trace in traces for one in trace.header.config.settings}
+    assert settings == {0, 1, 2}
+    items = [item for trace in traces for event in trace.events
+             for item in getattr(event, "items", ())]  # fmt: skip
+    assert {item.modality for item in items} == {"image", "audio", "image_embeds"}

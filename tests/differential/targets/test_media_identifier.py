@@ -49,7 +49,9 @@ def test_a_planted_fault_is_a_difference(hosted: Hosted, fault: str) -> None:
 NAMING = [
     one.name
     for one in fields(MediaSemantics)
-    if one.metadata["change"].function.startswith(("BaseR", "InputProcessor", "MultiModalData"))
+    if one.metadata["change"].function.startswith(
+        ("BaseR", "InputProcessor", "MultiModalData", "ProcessorInputs")
+    )
 ]
 
 

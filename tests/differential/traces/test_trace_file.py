@@ -364,3 +364,21 @@ def test_an_item_that_the_header_does_not_have_is_refused(name: str, content: in
         InputError, match=rf"line 2: item '{name}' with content {content}; expected"
     ):
         parse(lines, "trace")
+
+
+@pytest.mark.parametrize(
+    ("items", "said"),
+    [
+        ([{"modality": "image_embeds", "content": None, "uuid": "u"}], "rows without content"),
+        ([{"modality": "image_embeds"}, {}], "pictures and rows of pictures in one request"),
+        ([{"content": None}], "without content and uuid"),
+    ],
+)
+def test_an_item_that_no_client_can_send_is_refused(
+    items: list[dict[str, object]], said: str
+) -> None:
+    header = {"depth": "media_identifier", "schema": 1, "config": {}}
+    event = {"event": "name", "request": "r", "items": items}
+    lines = [json.dumps(one).encode() for one in (header, event)]
+    with pytest.raises(InputError, match=said):
+        parse(lines, "trace")

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import torch
 import vllm
 from vllm.lora.request import LoRARequest
 from vllm.multimodal.inputs import PlaceholderRange
@@ -39,6 +40,8 @@ _HASHER = "blake3"
 _NAMES_IN_RENDERER = hasattr(BaseRenderer, "_process_multimodal")
 _PROMPT = [1]
 _SHAPES = {"image": (2, 2, 3), "audio": (8,)}
+_ROWS = "_embeds"
+"""What a modality ends with whose items come as an encoder's rows."""
 
 
 def media_identifier_session(header: Event, fault: str | None) -> MediaIdentifierSession:
@@ -140,8 +143,9 @@ class ReleaseNamer:
         data: dict[str, list[Any]] = {}
         uuids: dict[str, list[str | None]] = {}
         for item in items:
-            data.setdefault(item.modality, []).append(_data_of(item))
-            uuids.setdefault(item.modality, []).append(item.uuid)
+            modality = item.modality.removesuffix(_ROWS)
+            data.setdefault(modality, []).append(_data_of(item))
+            uuids.setdefault(modality, []).append(item.uuid)
         # As a server of chats does: ids of all modalities are said, None where there is none.
         prompt: Any = {
             "prompt_token_ids": _PROMPT,
@@ -173,7 +177,7 @@ class ReleaseNamer:
             modality: iter([one.identifier for one in features if one.modality == modality])
             for modality in data
         }
-        return [next(named[item.modality]) for item in items]
+        return [next(named[item.modality.removesuffix(_ROWS)]) for item in items]
 
     def _preprocess(
         self, prompt: Mapping[str, Any], *asked: object, mm_uuids: Any = None, **named: object
@@ -210,9 +214,11 @@ def _bare(base: type, **attributes: object) -> Any:
 
 
 def _data_of(item: Item) -> Any:
-    """An array that differs by content."""
+    """An array, or rows, that differ by content."""
     if item.content is None:
         return None
+    if item.modality.endswith(_ROWS):
+        return torch.full((2, 4), float(item.content))
     return np.full(_SHAPES[item.modality], item.content, "u1" if item.modality == "image" else "f4")
 
 
