@@ -101,18 +101,33 @@ class Resets:
 
 @dataclass
 class Kept:
-    """What one half is to keep: bytes by name. Those of names that are `unsure` are not known."""
+    """What one half is to keep: bytes by name. Those of names that are unsure are not known."""
 
-    sizes: dict[str, int] = field(default_factory=dict)
-    unsure: set[str] = field(default_factory=set)
     names: Sequence[str] = ()
+    _sizes: dict[str, int] = field(default_factory=dict)
+    _unsure: set[str] = field(default_factory=set)
+    _used: int | None = 0
+    _has_new: bool = False
+
+    def put(self, name: str, size: int) -> None:
+        """So many bytes are kept under a name."""
+        self._sizes[name] = size
+        self._unsure.discard(name)
+        self._has_new = True
+
+    def doubt(self, name: str) -> None:
+        """How many bytes are kept under a name is not known."""
+        self._unsure.add(name)
+        self._has_new = True
 
     def now(self, names: Sequence[str]) -> int | None:
         """The bytes of these names, which are all that are kept now; None where not known."""
-        self.names = names
-        self.sizes = {name: self.sizes.get(name, 0) for name in names}
-        self.unsure &= set(names)
-        return None if self.unsure else sum(self.sizes.values())
+        if self._has_new or names != self.names:  # most events leave one of two halves as it was
+            self._sizes = {name: self._sizes.get(name, 0) for name in names}
+            self._unsure &= set(names)
+            self._used = None if self._unsure else sum(self._sizes.values())
+            self.names, self._has_new = names, False
+        return self._used
 
 
 class FrontEndJudge:
@@ -204,8 +219,9 @@ class FrontEndJudge:
                 self._judge_handed(item, says, now)
                 self._resets.process(item.name, own, now)
                 self._brought[item.name] = message
-                sender.sizes[item.name] = self._sizes.get(says, 0)
-                sender.unsure |= {item.name} if sent is None and several else set()
+                sender.put(item.name, self._sizes.get(says, 0))
+                if sent is None and several:
+                    sender.doubt(item.name)
             if says is not None and self._sizes.get(says, 0) > self._capacity:
                 self._reach.meet("larger than the cache of processed media")
 
@@ -227,8 +243,9 @@ class FrontEndJudge:
             self._judge_handed(item, says, message.span)
             if says == self._says(item):
                 self._resets.process(name, says, message.span)
-            self._receiver.sizes[name] = self._sizes.get(says, 0)
-            (self._receiver.unsure.add if is_late else self._receiver.unsure.discard)(name)
+            self._receiver.put(name, self._sizes.get(says, 0))
+            if is_late:
+                self._receiver.doubt(name)
 
     def _taken(self, name: str) -> Message:
         """The message of a request, which is no longer under way once all have taken it."""
@@ -252,9 +269,9 @@ class FrontEndJudge:
             self._disturbed = True
         for name, says in zip(names, message.sent, strict=False):
             if says is not None and name in self._receiver.names:
-                self._receiver.unsure.add(name)
+                self._receiver.doubt(name)
             elif says is not None:
-                self._receiver.sizes[name] = self._sizes.get(says, 0)
+                self._receiver.put(name, self._sizes.get(says, 0))
 
     def _judge_handed(self, item: Given, says: str, span: Span) -> None:
         processed = self._resets.processed(item.name, span)
