@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +20,7 @@ from cacheproof.differential.targets.host.managers.halves import (
     World,
     explored,
 )
+from cacheproof.differential.targets.mended import link_tree
 from cacheproof.differential.targets.reference_halves import explored_reference
 from cacheproof.proving.halves import outcome_of
 from cacheproof.reference.processor_cache import LeastRecentlyUsed
@@ -94,6 +96,58 @@ def test_halves_of_two_releases_are_refuted(flag: str) -> None:
 def test_a_change_of_either_half_is_noticed(newest_halves: HalvesHost, twin: str) -> None:
     outcome, why = outcome_of(newest_halves.explored(twin))
     expected = TOLD.get(twin, Outcome.UNKNOWN if twin == "reads_an_item" else Outcome.REFUTED)
+    assert outcome is expected, why
+
+
+BASE, LRU = "vllm/multimodal/cache/base.py", "vllm/multimodal/cache/lru.py"
+CHANGES = {
+    "the receiver does not count what comes as used": (
+        BASE, "self.touch_receiver_cache_item(cache_key, feature.data)", "pass", Outcome.REFUTED,
+    ),
+    "the receiver looks items up by another name": (
+        BASE, "cache_key = feature.mm_hash or feature.identifier", "cache_key = feature.identifier",
+        Outcome.REFUTED,
+    ),
+    "the receiver keeps nothing": (
+        LRU, "self.cache_if_fits(self._cache, mm_hash, mm_item)", "pass", Outcome.REFUTED,
+    ),
+    "the receiver looks for what it does not use": (
+        LRU, "self._cache.pop(mm_hash, None)\n            self.cache", "self.cache", Outcome.HOLDS,
+    ),
+    "the sender counts nothing as used": (
+        LRU, "(cached_item := self._cache.get(mm_hash)) is not None:\n            return None",
+        "mm_hash in self._cache and (cached_item := self._cache.cache[mm_hash]):\n"
+        "            return None", Outcome.REFUTED,
+    ),
+    "the receiver asks what a name is": (
+        LRU, "if mm_item is not None:", "if mm_item is not None and type(mm_hash):",
+        Outcome.UNKNOWN,
+    ),
+    "the receiver asks which name it is": (
+        LRU, "if mm_item is not None:", "if mm_item is not None and mm_hash is not self:",
+        Outcome.UNKNOWN,
+    ),
+    "the receiver knows its last item": (
+        LRU, "if mm_item is not None:", "self.last = mm_item\n        if mm_item is not None:",
+        Outcome.UNKNOWN,
+    ),
+    "the receiver counts how much is kept": (
+        LRU, "if mm_item is not None:", "if mm_item is not None and len(self._cache) < 9:",
+        Outcome.UNKNOWN,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_changed_text_of_the_newest_release_is_judged(change: str, tmp_path: Path) -> None:
+    path, old, new, expected = CHANGES[change]
+    release = releases.install(NEWEST, report=print)
+    text = (release.tree / path).read_text()
+    assert old in text
+    tree = tmp_path / "tree"
+    link_tree(release.tree, tree, {path: text.replace(old, new, 1)})
+    with closing(HalvesHost(replace(release, tree=tree, metadata=tree))) as host:
+        outcome, why = outcome_of(host.explored())
     assert outcome is expected, why
 
 
