@@ -275,7 +275,7 @@ def merged_by_modality(
     if _LOOKED_UP:
         given["mm_is_cached"] = cached
     try:
-        merged, _ = BaseMultiModalProcessor._merge_mm_kwargs(PROCESSOR, **given)
+        merged, _ = BaseMultiModalProcessor._merge_mm_kwargs(_PROCESSOR, **given)
     finally:
         getattr(sender, "release_sender_touches", _nothing)()
     return merged
@@ -285,7 +285,7 @@ def _nothing() -> None:
     """What releases do that hold nothing while they merge."""
 
 
-PROCESSOR: Any = SimpleNamespace(_recompute_cached_prompt_update=_nothing)
+_PROCESSOR: Any = SimpleNamespace(_recompute_cached_prompt_update=_nothing)
 """All that a merge asks of the processor that it belongs to."""
 
 

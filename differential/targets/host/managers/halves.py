@@ -328,6 +328,8 @@ def explored(make: MakeHalves, items_max: int = ITEMS_MAX) -> Found:
         halves.clear()
         if not halves.sender.told == halves.receiver.told == [("clear",)]:
             found.parted = found.parted or "a reset clears one half, and not the other alike"
+        if Unmodelled.seen:
+            raise Unmodelled(Unmodelled.seen[0])
     except Unmodelled as error:
         found.unknown = str(error)
         return found

@@ -41,9 +41,10 @@ _ROOT = str(Path(vllm.__file__).parent)
 _OF_FEATURE = frozenset(inspect.signature(MultiModalFeatureSpec).parameters)
 _HIDDEN = frozenset({"id", "type", "vars", "globals", "locals", "eval", "exec", "dir"})
 """Builtins that tell of an object what it cannot refuse to tell."""
-_LARGE = 4
 _CAPACITY = 3
+_LARGE = 4
 _ROOM = 1 << 20
+"""Bytes of a cache that each item fits."""
 _CALLS = 3
 """Calls of the longest sequence that is made of the caches themselves."""
 
@@ -83,7 +84,7 @@ class HalvesHost:
 
 
 class ReleaseHalves:
-    """A sender and a receiver with oracles for _BASE. Of several `modalities` the items of a
+    """A sender and a receiver with oracles for caches. Of several `modalities` the items of a
     message have one after the other, and then the first again."""
 
     def __init__(self, world: World, pair: Pair, modalities: Sequence[str]) -> None:
