@@ -113,7 +113,7 @@ def _whole_answer(release: "Host", request: "Plain") -> "dict[str, Json] | None"
             answer = release.hello(request.get("manager"))
         case "explore":
             answer = release.explore(request)
-        case "built" | "change" | "trace" | "called":
+        case "built" | "change" | "trace" | "called" | "halves" | "modalities":
             answer = getattr(release, request["do"])(request)
         case "imported":
             otherwise = importlib.import_module("host.as_imported").otherwise(request)

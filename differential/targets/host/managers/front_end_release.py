@@ -4,7 +4,7 @@ import inspect
 import itertools
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
@@ -37,13 +37,13 @@ from ..vllm_objects.media_caches import (
 from .front_end import FrontEndSession, check
 
 
-def _class_of(names: Sequence[str]) -> Any:
+def class_of(names: Sequence[str]) -> Any:
     """This release's class of one of these names; None where it has none."""
     return next((getattr(caches, name) for name in names if hasattr(caches, name)), None)
 
 
-_SENDER, _RECEIVER = _class_of(SENDERS), _class_of(RECEIVERS)
-_SHARED_SENDER, _SHARED_RECEIVER = _class_of(SHARED_SENDERS), _class_of(SHARED_RECEIVERS)
+_SENDER, _RECEIVER = class_of(SENDERS), class_of(RECEIVERS)
+_SHARED_SENDER, _SHARED_RECEIVER = class_of(SHARED_SENDERS), class_of(SHARED_RECEIVERS)
 _MISS: tuple[type[Exception], ...] = tuple(
     filter(None, [getattr(caches, "MultiModalCacheMissError", None)])
 )
@@ -72,11 +72,11 @@ class ReleaseCaches:
     """A sender and a receiver of this release, each with so many bytes."""
 
     def __init__(self, config: Event) -> None:
-        model = _model(config["capacity"])
+        model = model_of(config["capacity"])
         self._sender: Any = _SENDER(model)
         self._receiver: Any = _RECEIVER(model)
         for half in (self._sender, self._receiver):
-            _end_endless_evictions(half._cache)
+            end_endless_evictions(half._cache)
 
     def process(self, asked: Asked) -> tuple[Any, list[str | None]]:
         payload = _merged(self._sender, asked)
@@ -116,12 +116,12 @@ class ProcessorOnlyCaches:
     """Caches of this release's API servers, which have no counterpart."""
 
     def __init__(self, config: Event) -> None:
-        model = _model(config["capacity"])
+        model = model_of(config["capacity"])
         self._caches: list[Any] = [
             caches.MultiModalProcessorOnlyCache(model) for _ in range(config["servers"])
         ]
         for one in self._caches:
-            _end_endless_evictions(one._cache)
+            end_endless_evictions(one._cache)
 
     def process(self, asked: Asked) -> tuple[Any, list[str | None]]:
         payload = _merged(self._caches[asked.server], asked)
@@ -229,13 +229,13 @@ class _AsText:
         return data, len(data), b"", 0
 
     def deserialize(self, data: memoryview) -> MultiModalKwargsItem:
-        return _item((bytes(data).rstrip(b".").decode(errors="replace"), len(data)))
+        return item_of((bytes(data).rstrip(b".").decode(errors="replace"), len(data)))
 
 
 CACHES = {"lru": ReleaseCaches, "shm": SharedCaches, "processor": ProcessorOnlyCaches}
 
 
-def _model(capacity: int) -> Any:
+def model_of(capacity: int) -> Any:
     """What a release's caches ask of a model's configuration."""
     media = SimpleNamespace(mm_processor_cache_gb=capacity / _GIB)
     return SimpleNamespace(get_multimodal_config=lambda: media, multimodal_config=media)
@@ -249,22 +249,36 @@ def _kept_by(half: Any) -> tuple[list[str], int]:
 
 def _merged(sender: Any, asked: Asked) -> list[Any]:
     """The items of a request as this release sends them."""
-    names = list(asked.names)
-    cached = sender.is_cached(names)
-    missing = [_item(one) for one, known in zip(asked.contents, cached, strict=True) if not known]
+    named = {_MODALITY: list(asked.names)}
+    merged = merged_by_modality(sender, named, lambda _, at: item_of(asked.contents[at]))
+    return list(merged[_MODALITY])
+
+
+def merged_by_modality(
+    sender: Any, named: dict[str, list[Any]], processed: Callable[[str, int], Any]
+) -> Any:
+    """The items of these names as this release sends them, by modality; `processed` gives the item
+    of a modality and a number."""
+    cached = {modality: sender.is_cached(names) for modality, names in named.items()}
+    missing = {
+        modality: [processed(modality, at) for at, is_known in enumerate(known) if not is_known]
+        for modality, known in cached.items()
+    }
     given: dict[str, Any] = {
         "cache": sender,
-        "mm_hashes": {_MODALITY: names},
-        "mm_missing_kwargs": {_MODALITY: missing},
-        "mm_missing_prompt_updates": {_MODALITY: [[] for _ in missing]},
+        "mm_hashes": named,
+        "mm_missing_kwargs": missing,
+        "mm_missing_prompt_updates": {
+            modality: [[] for _ in items] for modality, items in missing.items()
+        },
     }
     if _LOOKED_UP:
-        given["mm_is_cached"] = {_MODALITY: cached}
+        given["mm_is_cached"] = cached
     try:
         merged, _ = BaseMultiModalProcessor._merge_mm_kwargs(_PROCESSOR, **given)
     finally:
         getattr(sender, "release_sender_touches", _nothing)()
-    return list(merged[_MODALITY])
+    return merged
 
 
 def _nothing() -> None:
@@ -275,7 +289,7 @@ _PROCESSOR: Any = SimpleNamespace(_recompute_cached_prompt_update=_nothing)
 """All that a merge asks of the processor that it belongs to."""
 
 
-def _end_endless_evictions(cache: Any) -> None:
+def end_endless_evictions(cache: Any) -> None:
     """Raise NeverEnds where the cache evicts what makes no room, as it would do again."""
     evict = cache.popitem
 
@@ -289,7 +303,7 @@ def _end_endless_evictions(cache: Any) -> None:
     cache.popitem = evict_once
 
 
-def _item(content: Content) -> MultiModalKwargsItem:
+def item_of(content: Content) -> MultiModalKwargsItem:
     """A processed item: its text, in so many bytes."""
     text, size = content
     data = torch.zeros(size, dtype=torch.uint8)
