@@ -292,9 +292,15 @@ class Follower:
     def _aborted(self, message: Aborted) -> Sequence[Observed]:
         calls = self._calls(message.calls)
         standing = self._standing(message)
-        last = message.requests[-1] if message.requests else None
+        # Releases end them in an order of their own, and each call tells what it changed.
+        freed = list(dict.fromkeys(call.request for call in calls))
+        requests = sorted(
+            message.requests,
+            key=lambda number: freed.index(name_of(number)) if name_of(number) in freed else -1,
+        )
+        last = requests[-1] if requests else None
         observed: list[Observed] = []
-        for number in message.requests:
+        for number in requests:
             name = name_of(number)
             own = [call for call in calls if call.request == name]
             calls = [call for call in calls if call.request != name]
