@@ -217,6 +217,8 @@ class MediaAudit:
         if Counter(first) == Counter(items):
             for _ in items:
                 self._under_way.popleft()
+            # Items of several modalities are sent kind by kind, and come as their prompt has them.
+            self._is_disturbed |= first != list(items)
             self._matched = items
             return
         if items == self._matched:  # of a request for several answers

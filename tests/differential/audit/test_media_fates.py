@@ -62,6 +62,14 @@ X, XN, LACKS = ("x", DATA), ("x", NAME), came(("x", NAME), lacking=("x",))
             (sent("y"), sent("x"), came(X), came(("y", DATA)), sent("x", NAME), LACKS),
             "evicted",
         ),
+        (
+            (sent("y"), sent("x"), came(X, ("y", DATA)), sent("x", NAME), LACKS),
+            "evicted",  # of two modalities, which come as the prompt has them
+        ),
+        (
+            (sent("x"), sent("y"), came(X, ("y", DATA)), sent("x", NAME), LACKS),
+            "though nothing was lost",
+        ),
         ((sent("x"), came(X, lacking=("x",))), "though its data came"),
         (
             (sent("x"), came(X, error="RuntimeError"), sent("x", NAME), LACKS),
