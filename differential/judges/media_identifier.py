@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.judges.violation import Violation, first_of_each
-from cacheproof.differential.targets.host.managers.media_identifier import key_of
+from cacheproof.differential.targets.host.managers.media_identifier import key_of, settings_of
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.traces.base import tag_of
 from cacheproof.differential.traces.media_identifier import (
@@ -103,7 +103,7 @@ class MediaIdentifierJudge:
         if "raises" in outcome:
             self._judge_answer(number, event, outcome["raises"])
             return
-        settings = dict(enumerate(self._config.settings)).get(event.engine, 0)
+        settings = settings_of(self._config.settings, event.engine)
         if settings and not event.options:
             self._reach.meet("an engine with settings of its own")
         options = event.options or settings

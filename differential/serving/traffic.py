@@ -210,7 +210,7 @@ def traffic(seed: int, model: ServedModel, requests: int, task: ServedTask = "ge
         replace(
             one,
             uuids=tuple(rng.choice((None, medium.name)) for medium in moved[one.question].media),
-            alone=(False,) * len(one.alone),  # no release scores what comes by its name alone
+            alone=(False,) * len(one.alone),  # 0.32.0 refuses scores of names alone
             other=rng.randrange(len(moved)),
         )
         for one in drawn.asks

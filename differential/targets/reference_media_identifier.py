@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from cacheproof.differential.targets.host.faults.media_identifier import MEDIA_IDENTIFIER_FAULTS
-from cacheproof.differential.targets.host.managers.media_identifier import MediaIdentifierSession
+from cacheproof.differential.targets.host.managers.media_identifier import (
+    MediaIdentifierSession,
+    settings_of,
+)
 from cacheproof.differential.targets.host.session import run_events
 from cacheproof.differential.targets.host.vllm_objects.media_names import Item
 from cacheproof.differential.traces.media_identifier import MediaIdentifierConfig
@@ -52,7 +55,7 @@ class ReferenceNamer:
             asks_for_digests=config.processor_cache or config.prefix_caching,
             adapters_reach=config.adapters_reach,
             number=number,
-            settings=dict(enumerate(config.settings)).get(engine, 0),
+            settings=settings_of(config.settings, engine),
         )
 
     def name(

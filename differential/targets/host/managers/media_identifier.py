@@ -5,7 +5,7 @@ media hash's matter; here it is which items have one name.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ..protocol import Event, Json
 from ..session import NoCalls
@@ -17,6 +17,11 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 def key_of(identifier: str) -> str:
     """An identifier without what stands before it, an adapter's name say."""
     return identifier.rpartition(":")[2]
+
+
+def settings_of(settings: Sequence[int], engine: int) -> int:
+    """The options that an engine gives its processor where a request has none; 0 for none."""
+    return settings[engine] if engine < len(settings) else 0
 
 
 class MediaIdentifierSession:

@@ -24,7 +24,7 @@ from vllm.sampling_params import SamplingParams
 from ..faults.media_identifier import MEDIA_IDENTIFIER_FAULTS
 from ..protocol import Event, Illegal
 from ..vllm_objects.media_names import Item
-from .media_identifier import MediaIdentifierSession
+from .media_identifier import MediaIdentifierSession, settings_of
 
 try:
     from vllm.v1.engine.input_processor import InputProcessor
@@ -58,8 +58,7 @@ class ReleaseNamer:
     """A server of this release."""
 
     def __init__(self, config: Event, engine: int, number: int) -> None:
-        settings = dict(enumerate(config["settings"])).get(engine, 0)
-        defaults = _options(settings) or {}
+        defaults = _options(settings_of(config["settings"], engine)) or {}
         media = SimpleNamespace(
             mm_processor_cache_gb=4 if config["processor_cache"] else 0,
             mm_hasher_algorithm=_HASHER,
