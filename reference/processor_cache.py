@@ -40,10 +40,16 @@ class EvictsForEver(Exception):
 
 
 class Message(NamedTuple):
-    """A request's items as they are sent, and how often the sender had been emptied."""
+    """A request's items as they are sent, in the order of its prompt, how often the sender had been
+    emptied, and what each of them is where they are of several modalities."""
 
     items: tuple[Sent, ...]
     resets: int = 0
+    modalities: tuple[str, ...] = ()
+
+
+MODALITIES = ("image", "audio", "video")
+"""In the order in which a server of chats hands the items of a request to its processor."""
 
 
 class LeastRecentlyUsed(Generic[Value]):
@@ -129,7 +135,12 @@ class Sender:
         self.cache = _cache(capacity, self.semantics)
         self._resets = 0
 
-    def send(self, names: Sequence[str], process: Callable[[int], Processed]) -> Message:
+    def send(
+        self,
+        names: Sequence[str],
+        process: Callable[[int], Processed],
+        modalities: Sequence[str] = (),
+    ) -> Message:
         """The items of a request as they are sent; `process` processes the item of that number.
 
         Raises:
@@ -137,12 +148,30 @@ class Sender:
             ValueError: an item is larger than the cache, and may not be passed on.
             EvictsForEver: the release would not end.
         """
-        sent = _looked_up(self.cache, names, process, self.semantics)
+        looked_up = _looked_up(self.cache, names, process, modalities, self.semantics)
         keeps_data = not self.semantics.sends_names_alone
-        return Message(
-            tuple(Sent(name, new or known if keeps_data else new) for name, known, new in sent),
-            self._resets,
+        sent = tuple(
+            Sent(name, new or known if keeps_data else new) for name, known, new in looked_up
         )
+        return Message(sent, self._resets, tuple(modalities))
+
+    def send_unlooked(
+        self,
+        names: Sequence[str],
+        process: Callable[[int], Processed],
+        modalities: Sequence[str] = (),
+    ) -> Message:
+        """The items of a request whose processor leaves this cache out, with data each."""
+        items = [process(at) for at in range(len(names))]
+        message = Message(tuple(map(Sent, names, items)), self._resets, tuple(modalities))
+        if self.semantics.keeps_what_skips_it:
+            order = order_of_sender(len(names), modalities, self.semantics)
+            if self.semantics.touches_all_first:
+                for at in order:
+                    self.cache.touch(names[at])
+            for at in order:
+                _taken(self.cache, names[at], items[at], self.semantics)
+        return message
 
     def forget(self, names: Iterable[str]) -> None:
         """The receiver has reported that it lacks these."""
@@ -166,10 +195,14 @@ class ProcessorOnly:
         self.caches = [_cache(capacity, self.semantics) for _ in range(servers)]
 
     def send(
-        self, names: Sequence[str], process: Callable[[int], Processed], server: int = 0
+        self,
+        names: Sequence[str],
+        process: Callable[[int], Processed],
+        modalities: Sequence[str] = (),
+        server: int = 0,
     ) -> Message:
         """The items of that server's request as they are sent, as `Sender.send`, with data each."""
-        sent = _looked_up(self.caches[server], names, process, self.semantics)
+        sent = _looked_up(self.caches[server], names, process, modalities, self.semantics)
         return Message(tuple(Sent(name, known or new) for name, known, new in sent))
 
     def clear(self, server: int = 0) -> None:
@@ -201,33 +234,28 @@ class Receiver:
             self._resets = message.resets
             self.clear()
         is_late = message.resets < self._resets
+        order = _order_of_receiver(message, self.semantics)
         if self.semantics.touches_all_first and not is_late:
-            for name, _ in message.items:
-                self.cache.touch(name)
-        found: list[Processed] = []
+            for at in order:
+                self.cache.touch(message.items[at].name)
+        found: dict[int, Processed] = {}
         missing: list[str] = []
-        for at, (name, item) in enumerate(message.items):
-            known = item if is_late else self._known(name, item)
+        for at in order:
+            name, item = message.items[at]
+            known = item if is_late else _taken(self.cache, name, item, self.semantics)
             if known is None and self.semantics.processes_again:
-                known = process(at) if is_late else self._known(name, process(at))
+                known = process(at)
+                if not is_late:
+                    known = _taken(self.cache, name, known, self.semantics)
             if known is not None:
-                found.append(known)
+                found[at] = known
             elif self.semantics.reports_misses:
                 missing.append(name)
             else:
                 raise CacheMiss([name])
         if missing:
             raise CacheMiss(missing)
-        return found
-
-    def _known(self, name: str, item: Processed | None) -> Processed | None:
-        if item is not None and self.semantics.keeps_what_is_sent:
-            self.cache.drop(name)
-        elif (known := self.cache.get(name)) is not None:
-            return known
-        if item is not None:
-            _keep(self.cache, name, item, self.semantics)
-        return item
+        return [found[at] for at in range(len(found))]
 
     def clear(self) -> None:
         """Forget every item."""
@@ -247,25 +275,64 @@ def _looked_up(
     cache: LeastRecentlyUsed[Processed],
     names: Sequence[str],
     process: Callable[[int], Processed],
+    modalities: Sequence[str],
     semantics: FrontEndSemantics,
-) -> Iterator[tuple[str, Processed | None, Processed | None]]:
+) -> list[tuple[str, Processed | None, Processed | None]]:
     """Of each item its name, and what the cache has of it, or what was processed and is kept."""
-    missing = [name not in cache for name in names]
-    processed = [process(at) if is_missing else None for at, is_missing in enumerate(missing)]
+    order = order_of_sender(len(names), modalities, semantics)
+    processed = [process(at) if name not in cache else None for at, name in enumerate(names)]
     if semantics.touches_all_first:
-        for name in names:
-            cache.touch(name)
+        for at in order:
+            cache.touch(names[at])
     held = {} if semantics.sends_names_alone else {name: cache.get(name) for name in names}
-    for at, (name, item) in enumerate(zip(names, processed, strict=True)):
+    found: dict[int, tuple[str, Processed | None, Processed | None]] = {}
+    for at in order:
+        name, item = names[at], processed[at]
         known = cache.get(name)
         if known is not None:
-            yield name, known, None
+            found[at] = name, known, None
             continue
         if item is None and not semantics.processes_again:
             raise KeyError(name)
         item = item or held.get(name) or process(at)
         _keep(cache, name, item, semantics)
-        yield name, None, item
+        found[at] = name, None, item
+    return [found[at] for at in range(len(names))]
+
+
+def order_of_sender(
+    count: int, modalities: Sequence[str], semantics: FrontEndSemantics
+) -> Sequence[int]:
+    """The numbers of so many items, in the order in which a front end takes them: modality by
+    modality."""
+    if not modalities:
+        return range(count)
+    if semantics.takes_in_one_order:
+        return sorted(range(count), key=modalities.__getitem__)
+    return sorted(range(count), key=lambda at: MODALITIES.index(modalities[at]))
+
+
+def _order_of_receiver(message: Message, semantics: FrontEndSemantics) -> Sequence[int]:
+    """The same of an engine core: as they stand in the prompt."""
+    if semantics.takes_in_one_order:
+        return order_of_sender(len(message.items), message.modalities, semantics)
+    return range(len(message.items))
+
+
+def _taken(
+    cache: LeastRecentlyUsed[Processed],
+    name: str,
+    item: Processed | None,
+    semantics: FrontEndSemantics,
+) -> Processed | None:
+    """What is had of an item that comes with its data or, without, is taken to be there."""
+    if item is not None and semantics.keeps_what_is_sent:
+        cache.drop(name)
+    elif (known := cache.get(name)) is not None:
+        return known
+    if item is not None:
+        _keep(cache, name, item, semantics)
+    return item
 
 
 def _keep(

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from cacheproof.reference.processor_cache import Processed
+from cacheproof.reference.processor_cache import Processed, order_of_sender
 from cacheproof.reference.semantics.front_end import FrontEndSemantics
 
 COUNT = struct.Struct("<i")
@@ -156,7 +156,11 @@ class SharedMedia:
         self._touched: set[int] = set()
 
     def send(
-        self, names: Sequence[str], process: Callable[[int], Processed], samples: int = 1
+        self,
+        names: Sequence[str],
+        process: Callable[[int], Processed],
+        modalities: Sequence[str] = (),
+        samples: int = 1,
     ) -> list[SentShared]:
         """The items of a request as they are sent, once for each of `samples` answers; `process`
         processes the item of that number.
@@ -164,31 +168,32 @@ class SharedMedia:
         Raises:
             KeyError: the request's own items have taken the place of one that was not processed.
         """
-        missing = [name not in self._of for name in names]
-        processed = [process(at) if is_missing else None for at, is_missing in enumerate(missing)]
+        order = order_of_sender(len(names), modalities, self.semantics)
+        processed = [process(at) if name not in self._of else None for at, name in enumerate(names)]
         if self.semantics.touches_all_first:
-            for name in names:
-                self._touch(name)
+            for at in order:
+                self._touch(names[at])
         times = samples if self.semantics.counts_samples else 1
         # A front end that keeps data, so that it need not process again, keeps none beside shared
         # memory.
         processes_again = self.semantics.processes_again and self.semantics.sends_names_alone
-        sent = []
-        for at, (name, item) in enumerate(zip(names, processed, strict=True)):
+        sent: dict[int, SentShared] = {}
+        for at in order:
+            name, item = names[at], processed[at]
             handle = self._of.get(name)
             if handle is not None:
                 self._sent[handle.chunk] += times
                 self._touched.discard(handle.chunk)
-                sent.append(SentShared(name, handle, None))
+                sent[at] = SentShared(name, handle, None)
                 continue
             if item is None and not processes_again:
                 self._end_of_touches()
                 raise KeyError(name)
             item = item or process(at)
             handle = self._put(name, item, times)
-            sent.append(SentShared(name, handle, item if handle is None else None))
+            sent[at] = SentShared(name, handle, item if handle is None else None)
         self._end_of_touches()
-        return sent
+        return [sent[at] for at in range(len(names))]
 
     def withdraw(self, message: Sequence[SentShared], samples: int = 1) -> None:
         """The message is never sent, and nobody will read what it refers to."""

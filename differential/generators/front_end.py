@@ -8,6 +8,7 @@ picture, and resets that come to one half alone.
 from functools import cache
 from itertools import combinations, product
 from random import Random
+from typing import get_args
 
 import msgspec
 
@@ -20,6 +21,7 @@ from cacheproof.differential.traces.front_end import (
     Given,
     Half,
     MediaItem,
+    Modality,
     Process,
     Report,
     ResetMedia,
@@ -30,6 +32,7 @@ from cacheproof.differential.traces.trace import Trace
 GENERATOR = "front-end/1"
 EVENTS = (12, 60)
 UNDER_WAY_MAX = 4
+MODALITIES: tuple[Modality, ...] = get_args(Modality)
 HALVES: tuple[Half, ...] = ("both", "both", "sender", "receiver")
 
 
@@ -98,6 +101,38 @@ def processor_only_trace(seed: int) -> Trace:
         trace.header, config=config, generator=f"{GENERATOR}, processor only"
     )
     return Trace(header, trace.events)
+
+
+MIXED = "front-end-mixed/1"
+
+
+def mixed_media_trace(seed: int) -> Trace:
+    """The same requests, with items of several modalities in half of the traces; in half some leave
+    the front end's cache out, and now and then a processor raises an error."""
+    return mixed(front_end_trace(seed), MIXED)
+
+
+def mixed(trace: Trace, generator: str) -> Trace:
+    """The same trace with mixed media."""
+    assert isinstance(trace.header, FrontEndHeader)
+    random = Random(f"{generator}:{trace.header.seed}")
+    modalities = random.choice((MODALITIES, MODALITIES[:1]))
+    skips = random.choice((0.0, 0.2))
+    items = tuple(
+        msgspec.structs.replace(item, modality=random.choice(modalities))
+        for item in trace.header.config.items
+    )
+    config = msgspec.structs.replace(trace.header.config, items=items)
+    header = msgspec.structs.replace(trace.header, config=config, generator=generator)
+    events = tuple(
+        msgspec.structs.replace(
+            event, skips_cache=random.random() < skips, fails=random.random() < 0.1
+        )
+        if isinstance(event, Process)
+        else event
+        for event in trace.events
+    )
+    return Trace(header, events)
 
 
 SERVERS = "front-end-servers/1"

@@ -153,6 +153,7 @@ class FrontEndJudge:
             item.name: [f"{item.name}/{number}" for number in range(len(item.sizes))]
             for item in config.items
         }
+        self._modalities = {item.name: item.modality for item in config.items}
         self._rules = by_subject(contracts(FRONT_END, release))
         self._messages: dict[str, Message] = {}
         self._brought: dict[str, Message] = {}
@@ -203,6 +204,13 @@ class FrontEndJudge:
 
     def _take_processed(self, event: Process, outcome: FrontEndOutcome) -> None:
         """What was processed, what of it the sender takes for sent, and by which message."""
+        if event.fails:
+            self._reach.meet("error of a processor")
+            return
+        if len({self._modalities[item.name] for item in event.items}) > 1:
+            self._reach.meet("items of several modalities")
+        if event.skips_cache:
+            self._reach.meet("front end's cache left out")
         given = [self._says(item) for item in event.items]
         sent = outcome.get("sent")
         now, sender = self._resets.now, self._senders[event.server]
@@ -219,8 +227,10 @@ class FrontEndJudge:
                 self._judge_handed(item, says, now)
                 self._resets.process(item.name, own, now)
                 self._brought[item.name] = message
+                was_kept = item.name in sender.names
                 sender.put(item.name, self._sizes.get(says, 0))
-                if sent is None and several:
+                is_unlooked = sent is None or event.skips_cache
+                if (several and is_unlooked) or (was_kept and event.skips_cache):
                     sender.doubt(item.name)
             if says is not None and self._sizes.get(says, 0) > self._capacity:
                 self._reach.meet("larger than the cache of processed media")
@@ -380,7 +390,7 @@ class SharedMediaJudge(FrontEndJudge):
                 self._resets.process(item.name, self._says(item), now)
         self._known = frozenset(outcome["sender"])
         super()._take_processed(event, outcome)
-        if any(says is not None for says in outcome.get("sent", ())):
+        if not event.skips_cache and any(says is not None for says in outcome.get("sent", ())):
             self._reach.meet("no room in shared memory")
 
     def _take_reset(self, event: ResetMedia, outcome: FrontEndOutcome) -> None:

@@ -3,6 +3,7 @@
 from cacheproof.differential.generators.front_end import (
     every_order_trace,
     front_end_trace,
+    mixed_media_trace,
     processor_only_trace,
     several_answers_trace,
     several_servers_trace,
@@ -42,6 +43,25 @@ LANES = (
                 "one half emptied alone",
                 "message overtaken",
                 "engine core lacks an item",
+            }
+        ),
+        silent_on=OF_SHARED_MEMORY,
+    ),
+    Lane(
+        "front end, mixed media",
+        "front_end",
+        "front_end",
+        mixed_media_trace,
+        frozenset(
+            {
+                "processed and never sent",
+                "told of a miss",
+                "one half emptied alone",
+                "message overtaken",
+                "engine core lacks an item",
+                "items of several modalities",
+                "front end's cache left out",
+                "error of a processor",
             }
         ),
         silent_on=OF_SHARED_MEMORY,

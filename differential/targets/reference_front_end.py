@@ -15,6 +15,7 @@ from cacheproof.differential.targets.host.vllm_objects.media_caches import (
     Lacking,
     Message,
     NeverEnds,
+    ProcessorError,
 )
 from cacheproof.differential.traces.front_end import FrontEndConfig
 from cacheproof.differential.traces.records import TraceResult, records_of
@@ -28,7 +29,7 @@ from cacheproof.reference.processor_cache import (
     Sender,
 )
 from cacheproof.reference.semantics.front_end import FrontEndSemantics
-from cacheproof.reference.shared_media import Moved, SharedMedia
+from cacheproof.reference.shared_media import Moved, SentShared, SharedMedia
 
 if TYPE_CHECKING:
     from cacheproof.differential.targets.reference import ReferenceTarget
@@ -65,19 +66,19 @@ class ReferenceCaches:
         self._receiver = Receiver(config.capacity, semantics)
 
     def process(self, asked: Asked) -> tuple[Any, list[str | None]]:
-        processed = [Processed(*content) for content in asked.contents]
+        send = self._sender.send_unlooked if asked.skips_cache else self._sender.send
         with _told():
-            sent = self._sender.send(asked.names, processed.__getitem__)
+            sent = send(asked.names, _processor(asked), asked.modalities)
         return sent, [None if one is None else one.content for _, one in sent.items]
 
     def withdraw(self, message: Message) -> None:
         """Nothing can be taken back: who misses an item has it processed again."""
 
     def receive(self, message: Message, worker: int) -> list[str]:
-        again = [Processed(*content) for content in message.contents]
+        again = _processor(message.asked)
         try:
             with _told():
-                found = self._receiver.receive(message.payload, again.__getitem__)
+                found = self._receiver.receive(message.payload, again)
         except CacheMiss as error:
             if self._receiver.semantics.reports_misses:
                 raise Lacking(error.names) from error
@@ -108,9 +109,12 @@ class ReferenceProcessorOnlyCaches:
         self._cache = ProcessorOnly(config.capacity, semantics, config.servers)
 
     def process(self, asked: Asked) -> tuple[Any, list[str | None]]:
-        processed = [Processed(*content) for content in asked.contents]
+        process = _processor(asked)
+        if asked.skips_cache:
+            told = [process(at).content for at in range(len(asked.names))]
+            return told, list(told)
         with _told():
-            sent = self._cache.send(asked.names, processed.__getitem__, asked.server)
+            sent = self._cache.send(asked.names, process, asked.modalities, asked.server)
         told = [item.content for _, item in sent.items if item is not None]
         return told, list(told)
 
@@ -143,12 +147,15 @@ class ReferenceSharedCaches:
         self._store = SharedMedia(config.capacity, config.largest, config.workers, semantics)
 
     def process(self, asked: Asked) -> tuple[Any, list[str | None]]:
-        processed = [Processed(*content) for content in asked.contents]
-        sent = self._store.send(asked.names, processed.__getitem__, asked.samples)
+        process = _processor(asked)
+        if asked.skips_cache:
+            sent = [SentShared(name, None, process(at)) for at, name in enumerate(asked.names)]
+        else:
+            sent = self._store.send(asked.names, process, asked.modalities, asked.samples)
         return sent, [None if item is None else item.content for _, _, item in sent]
 
     def withdraw(self, message: Message) -> None:
-        self._store.withdraw(message.payload, message.samples)
+        self._store.withdraw(message.payload, message.asked.samples)
 
     def receive(self, message: Message, worker: int) -> list[str]:
         try:
@@ -177,6 +184,15 @@ CACHES: dict[str, Callable[[FrontEndConfig, FrontEndSemantics], Caches]] = {
     "shm": ReferenceSharedCaches,
     "processor": ReferenceProcessorOnlyCaches,
 }
+
+
+def _processor(asked: Asked) -> Callable[[int], Processed]:
+    """Processes the item of a number. Raises ProcessorError where that of the request does, as it
+    may be called for whether or not there is anything to process."""
+    if asked.fails:
+        raise ProcessorError
+    processed = [Processed(*content) for content in asked.contents]
+    return processed.__getitem__
 
 
 @contextmanager

@@ -20,6 +20,7 @@ MOST_SAMPLES = 4
 Worker = Annotated[int, msgspec.Meta(ge=0, lt=MOST_WORKERS)]
 Server = Annotated[int, msgspec.Meta(ge=0, lt=MOST_SERVERS)]
 Half = Literal["both", "sender", "receiver"]
+Modality = Literal["image", "audio", "video"]
 
 
 class Given(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -31,13 +32,19 @@ class Given(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Process(Event, tag="process", frozen=True):
-    """A request arrives at an API server. Its items are processed where they are new, and its
-    message is made, which is sent once for each of its `samples`."""
+    """A request arrives at an API server, with items in the order of its prompt. They are processed
+    where they are new, and its message is made, which is sent once for each of its `samples`.
+
+    `skips_cache`: it is one whose items are not looked up in the front end's cache, nor kept there,
+    as where one of them comes as an encoder's rows. `fails`: its processor raises an error, so that
+    no message is made."""
 
     request: Name
     items: Annotated[tuple[Given, ...], msgspec.Meta(min_length=1, max_length=16)]
     samples: Annotated[int, msgspec.Meta(ge=1, le=MOST_SAMPLES)] = 1
     server: Server = 0
+    skips_cache: bool = False
+    fails: bool = False
 
 
 class Withdraw(Event, tag="withdraw", frozen=True):
@@ -72,10 +79,11 @@ FrontEndEvent = Process | Withdraw | Deliver | Report | ResetMedia
 
 
 class MediaItem(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """The bytes of each content that is given under a name."""
+    """The bytes of each content that is given under a name, and what it is."""
 
     name: Name
     sizes: Annotated[tuple[Size, ...], msgspec.Meta(min_length=1, max_length=MOST_CONTENTS)]
+    modality: Modality = "image"
 
 
 class FrontEndConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):

@@ -27,6 +27,19 @@ class FrontEndSemantics:
         "an item that the engine core is taken to have is sent without its data, which the front "
         "end does not keep",
     )
+    takes_in_one_order: bool = change(
+        None,
+        "MultiModalReceiverCache.get_and_update_features",
+        "both halves take the items of a request in one order, by the names of their modalities",
+        thread=NOT_FOUND,
+    )
+    keeps_what_skips_it: bool = change(
+        None,
+        "BaseMultiModalProcessor._apply_hf_processor",
+        "what a front end sends without a look into its cache it keeps there, as the engine core "
+        "keeps it",
+        thread=NOT_FOUND,
+    )
     processes_again: bool = change(
         None,
         "BaseMultiModalCache.get_and_update_item",

@@ -51,6 +51,40 @@ def test_halves_that_see_the_same_keep_the_same(
         assert sender.cache.size == receiver.cache.size == len(list(sender.cache))
 
 
+@given(st.lists(st.tuples(st.lists(NAMES, min_size=1, max_size=3), st.booleans())))
+def test_halves_agree_of_items_of_any_modality_and_of_what_skips_the_front_end(
+    requests: list[tuple[list[str], bool]],
+) -> None:
+    modality = dict(zip("vwxyz", ("video", "image", "audio", "image", "video"), strict=True))
+    sender, receiver = Sender(3), Receiver(3)
+    for names, skips in requests:
+        send = sender.send_unlooked if skips else sender.send
+        process = [Processed(name, 1) for name in names].__getitem__
+        message = send(names, process, [modality[name] for name in names])
+        assert received(receiver, message) == names
+        assert list(sender.cache) == list(receiver.cache)
+
+
+def test_halves_may_take_items_by_modality_in_front_and_in_the_prompts_order_behind() -> None:
+    semantics = Semantics.ideal().without("front_end.takes_in_one_order").front_end
+    sender, receiver = Sender(3, semantics), Receiver(3, semantics)
+    names, modalities = "xyz", ("video", "audio", "image")
+    message = sender.send(names, lambda at: Processed(names[at], 1), modalities)
+    assert [name for name, _ in message.items] == [*names]
+    assert received(receiver, message) == [*names]
+    assert list(sender.cache) == ["z", "y", "x"]
+    assert list(receiver.cache) == ["x", "y", "z"]
+
+
+def test_what_skips_the_front_end_may_be_kept_behind_alone() -> None:
+    semantics = Semantics.ideal().without("front_end.keeps_what_skips_it").front_end
+    sender, receiver = Sender(1, semantics), Receiver(1, semantics)
+    received(receiver, sent(sender, "x"))
+    received(receiver, sender.send_unlooked("y", lambda at: Processed("y", 1)))
+    assert (list(sender.cache), list(receiver.cache)) == (["x"], ["y"])
+    assert sent(sender, "x").items[0].item is None  # which the receiver has evicted
+
+
 @given(REQUESTS, st.integers(1, 4))
 def test_a_cache_without_a_counterpart_sends_each_item_with_data(
     requests: list[list[str]], capacity: int
@@ -76,7 +110,7 @@ def test_a_reset_reaches_all_api_servers_and_in_releases_the_one_that_is_called(
 ) -> None:
     cache = ProcessorOnly(4, of(release) if release else None, servers=3)
     for server in range(3):
-        cache.send("x", lambda at: Processed("x", 1), server)
+        cache.send("x", lambda at: Processed("x", 1), server=server)
     cache.clear(1)
     assert [list(one) for one in cache.caches] == [["x"] * bool(release), [], ["x"] * bool(release)]
 

@@ -39,7 +39,9 @@ def standalone_test(finding: Finding) -> tuple[str | None, str]:
     if config.store != "lru":
         return None, "it is written for the two halves of a cache: its replay has the other stores"
     body = [*_played(finding, config), *_claim(finding)]
-    return render("front_end.py.jinja", finding, body, capacity=config.capacity), ""
+    skips = any(isinstance(one, Process) and one.skips_cache for one in finding.events)
+    text = render("front_end.py.jinja", finding, body, capacity=config.capacity, skips=skips)
+    return text, ""
 
 
 def _played(finding: Finding, config: FrontEndConfig) -> Iterator[str]:
@@ -67,19 +69,18 @@ def _lines(
 ) -> Iterator[str]:
     """What one event does; `lacking` are the items that the engine core said it had not, by
     request."""
-    sizes = {item.name: item.sizes for item in config.items}
     match event:
+        case Process(fails=True):
+            yield f"# the processor of {event.request} raises an error, and nothing is kept"
         case Process():
-            items = [
-                f"({literal(one.name)}, {one.content}, {sizes[one.name][one.content]})"
-                for one in event.items
-            ]
-            line = f"messages[{literal(event.request)}] = process(sender, {', '.join(items)})"
+            name = "leave_out" if event.skips_cache else "process"
+            arguments = [*(["sender"] * (not event.skips_cache)), *_items(event, config)]
+            line = f"messages[{literal(event.request)}] = {name}({', '.join(arguments)})"
             if len(line) <= _WIDTH:
                 yield line
                 return
-            yield f"messages[{literal(event.request)}] = process("
-            yield from (f"    {argument}," for argument in ("sender", *items))
+            yield f"messages[{literal(event.request)}] = {name}("
+            yield from (f"    {argument}," for argument in arguments)
             yield ")"
         case Deliver():
             yield f"handed = deliver(receiver, messages[{literal(event.request)}])"
@@ -91,6 +92,15 @@ def _lines(
                 for half in ("sender", "receiver")
                 if event.half in ("both", half)
             )
+
+
+def _items(event: Process, config: FrontEndConfig) -> Iterator[str]:
+    """Each item: its name, which content, and bytes; and what it is, if it is no picture."""
+    items = {item.name: item for item in config.items}
+    for one in event.items:
+        item = items[one.name]
+        modality = "" if item.modality == "image" else f", {literal(item.modality)}"
+        yield f"({literal(one.name)}, {one.content}, {item.sizes[one.content]}{modality})"
 
 
 def _claim(finding: Finding) -> Iterator[str]:

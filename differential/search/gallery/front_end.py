@@ -14,6 +14,16 @@ VARIANTS: tuple[Variant, ...] = (
         "front_end.processes_again",
     ),
     front_end_without(
+        "media-taken-in-two-orders",
+        "The engine core takes items as they stand in the prompt (as in vLLM).",
+        "front_end.takes_in_one_order",
+    ),
+    front_end_without(
+        "media-skips-one-half",
+        "What leaves the front end's cache out is kept by the engine core alone (as in vLLM).",
+        "front_end.keeps_what_skips_it",
+    ),
+    front_end_without(
         "media-touches-nothing",
         "A name counts as used that nothing is kept under (as before vLLM 0.24.0).",
         "front_end.touches_what_is_there",

@@ -325,7 +325,10 @@ _LANES_OF = {
     IDENTIFIER: ("media identifier",),
     KV_CACHE: ("KV cache",),
     CONNECTOR: ("connectors on a disk", "connectors in memory"),
-    FRONT_END: ("front end", "front end, shared memory", "front end, several answers"),
+    FRONT_END: (
+        *("front end", "front end, mixed media", "front end, several servers"),
+        *("front end, shared memory", "front end, several answers"),
+    ),
 }
 _SEEDS_OF = {
     KV_CACHE: KV_CACHE_TRACES,

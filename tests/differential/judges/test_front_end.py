@@ -71,6 +71,28 @@ def test_a_miss_is_told_by_what_came_of_the_message_that_brought_the_item(kind: 
     assert ("PM-2", kind) in broken(of("0.27.1"), 4, sizes, *events)
 
 
+def test_what_parts_halves_with_nothing_lost_is_told_so() -> None:
+    skips = Process("b", (Given("y"),), skips_cache=True), Deliver("b")
+    then = process("c", "x"), Deliver("c")
+    undisturbed = {("PM-2", "though nothing was lost"), ("PM-5", "")}
+    assert broken(of("0.33.0"), 1, XY, *GIVEN, *skips, *then) == undisturbed
+    assert broken(ReferenceTarget(), 1, XY, *GIVEN, *skips, *then) == set()
+
+
+def test_an_error_of_a_processor_leaves_nothing_behind() -> None:
+    for target in (of("0.10.2"), of("0.33.0"), ReferenceTarget()):
+        failing = Process("b", (Given("y"), Given("x")), fails=True)
+        items = MediaItem("x", (1,)), MediaItem("y", (1,), "audio")
+        trace = Trace(
+            FrontEndHeader(SCHEMA, FrontEndConfig(items, 4)), (*GIVEN, failing, Deliver("b"))
+        )
+        result = target.run([trace])[0]
+        before, after, nothing = (one.outcome for one in result.records[1:])
+        assert after == {name: before[name] for name in ("sender", "receiver", "counted")}
+        assert nothing is None
+        assert examine(trace, result, target).by_kind == {}
+
+
 def test_caches_that_have_parted_evict_different_items() -> None:
     sizes = dict.fromkeys("xyz", (1,))
     parted = (process("a", "x"), process("b", "y"), Deliver("b"), Deliver("a"))

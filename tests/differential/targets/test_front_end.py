@@ -10,7 +10,7 @@ import pytest
 
 from cacheproof.differential.findings.finding import found_in
 from cacheproof.differential.findings.standalone.writing import standalone_test, why_none
-from cacheproof.differential.generators.front_end import orders_in_all
+from cacheproof.differential.generators.front_end import mixed, orders_in_all
 from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.provision import releases
@@ -26,7 +26,7 @@ from tests.differential.targets.parameters import newest_and
 from tests.differential.targets.searched import breaks_in, new_among
 
 LANE, ORDERS = LANES["front end"], LANES["front end, every order"]
-SHARED = LANES["front end, shared memory"]
+SHARED, MIXED = LANES["front end, shared memory"], LANES["front end, mixed media"]
 OF_FRONT_ENDS = [lane for lane in LANES.values() if lane.depth == "front_end"]
 Hosted = Callable[[str], AbstractContextManager[HostTarget]]
 
@@ -45,6 +45,15 @@ def test_a_release_is_as_the_reference_and_breaks_what_is_listed(
         assert new_in(real, range(400), *(lane.name for lane in lanes)) == []
 
 
+@pytest.mark.parametrize("version", newest_and(*MODELLED[1:-1]))
+def test_other_stores_take_mixed_media_as_the_reference_does(hosted: Hosted, version: str) -> None:
+    lanes = [SHARED, LANES["front end, processor only"], LANES["front end, several answers"]]
+    traces = [mixed(lane.trace(seed, None), "mixed") for lane in lanes for seed in range(100)]
+    reference = ReferenceTarget(Semantics.of_vllm(version), release=version)
+    with hosted(version) as real:
+        assert real.run(traces) == reference.run(traces)
+
+
 @pytest.mark.full
 def test_every_order_of_two_requests_is_as_the_reference_has_it(hosted: Hosted) -> None:
     with hosted(MODELLED[-1]) as real:
@@ -61,6 +70,8 @@ def test_a_release_and_the_reference_have_each_planted_fault_alike(newest: HostT
 STANDALONE = {
     ("PM-1", "across a reset"): ("0.28.0", "0.33.0"),
     ("PM-2", "overtaken"): ("0.33.0", None),
+    ("PM-2", "though nothing was lost"): ("0.33.0", None),
+    ("PM-5", ""): ("0.23.0", None),
     ("PM-3", "one too large"): ("0.28.0", "0.29.0"),
     ("PM-3", "though there is room"): ("0.11.2", "0.12.0"),
 }
@@ -74,7 +85,7 @@ def test_a_standalone_test_is_red_where_it_was_found_and_green_where_it_is_mende
     contract, kind = broken
     release, mended = STANDALONE[broken]
     target = ReferenceTarget(Semantics.of_vllm(release), name=f"vllm@{release}", release=release)
-    traces = (LANE.trace(seed, None) for seed in range(2000))
+    traces = (lane.trace(seed, None) for lane in (LANE, MIXED) for seed in range(2000))
     trace = next(
         one for one in traces if broken in examine(one, target.run([one])[0], target).by_kind
     )

@@ -82,7 +82,7 @@ def lacks_what_it_has(caches: Caches) -> None:
 
     def receive_or_lack(message: Message, worker: int) -> list[str]:
         if next(calls) % NOW_AND_THEN == 0:
-            raise Lacking(message.names)
+            raise Lacking(message.asked.names)
         return receive(message, worker)
 
     caches.receive = receive_or_lack  # type: ignore[method-assign]
@@ -107,7 +107,7 @@ def finds_another_chunk(caches: Caches) -> None:
 
     def receive_or_raise(message: Message, worker: int) -> list[str]:
         if next(calls) % NOW_AND_THEN == 0:
-            raise KeyError(message.names[0])
+            raise KeyError(message.asked.names[0])
         return receive(message, worker)
 
     caches.receive = receive_or_raise  # type: ignore[method-assign]

@@ -4,7 +4,15 @@ from collections.abc import Sequence
 
 from ..protocol import Event, Illegal, Json
 from ..session import NoCalls
-from ..vllm_objects.media_caches import Asked, Caches, Content, Lacking, Message, NeverEnds
+from ..vllm_objects.media_caches import (
+    Asked,
+    Caches,
+    Content,
+    Lacking,
+    Message,
+    NeverEnds,
+    ProcessorError,
+)
 
 HEADER = 8
 """Bytes of a chunk's header in shared memory."""
@@ -28,6 +36,7 @@ class FrontEndSession:
         self.recorder = NoCalls()
         self._caches = caches
         self._sizes = {item["name"]: item["sizes"] for item in config["items"]}
+        self._modalities = {item["name"]: item["modality"] for item in config["items"]}
         self._messages: dict[str, Message] = {}
         self._workers = range(config["workers"] if config["store"] == "shm" else 1)
         self._servers = range(config["servers"] if config["store"] == "processor" else 1)
@@ -61,21 +70,25 @@ class FrontEndSession:
             return None
         contents = tuple(map(self._content, event["items"]))
         names = tuple(item["name"] for item in event["items"])
-        samples: int = event["samples"]
+        modalities = tuple(self._modalities[name] for name in names)
+        of_all = (event[of] for of in ("samples", "server", "skips_cache", "fails"))
+        asked = Asked(names, contents, modalities, *of_all)
         try:
-            payload, told = self._caches.process(Asked(names, contents, samples, event["server"]))
+            payload, told = self._caches.process(asked)
+        except ProcessorError:
+            return {}
         except NOT_THERE:
             return {"refused": "evicted by its own items"}
         except ValueError:
             return {"refused": "too large"}
-        self._messages[event["request"]] = Message(names, contents, payload, samples)
-        self._to_read[event["request"]] = dict.fromkeys(self._workers, samples)
+        self._messages[event["request"]] = Message(asked, payload)
+        self._to_read[event["request"]] = dict.fromkeys(self._workers, asked.samples)
         return {"sent": told}
 
     def _withdraw(self, event: Event) -> dict[str, Json] | None:
         message = self._messages.get(event["request"])
         if message is None or any(
-            left != message.samples for left in self._to_read[event["request"]].values()
+            left != message.asked.samples for left in self._to_read[event["request"]].values()
         ):
             return None
         del self._to_read[event["request"]], self._messages[event["request"]]

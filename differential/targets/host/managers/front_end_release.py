@@ -4,12 +4,11 @@ import inspect
 import itertools
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
-import torch
 import vllm
 import vllm.multimodal.cache as caches
 from vllm.multimodal.inputs import (
@@ -19,7 +18,6 @@ from vllm.multimodal.inputs import (
     MultiModalKwargsItem,
     PlaceholderRange,
 )
-from vllm.multimodal.processing import BaseMultiModalProcessor
 
 from ..faults.front_end import FRONT_END_FAULTS
 from ..protocol import Event, Illegal
@@ -35,6 +33,7 @@ from ..vllm_objects.media_caches import (
     NeverEnds,
 )
 from .front_end import FrontEndSession, check
+from .processor_release import Processor, field_of, tensor_of
 
 
 def class_of(names: Sequence[str]) -> Any:
@@ -49,12 +48,8 @@ _MISS: tuple[type[Exception], ...] = tuple(
 )
 _NAME_OF_MEMORY = "VLLM_OBJECT_STORAGE_SHM_BUFFER_NAME"
 _numbers = itertools.count()
-_MODALITY, _FIELD = "image", "pixel_values"
+_IMAGE = "image"
 _GIB, _MIB = 2**30, 2**20
-_LOOKED_UP = (
-    "mm_is_cached" in inspect.signature(BaseMultiModalProcessor._merge_mm_kwargs).parameters
-)
-"""Whether what was found missing is told to the merge, and not looked up anew."""
 _OF_ELEMENT = frozenset(inspect.signature(MultiModalFieldElem).parameters)
 _OF_FEATURE = frozenset(inspect.signature(MultiModalFeatureSpec).parameters)
 
@@ -77,18 +72,17 @@ class ReleaseCaches:
         self._receiver: Any = _RECEIVER(model)
         for half in (self._sender, self._receiver):
             end_endless_evictions(half._cache)
+        self._processor = Processor(self._sender)
 
     def process(self, asked: Asked) -> tuple[Any, list[str | None]]:
-        payload = _merged(self._sender, asked)
+        payload = self._processor.process(asked)
         return payload, [None if item is None else _text_of(item) for item in payload]
 
     def withdraw(self, message: Message) -> None:
         """No release has either half take back what is not sent."""
 
     def receive(self, message: Message, worker: int) -> list[str]:
-        features = [
-            _feature(name, item) for name, item in zip(message.names, message.payload, strict=True)
-        ]
+        features = _features(message)
         try:
             told = self._receiver.get_and_update_features(features)
         except _MISS as error:
@@ -122,9 +116,10 @@ class ProcessorOnlyCaches:
         ]
         for one in self._caches:
             end_endless_evictions(one._cache)
+        self._processors = [Processor(one) for one in self._caches]
 
     def process(self, asked: Asked) -> tuple[Any, list[str | None]]:
-        payload = _merged(self._caches[asked.server], asked)
+        payload = self._processors[asked.server].process(asked)
         return payload, [_text_of(item) for item in payload]
 
     def withdraw(self, message: Message) -> None:
@@ -173,18 +168,18 @@ class SharedCaches:
         self._readers: list[Any] = [_SHARED_RECEIVER(made, lock) for _ in range(config["workers"])]
         for one in (self._sender, *self._readers):
             one._shm_cache.ser_de = _AsText()
+        self._processor = Processor(self._sender)
 
     def process(self, asked: Asked) -> tuple[Any, list[str | None]]:
-        payload = _merged(self._sender, asked)
+        payload = self._processor.process(asked)
         return payload, [None if "address" in item else _text_of(item) for item in payload]
 
     def withdraw(self, message: Message) -> None:
         """No release takes back that a message will be read."""
 
     def receive(self, message: Message, worker: int) -> list[str]:
-        features = map(_feature, message.names, message.payload)
         try:
-            told = self._readers[worker].get_and_update_features(list(features))
+            told = self._readers[worker].get_and_update_features(_features(message))
         except ValueError as error:
             raise KeyError from error
         return [_text_of(feature.data) for feature in told]
@@ -225,7 +220,7 @@ class _AsText:
     has other sizes in other releases, which no trace knows."""
 
     def serialize(self, item: MultiModalKwargsItem) -> tuple[bytes, int, bytes, int]:
-        data = _text_of(item).encode().ljust(item[_FIELD].data.nbytes, b".")
+        data = _text_of(item).encode().ljust(_tensor_of(item).nbytes, b".")
         return data, len(data), b"", 0
 
     def deserialize(self, data: memoryview) -> MultiModalKwargsItem:
@@ -247,48 +242,6 @@ def _kept_by(half: Any) -> tuple[list[str], int]:
     return [name for name in cache.order if name in cache], int(cache.currsize)
 
 
-def _merged(sender: Any, asked: Asked) -> list[Any]:
-    """The items of a request as this release sends them."""
-    named = {_MODALITY: list(asked.names)}
-    merged = merged_by_modality(sender, named, lambda _, at: item_of(asked.contents[at]))
-    return list(merged[_MODALITY])
-
-
-def merged_by_modality(
-    sender: Any, named: dict[str, list[Any]], processed: Callable[[str, int], Any]
-) -> Any:
-    """The items of these names as this release sends them, by modality; `processed` gives the item
-    of a modality and a number."""
-    cached = {modality: sender.is_cached(names) for modality, names in named.items()}
-    missing = {
-        modality: [processed(modality, at) for at, is_known in enumerate(known) if not is_known]
-        for modality, known in cached.items()
-    }
-    given: dict[str, Any] = {
-        "cache": sender,
-        "mm_hashes": named,
-        "mm_missing_kwargs": missing,
-        "mm_missing_prompt_updates": {
-            modality: [[] for _ in items] for modality, items in missing.items()
-        },
-    }
-    if _LOOKED_UP:
-        given["mm_is_cached"] = cached
-    try:
-        merged, _ = BaseMultiModalProcessor._merge_mm_kwargs(_PROCESSOR, **given)
-    finally:
-        getattr(sender, "release_sender_touches", _nothing)()
-    return merged
-
-
-def _nothing() -> None:
-    """What releases do that hold nothing while they merge."""
-
-
-_PROCESSOR: Any = SimpleNamespace(_recompute_cached_prompt_update=_nothing)
-"""All that a merge asks of the processor that it belongs to."""
-
-
 def end_endless_evictions(cache: Any) -> None:
     """Raise NeverEnds where the cache evicts what makes no room, as it would do again."""
     evict = cache.popitem
@@ -304,34 +257,45 @@ def end_endless_evictions(cache: Any) -> None:
 
 
 def item_of(content: Content) -> MultiModalKwargsItem:
-    """A processed item: its text, in so many bytes."""
-    text, size = content
-    data = torch.zeros(size, dtype=torch.uint8)
-    data._cacheproof_text = text  # type: ignore[attr-defined]
+    """A processed picture: its text, in so many bytes."""
+    field = field_of(_IMAGE)
     values = {
-        "modality": _MODALITY,
-        "key": _FIELD,
-        "data": data,
+        "modality": _IMAGE,
+        "key": field,
+        "data": tensor_of(content),
         "field": MultiModalBatchedField(),
     }
     element = MultiModalFieldElem(**{name: values[name] for name in _OF_ELEMENT})
     if hasattr(MultiModalKwargsItem, "from_elems"):
         item: MultiModalKwargsItem = MultiModalKwargsItem.from_elems([element])
         return item
-    return MultiModalKwargsItem({_FIELD: element})
+    return MultiModalKwargsItem({field: element})
+
+
+def _tensor_of(item: MultiModalKwargsItem) -> Any:
+    (element,) = item.values()
+    return element.data
 
 
 def _text_of(item: MultiModalKwargsItem) -> str:
-    text: str = item[_FIELD].data._cacheproof_text
+    text: str = _tensor_of(item)._cacheproof_text
     return text
 
 
-def _feature(name: str, data: MultiModalKwargsItem | None) -> MultiModalFeatureSpec:
-    values = {
-        "data": data,
-        "modality": _MODALITY,
-        "identifier": name,
-        "mm_position": PlaceholderRange(offset=0, length=1),
-        "mm_hash": name,
-    }
-    return MultiModalFeatureSpec(**{key: values[key] for key in _OF_FEATURE & values.keys()})
+def _features(message: Message) -> list[MultiModalFeatureSpec]:
+    """A message as it reaches an engine core, or a worker."""
+    asked = message.asked
+    each = zip(asked.names, asked.modalities, message.payload, strict=True)
+    features = []
+    for at, (name, modality, data) in enumerate(each):
+        values = {
+            "data": data,
+            "modality": modality,
+            "identifier": name,
+            "mm_position": PlaceholderRange(offset=at, length=1),
+            "mm_hash": name,
+        }
+        features.append(
+            MultiModalFeatureSpec(**{key: values[key] for key in _OF_FEATURE & values.keys()})
+        )
+    return features

@@ -21,6 +21,7 @@ from vllm.multimodal.inputs import (
     MultiModalKwargsItem,
     PlaceholderRange,
 )
+from vllm.multimodal.processing import BaseMultiModalProcessor
 
 from ..faults.halves import TWINS, Pair
 from ..protocol import Json, Plain
@@ -29,15 +30,16 @@ from .front_end_release import (
     class_of,
     end_endless_evictions,
     item_of,
-    merged_by_modality,
     model_of,
 )
 from .halves import Item, Name, Oracle, Size, Unmodelled, World, explored, said
+from .processor_release import bare, called, nothing
 
 _SENDER, _RECEIVER = class_of(SENDERS), class_of(RECEIVERS)
 _BASE: Any = sys.modules[_RECEIVER.__mro__[1].__module__]
 _METADATA: Any = _BASE.MultiModalProcessorCacheItemMetadata
 _ROOT = str(Path(vllm.__file__).parent)
+_PROCESSOR: Any = bare(BaseMultiModalProcessor, _recompute_cached_prompt_update=nothing)
 _OF_FEATURE = frozenset(inspect.signature(MultiModalFeatureSpec).parameters)
 _HIDDEN = frozenset({"id", "type", "vars", "globals", "locals", "eval", "exec", "dir"})
 """Builtins that tell of an object what it cannot refuse to tell."""
@@ -169,7 +171,22 @@ def _sent(
     for number, (modality, _) in enumerate(asked):
         places.setdefault(modality, []).append(number)
     named = {one: [asked[at][1] for at in numbers] for one, numbers in places.items()}
-    merged = merged_by_modality(sender, named, lambda one, at: processed(places[one][at]))
+    cached = {one: sender.is_cached(names) for one, names in named.items()}
+    missing = {
+        one: [processed(places[one][at]) for at, is_known in enumerate(known) if not is_known]
+        for one, known in cached.items()
+    }
+    try:
+        merged, _ = called(
+            _PROCESSOR._merge_mm_kwargs,
+            cache=sender,
+            mm_hashes=named,
+            mm_is_cached=cached,
+            mm_missing_kwargs=missing,
+            mm_missing_prompt_updates={one: [[] for _ in items] for one, items in missing.items()},
+        )
+    finally:
+        getattr(sender, "release_sender_touches", nothing)()
     payload: list[Any] = [None] * len(asked)
     for one, numbers in places.items():
         for at, item in zip(numbers, merged[one], strict=True):

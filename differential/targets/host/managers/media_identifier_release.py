@@ -25,6 +25,7 @@ from ..faults.media_identifier import MEDIA_IDENTIFIER_FAULTS
 from ..protocol import Event, Illegal
 from ..vllm_objects.media_names import Item
 from .media_identifier import MediaIdentifierSession, settings_of
+from .processor_release import bare, called, nothing
 
 try:
     from vllm.v1.engine.input_processor import InputProcessor
@@ -86,7 +87,7 @@ class ReleaseNamer:
             lora_config=SimpleNamespace(enable_tower_connector_lora=config["adapters_reach"]),
         )
         self._parser = MultiModalDataParser()
-        self._processor = _bare(
+        self._processor = bare(
             BaseMultiModalProcessor,
             info=SimpleNamespace(
                 model_id=_MODEL,
@@ -96,40 +97,40 @@ class ReleaseNamer:
             data_parser=self._parser,
             apply=self._apply,
         )
-        self._input = _bare(
+        self._input = bare(
             InputProcessor,
             vllm_config=whole,
             model_config=model,
             cache_config=whole.cache_config,
             lora_config=whole.lora_config,
             generation_config_fields={},
-            _platform_validate_request=_nothing,
-            _validate_lora=_nothing,
-            _validate_model_inputs=_nothing,
+            _platform_validate_request=nothing,
+            _validate_lora=nothing,
+            _validate_model_inputs=nothing,
             _validate_params=lambda *asked, **named: False,
-            apply_watermarking=_nothing,
+            apply_watermarking=nothing,
             input_preprocessor=SimpleNamespace(
                 preprocess=self._preprocess,
-                get_eos_token_id=_nothing,
+                get_eos_token_id=nothing,
                 tokenizer=None,
                 _get_mm_processor=lambda *asked: self._processor,
             ),
             renderer=SimpleNamespace(
-                get_eos_token_id=_nothing, tokenizer=None, get_tokenizer=_nothing
+                get_eos_token_id=nothing, tokenizer=None, get_tokenizer=nothing
             ),
         )
         if _NAMES_IN_RENDERER:
             from vllm.utils.counter import AtomicCounter
 
-            self._renderer = _bare(
+            self._renderer = bare(
                 BaseRenderer,
                 config=whole,
                 model_config=model,
                 api_process_rank=number,
                 _mm_req_counter=AtomicCounter(),
-                _mm_timing_registry=SimpleNamespace(get=_nothing),
-                _drain_mm_cache_invalidations=_nothing,
-                update_mm_cache_stats=_nothing,
+                _mm_timing_registry=SimpleNamespace(get=nothing),
+                _drain_mm_cache_invalidations=nothing,
+                update_mm_cache_stats=nothing,
                 get_mm_processor=lambda *asked: self._processor,
                 mm_processor=self._processor,
                 _mm_processor_cache=None,
@@ -154,7 +155,7 @@ class ReleaseNamer:
         if options:
             prompt["mm_processor_kwargs"] = _options(options)
         if _NAMES_IN_RENDERER:
-            prompt = _called(
+            prompt = called(
                 self._renderer._process_multimodal,
                 prompt=_PROMPT,
                 mm_data=data,
@@ -162,7 +163,7 @@ class ReleaseNamer:
                 mm_processor_kwargs=prompt.get("mm_processor_kwargs"),
                 tokenization_kwargs=None,
             )
-        made: Any = _called(
+        made: Any = called(
             self._input.process_inputs,
             request_id=request,
             prompt=prompt,
@@ -200,18 +201,6 @@ def _options(number: int) -> dict[str, int] | None:
     return {"size": number} if number else None
 
 
-def _nothing(*asked: object, **named: object) -> None:
-    """Answers whatever is asked with None."""
-
-
-def _bare(base: type, **attributes: object) -> Any:
-    """An object of a release's class that was never initialised, with these attributes alone."""
-    names = dict.fromkeys(getattr(base, "__abstractmethods__", ()))
-    for name, value in {"tokenizer": None, **attributes}.items():
-        names[name] = staticmethod(value) if callable(value) else value
-    return object.__new__(type(base.__name__, (base,), names))
-
-
 def _data_of(item: Item) -> Any:
     """An array, or rows, that differ by content."""
     if item.content is None:
@@ -219,12 +208,6 @@ def _data_of(item: Item) -> Any:
     if item.modality.endswith(_ROWS):
         return torch.full((2, 4), float(item.content))
     return np.full(_SHAPES[item.modality], item.content, "u1" if item.modality == "image" else "f4")
-
-
-def _called(function: Any, **named: object) -> Any:
-    """What the function returns for those of the arguments that it takes."""
-    taken = inspect.signature(function).parameters
-    return function(**{name: value for name, value in named.items() if name in taken})
 
 
 def _processed(hashes: Mapping[str, Sequence[str]]) -> dict[str, Any]:

@@ -13,31 +13,38 @@ Content = tuple[str, int]
 """What an item says, and its bytes."""
 
 
+MODALITIES = ("image", "audio", "video")
+"""In the order in which a server of chats hands the items of a request to its processor."""
+
+
 class Asked(NamedTuple):
-    """What a request has: names, what they say, how often its message is to be sent, and the number
-    of the API server that it comes to."""
+    """What a request has: names, what they say and are, in the order of its prompt; how often its
+    message is to be sent, the number of the API server that it comes to, whether that one's cache
+    is left out, and whether the processor raises an error."""
 
     names: tuple[str, ...]
     contents: tuple[Content, ...]
+    modalities: tuple[str, ...]
     samples: int
     server: int
+    skips_cache: bool
+    fails: bool
 
 
 class Message(NamedTuple):
-    """The items of a request as they are sent: names, what they say, what only the caches look
-    into, and how often."""
+    """The items of a request as they are sent: what only the caches look into, of what was asked
+    for."""
 
-    names: tuple[str, ...]
-    contents: tuple[Content, ...]
+    asked: Asked
     payload: Any
-    samples: int
 
 
 class Caches(Protocol):
     """Both halves, of whichever system."""
 
     def process(self, asked: Asked) -> tuple[Any, list[str | None]]:
-        """What is sent, and what of it says what; None for an item without data."""
+        """What is sent, and what of it says what; None for an item without data. Raises
+        ProcessorError where the request's processor does."""
 
     def receive(self, message: Message, worker: int) -> list[str]:
         """What is handed on, to that worker where each reads for itself. Raises Lacking where
@@ -63,6 +70,10 @@ class Caches(Protocol):
 
 class NeverEnds(Exception):
     """A half would evict for ever: what it evicts makes no room."""
+
+
+class ProcessorError(Exception):
+    """A processor cannot process an item."""
 
 
 class Lacking(Exception):
