@@ -57,7 +57,8 @@ class Server:
 
     `asks_for_digests`: a cache of the engine is on that looks items up by them. `number`: the
     server's among those of its engine. `settings`: what the engine tells its processor where a
-    request has no options, 0 for nothing.
+    request has no options, 0 for nothing. `alike`: the most pictures of one request that the model
+    processes as it does one alone; 0 for any number.
     """
 
     def __init__(
@@ -68,12 +69,14 @@ class Server:
         adapters_reach: bool,
         number: int,
         settings: int = 0,
+        alike: int = 0,
     ) -> None:
         self._semantics = semantics
         self._has_digests = asks_for_digests or semantics.digests_uncached
         self._adapters_reach = adapters_reach
         self._number = number
         self._settings = settings if semantics.digests_settings else 0
+        self._alike = alike if semantics.digests_counts else 0
         self._requests = 0
 
     def name(
@@ -90,6 +93,7 @@ class Server:
         ):
             raise NoData
         told = options or self._settings
+        pictures = sum(item.modality == "image" for item in items)
         places: Counter[str] = Counter()
         named = []
         for item in items:
@@ -98,6 +102,9 @@ class Server:
             places[modality] += 1
             if told:
                 name = ItemName(_digest(modality, name, told))
+            if self._alike and item.modality == "image":
+                key = processor_key(name, self._semantics)
+                name = ItemName(_digest(key, pictures > self._alike))
             under = adapter if self._adapters_reach else None
             named.append(identifier(name, under, self._semantics))
         return named

@@ -14,6 +14,7 @@ from cacheproof.differential.traces.media_identifier import (
     MediaIdentifierEvent,
     MediaIdentifierHeader,
     Modality,
+    Model,
     NamedItem,
     NameItems,
     RestartEngine,
@@ -48,6 +49,7 @@ def media_identifier_trace(seed: int, *, release: str | None = None) -> Trace:
     engines, servers = random.randint(1, 2), random.randint(1, 2)
     if not uncached:
         config = msgspec.structs.replace(config, settings=_settings(seed, engines))
+    config = msgspec.structs.replace(config, model=_model(seed))
     named = 0
     rows = Random(f"{GENERATOR}, rows:{seed}")
     events: list[MediaIdentifierEvent] = []
@@ -90,6 +92,11 @@ def _settings(seed: int, engines: int) -> tuple[int, ...]:
     if random.randrange(3):
         return ()
     return tuple(random.choice((0, 1, 2)) for _ in range(engines))
+
+
+def _model(seed: int) -> Model:
+    """In half of the traces one to which it is all the same how many pictures a request has."""
+    return Random(f"{GENERATOR}, model:{seed}").choice(("tiny", "tiny", "deepseek_vl2", "h2ovl"))
 
 
 def _has_switch(release: str | None) -> bool:

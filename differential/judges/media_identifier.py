@@ -1,7 +1,7 @@
 """Judges identifiers of media: each item is held against all items before it that it meets."""
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.judges.violation import Violation, first_of_each
@@ -9,6 +9,8 @@ from cacheproof.differential.targets.host.managers.media_identifier import key_o
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.traces.base import tag_of
 from cacheproof.differential.traces.media_identifier import (
+    MOST_ITEMS,
+    PICTURES_ALIKE,
     MediaIdentifierConfig,
     MediaIdentifierEvent,
     NamedItem,
@@ -22,15 +24,27 @@ from cacheproof.spec.registry import Contract, contracts
 
 OF_SETTINGS = "with other settings"
 """What an engine tells its processor stands in the place of a request's options, or differs."""
+OF_COUNT = "among more pictures"
+"""The model processes a picture otherwise where its request has many."""
+
+
+class Called(NamedTuple):
+    """What an item is to be told apart by: what it is, its client's id or its content, what its
+    processor is told, and whether its request has more pictures than the model processes alike."""
+
+    modality: str
+    text: str
+    options: int
+    is_among_many: bool
 
 
 class Named(NamedTuple):
-    """An item as a request named it, and where: `item` is what its client or its content calls
-    it, with what its processor is told, and `sent` the same of its content, None where it came
-    without data; `options` are the request's own; `life` is the engine's."""
+    """An item as a request named it, and where: `item` by its client's id or its content, and
+    `sent` by its content, None where it came without data; `options` are the request's own; `life`
+    is the engine's."""
 
-    item: tuple[str, str, int]
-    sent: tuple[str, str, int] | None
+    item: Called
+    sent: Called | None
     by_client: bool
     adapter: str | None
     options: int
@@ -52,15 +66,20 @@ class Named(NamedTuple):
     def differs_by_settings_alone(self, other: "Named") -> bool:
         """Whether two items would be one, or said to be one, if their engines told the processor
         the same."""
-        if self.options != other.options or self.item[2] == other.item[2]:
+        if self.options != other.options or self.item.options == other.item.options:
             return False
-        mine, theirs = self._without_settings(), other._without_settings()
+        return self.but_for(other, options=0, is_among_many=False)
+
+    def but_for(self, other: "Named", **alike: Any) -> bool:
+        """Whether two items would be one, or said to be one, if these were alike."""
+        mine, theirs = (
+            one._replace(
+                item=one.item._replace(**alike), sent=one.sent and one.sent._replace(**alike)
+            )
+            for one in (self, other)
+        )
         is_one = (mine.item, mine.by_client) == (theirs.item, theirs.by_client)
         return is_one or mine.are_said_to_be_one(theirs)
-
-    def _without_settings(self) -> "Named":
-        sent = self.sent and (*self.sent[:2], self.options)
-        return self._replace(item=(*self.item[:2], self.options), sent=sent)
 
 
 class MediaIdentifierJudge:
@@ -107,7 +126,11 @@ class MediaIdentifierJudge:
         if settings and not event.options:
             self._reach.meet("an engine with settings of its own")
         options = event.options or settings
-        told = [self._item(item, options) for item in event.items]
+        alike = PICTURES_ALIKE.get(self._config.model, MOST_ITEMS)
+        is_many = sum(item.modality == "image" for item in event.items) > alike
+        if is_many:
+            self._reach.meet("more pictures than a model processes alike")
+        told = [self._item(item, options, is_many) for item in event.items]
         life = self._lives.get(event.engine, 0)
         for item, (called, by_client), identifier in zip(
             event.items, told, outcome["identifiers"], strict=True
@@ -115,7 +138,7 @@ class MediaIdentifierJudge:
             self.calls_judged += 1
             adapter = event.adapter if self._config.adapters_reach else None
             where = event.request, event.engine, life, event.server
-            data = (item.modality, str(item.content), options)
+            data = called._replace(text=str(item.content))
             sent = None if item.content is None else data
             own = event.options
             named = Named(called, sent, by_client, adapter, own, *where, identifier, number)
@@ -125,13 +148,14 @@ class MediaIdentifierJudge:
             self._named.append(named)
         self._told += outcome["identifiers"]
 
-    def _item(self, item: NamedItem, options: int) -> tuple[tuple[str, str, int], bool]:
+    def _item(self, item: NamedItem, options: int, is_many: bool) -> tuple[Called, bool]:
         """What an item is to be told apart by, and whether its client says so: two contents that
         a client gives one id are one item."""
+        is_among_many = is_many and item.modality == "image"
         if item.uuid is None:
-            return (item.modality, str(item.content), options), False
+            return Called(item.modality, str(item.content), options, is_among_many), False
         text = item.uuid if isinstance(item.uuid, str) else key_of(self._told[item.uuid])
-        return (item.modality, text, options), True
+        return Called(item.modality, text, options, is_among_many), True
 
     def _note(self, item: NamedItem, named: Named) -> None:
         states = {
@@ -197,6 +221,9 @@ def _kind(earlier: Named, named: Named, *, is_one: bool) -> str:
         return "by a client's id" if named.by_client else "by its content"
     if earlier.differs_by_settings_alone(named):
         return OF_SETTINGS
+    is_count_alike = earlier.item.is_among_many == named.item.is_among_many
+    if not is_count_alike and earlier.but_for(named, is_among_many=False):
+        return OF_COUNT
     if earlier.by_client == named.by_client and earlier.item[:2] == named.item[:2]:
         is_adapter = earlier.item == named.item
         return "with another adapter" if is_adapter else "with other options"

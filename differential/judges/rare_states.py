@@ -71,6 +71,7 @@ RARE_STATES = {
     "an item named by its client": "a request names an item by an id of its own",
     "an identifier given as an id": "a client's id for an item is the identifier of an earlier one",
     "named after a restart": "items are named by an engine that was started again",
+    "more pictures than a model processes alike": "a model processes them otherwise than one alone",
     "an item of an encoder's rows": "a picture comes as an encoder's rows",
     "an engine with settings of its own": "an engine tells its processor what requests do not",
     "named by another server": "items are named by the second server of an engine",

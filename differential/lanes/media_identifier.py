@@ -18,6 +18,7 @@ LANES = (
                 "named by another server",
                 "an engine with settings of its own",
                 "an item of an encoder's rows",
+                "more pictures than a model processes alike",
             }
         ),
         by_release=True,

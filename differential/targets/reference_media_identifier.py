@@ -12,7 +12,10 @@ from cacheproof.differential.targets.host.managers.media_identifier import (
 )
 from cacheproof.differential.targets.host.session import run_events
 from cacheproof.differential.targets.host.vllm_objects.media_names import Item
-from cacheproof.differential.traces.media_identifier import MediaIdentifierConfig
+from cacheproof.differential.traces.media_identifier import (
+    PICTURES_ALIKE,
+    MediaIdentifierConfig,
+)
 from cacheproof.differential.traces.records import TraceResult, records_of
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.media_identifier import ItemOfRequest, NoData, Server
@@ -56,6 +59,7 @@ class ReferenceNamer:
             adapters_reach=config.adapters_reach,
             number=number,
             settings=settings_of(config.settings, engine),
+            alike=PICTURES_ALIKE.get(config.model, 0),
         )
 
     def name(

@@ -10,7 +10,12 @@ from cacheproof.differential.traces.headers import ComponentHeader
 
 MOST_ENGINES = MOST_SERVERS = 4
 MOST_OPTIONS = 8
+MOST_ITEMS = 16
 Modality = Literal["image", "audio", "image_embeds"]
+Model = Literal["tiny", "deepseek_vl2", "h2ovl"]
+PICTURES_ALIKE: dict[Model, int] = {"deepseek_vl2": 2, "h2ovl": 1}
+"""The most pictures of one request that a model processes as it does one alone; more it processes
+otherwise. Not here: those to which it makes no difference."""
 Options = Annotated[int, msgspec.Meta(ge=0, lt=MOST_OPTIONS)]
 Few = Annotated[int, msgspec.Meta(ge=0, lt=64)]
 
@@ -38,7 +43,7 @@ class NameItems(Event, tag="name", frozen=True):
     items, 0 for none; `adapter` runs with the model, None for none."""
 
     request: Name
-    items: Annotated[tuple[NamedItem, ...], msgspec.Meta(min_length=1, max_length=16)]
+    items: Annotated[tuple[NamedItem, ...], msgspec.Meta(min_length=1, max_length=MOST_ITEMS)]
     engine: Annotated[int, msgspec.Meta(ge=0, lt=MOST_ENGINES)] = 0
     server: Annotated[int, msgspec.Meta(ge=0, lt=MOST_SERVERS)] = 0
     adapter: Name | None = None
@@ -63,13 +68,14 @@ class MediaIdentifierConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=T
     """Which caches are on, whether adapters reach the encoder, and whether all engines look for
     encoder outputs in one external store, which outlives them. `settings` are the options that an
     engine gives its processor where a request has none, by engine; 0 for none, and for those that
-    are not there."""
+    are not there. `model` is the one whose processor names them, where it does so by itself."""
 
     processor_cache: bool = True
     prefix_caching: bool = True
     adapters_reach: bool = False
     external_store: bool = False
     settings: Annotated[tuple[Options, ...], msgspec.Meta(max_length=MOST_ENGINES)] = ()
+    model: Model = "tiny"
 
 
 class MediaIdentifierHeader(ComponentHeader, frozen=True, tag="media_identifier"):

@@ -70,6 +70,13 @@ class MediaSemantics:
         "InputProcessor._get_mm_identifier",
         "an identifier names the adapter that reaches the encoder",
     )
+    digests_counts: bool = change(
+        "0.33.0",
+        "DeepseekVL2MultiModalProcessor._get_mm_hashes",
+        "a picture has another name where its request has more pictures than its model processes "
+        "alike",
+        thread=NOT_FOUND,
+    )
     separates_user_ids: bool = change(
         None,
         "InputProcessor._get_mm_identifier",

@@ -172,3 +172,19 @@ def test_a_sound_may_come_by_its_id_alone_since_0_30_0() -> None:
     assert server().name("a", alone, None, 0) == ["u"]
     with pytest.raises(NoData):
         server("takes_sounds_by_id").name("a", alone, None, 0)
+
+
+@pytest.mark.parametrize(("alike", "count"), [(1, 2), (2, 3)])
+def test_a_picture_has_another_name_among_more_than_its_model_processes_alike(
+    alike: int, count: int
+) -> None:
+    picture = ItemOfRequest("image", 1, None)
+
+    def names(count: int, *without: str) -> set[str]:
+        semantics = Semantics.ideal().without(*without).media
+        one = Server(semantics, asks_for_digests=True, adapters_reach=False, number=0, alike=alike)
+        return {*one.name("r", [picture] * count, None, 0)}
+
+    assert names(1) == names(alike)
+    assert names(1) != names(count)
+    assert names(1, "media.digests_counts") == names(count, "media.digests_counts")

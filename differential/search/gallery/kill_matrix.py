@@ -66,7 +66,6 @@ KEPT_BECAUSE = {
     "DF-1": "it names the notice that came too early, where WM-2 says that a read misses",
     "LV-2": "it speaks when the request arrives, LV-1 only once steps come back empty",
     "EX-4": "it says whose the rows are, where EX-7 says that they are of other weights",
-    "PM-6": "it names the reset, also while messages are under way, where PM-5 is not judged",
     "EX-11": "it names the promise of what cannot be had, where EX-1 is what comes of it",
     "BK-3": "two keys for one content lose a hit (BK-4); that growing gave the other is a fault",
 }

@@ -22,6 +22,11 @@ VARIANTS: tuple[Variant, ...] = (
         "media.numbers_requests",
     ),
     namer_without(
+        "identifier-whatever-the-count",
+        "A picture has one name, however many its request has (as before vLLM 0.33.0).",
+        "media.digests_counts",
+    ),
+    namer_without(
         "identifier-without-settings",
         "Engines of other settings give an item one name (as in vLLM).",
         "media.digests_settings",

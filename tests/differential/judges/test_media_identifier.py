@@ -140,3 +140,16 @@ def test_who_asks_for_nothing_wrong_is_named(record: StepRecord) -> None:
     judge = judge_of(trace, None, Protocol(), Reachability())
     judge.judge(0, one(CAT), record)
     assert set(judge.by_kind) == {("ID-3", "ValueError")}
+
+
+def test_a_picture_among_more_than_its_model_processes_alike_is_another() -> None:
+    many = NameItems("s", (CAT, CAT))
+    events: tuple[MediaIdentifierEvent, ...] = (one(CAT), many)
+    for model, kinds in {"h2ovl": {("ID-1", "among more pictures")}, "deepseek_vl2": set()}.items():
+        config = MediaIdentifierConfig(model=model)  # type: ignore[arg-type]
+        trace = Trace(MediaIdentifierHeader(SCHEMA, config), events)
+        judge = judge_of(trace, None, Protocol(), Reachability())
+        for number, count in enumerate((1, 2)):
+            outcome = {"identifiers": ["#1"] * count}
+            judge.judge(number, events[number], StepRecord(outcome, [], None, None))
+        assert set(judge.by_kind) == kinds

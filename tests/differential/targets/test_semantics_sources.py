@@ -21,7 +21,10 @@ FOLDERS = (
     "utils",
     "distributed/device_communicators",
 )
-FILES = ("v1/request.py", "v1/kv_cache_interface.py")
+FILES = (
+    *("v1/request.py", "v1/kv_cache_interface.py"),
+    "model_executor/models/deepseek_vl2.py",
+)
 Texts = frozenset[str]
 """Of all functions or classes of one name, each as its syntax tree."""
 

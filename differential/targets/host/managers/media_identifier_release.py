@@ -25,7 +25,7 @@ from ..faults.media_identifier import MEDIA_IDENTIFIER_FAULTS
 from ..protocol import Event, Illegal
 from ..vllm_objects.media_names import Item
 from .media_identifier import MediaIdentifierSession, settings_of
-from .processor_release import bare, called, nothing
+from .processor_release import bare, called, naming_processor, nothing
 
 try:
     from vllm.v1.engine.input_processor import InputProcessor
@@ -87,10 +87,12 @@ class ReleaseNamer:
             lora_config=SimpleNamespace(enable_tower_connector_lora=config["adapters_reach"]),
         )
         self._parser = MultiModalDataParser()
+        named = config["model"]
         self._processor = bare(
-            BaseMultiModalProcessor,
+            BaseMultiModalProcessor if named == _MODEL else naming_processor(named),
             info=SimpleNamespace(
                 model_id=_MODEL,
+                get_image_processor=lambda **_: SimpleNamespace(use_msac=True),
                 ctx=SimpleNamespace(get_mm_config=lambda: media, model_config=model),
                 parse_mm_data=self._parser.parse_mm_data,
             ),

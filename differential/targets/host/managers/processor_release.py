@@ -1,16 +1,23 @@
 """The processor of media of this vLLM, with stand-ins for what a model adds to it: it looks items
 up, has the new ones processed, and puts both together, as the release's own does."""
 
+import __future__
+
+import ast
 import inspect
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import torch
+import vllm
+from vllm.multimodal import hasher, parse
 from vllm.multimodal.inputs import MultiModalFieldConfig
 from vllm.multimodal.processing import BaseMultiModalProcessor
 
+from ..protocol import Illegal
 from ..vllm_objects.media_caches import MODALITIES, Asked, Content, ProcessorError
 
 _BASE: Any = BaseMultiModalProcessor
@@ -26,6 +33,35 @@ def bare(base: type, **attributes: object) -> Any:
     for name, value in {"tokenizer": None, **attributes}.items():
         names[name] = staticmethod(value) if callable(value) else value
     return object.__new__(type(base.__name__, (base,), names))
+
+
+_NAMING = ("_get_mm_hashes", "_hash_mm_items")
+
+
+def naming_processor(model: str) -> type:
+    """The processor of a model of this release, as far as it names items: of the text of its class
+    these methods alone, since the module imports what a host has not.
+
+    Raises:
+        Illegal: the release has no such model.
+    """
+    path = Path(vllm.__file__).parent / "model_executor" / "models" / f"{model}.py"
+    if not path.is_file():
+        raise Illegal(f"vLLM {vllm.__version__} has no model {model}")
+    (own,) = (
+        node
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.ClassDef) and node.name.endswith("MultiModalProcessor")
+    )
+    methods = [one for one in own.body if getattr(one, "name", None) in _NAMING]
+    own.body = [*methods] or [ast.Pass()]
+    own.bases, own.decorator_list = [ast.Name("BaseMultiModalProcessor", ast.Load())], []
+    found: dict[str, Any] = {**vars(parse), **vars(hasher)}
+    found["BaseMultiModalProcessor"] = BaseMultiModalProcessor
+    whole = ast.fix_missing_locations(ast.Module([own], []))
+    exec(compile(whole, str(path), "exec", __future__.annotations.compiler_flag), found)
+    kind: type = found[own.name]
+    return kind
 
 
 def called(function: Any, **named: object) -> Any:
