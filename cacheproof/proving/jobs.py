@@ -99,6 +99,16 @@ def jobs_for(
             piece = Piece(_digest_of_keys(one.release, seed))
             prove_keys = partial(_prove_keys_of, one.release.version, seed)
             yield ProofJob(f"keys of {one.name}", 14, prove_keys, (piece,))
+    if None in wanted:
+        piece = Piece(digest_of("halves", code_digest(["differential"])))
+        yield ProofJob("both halves of the media cache of the reference", 3, _halves, (piece,))
+    for one in wanted:
+        if one is not None and one.plug_in is None:
+            code = code_digest(["differential"]), code_digest([""], one.release.tree)
+            piece = Piece(digest_of("halves", one.name, *code))
+            prove_halves = partial(_halves_of, one.name, one.release)
+            about = f"both halves of the media cache of {one.name}"
+            yield ProofJob(about, 15, prove_halves, (piece,))
     yield ProofJob(
         "lemmas", 1, partial(_prove_lemmas, seed), (Piece(digest_of("lemmas", str(seed))),)
     )
@@ -152,6 +162,20 @@ def _prove_keys_of(release: str, seed: int, _texts: Sequence["ClassText"]) -> li
 
     with closing(resolve(f"vllm@{release}", report=silent)) as target:
         return prove_keys_of(release, seed, OwnRun(target, Semantics.of_vllm(release)))
+
+
+def _halves(_texts: Sequence["ClassText"]) -> list[Evidence]:
+    from cacheproof.proving.halves import prove_reference
+
+    return [prove_reference()]
+
+
+def _halves_of(
+    name: str, release: releases.InstalledRelease, _texts: Sequence["ClassText"]
+) -> list[Evidence]:
+    from cacheproof.proving.halves import prove_release
+
+    return [prove_release(name, release)]
 
 
 def _prove_lemmas(seed: int, _texts: Sequence["ClassText"]) -> list[Evidence]:

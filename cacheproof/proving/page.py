@@ -61,10 +61,9 @@ def _by_release(rows: Sequence[Evidence]) -> Iterator[str]:
     scopes = list(dict.fromkeys(row.scope for row in rows if row.outcome is Outcome.HOLDS))
     marks = {scope: chr(ord("a") + number) for number, scope in enumerate(scopes)}
     yield (
-        "`text` is the digest of what was proved: of managers the release's own text, of keys the "
-        "reference's that writes as that release does ([keys.md](../explain/keys.md)). "
-        "What holds does "
-        "so in a scope:"
+        "`text` is the digest of what was proved: of managers the release's own text, of both "
+        "halves all its modules of media, of keys the reference's that writes as that release does "
+        "([keys.md](../explain/keys.md)). What holds does so in a scope:"
     )
     yield ""
     for scope, mark in marks.items():

@@ -201,6 +201,7 @@ def test_what_a_page_of_runs_says_is_read() -> None:
     assert {one.scope for one in kept.proofs("0.33.0") if one.outcome is Outcome.HOLDS} == {
         "unbounded; any caller",
         "unbounded, under an ideal hash",
+        "any number of items of one modality; each message looked up, and taken once, in order",
     }
 
 

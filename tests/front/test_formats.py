@@ -600,6 +600,6 @@ def test_an_interrupted_proof_writes_what_was_proved_until_then(
     _, invocation = read_back(files)
     assert invocation["exitCode"] == 130
     assert [one["message"]["text"] for one in invocation["toolExecutionNotifications"]] == [
-        "The proofs of reference were interrupted: nothing was proved; 8 texts were not proved.",
+        "The proofs of reference were interrupted: nothing was proved; 9 texts were not proved.",
         "interrupted: this is what was found until then",
     ]

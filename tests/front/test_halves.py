@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cacheproof.differential.provision import releases
+from cacheproof.differential.search.fault_folders import load
 from cacheproof.differential.targets.halves import TWO_MODALITIES, HalvesHost
 from cacheproof.differential.targets.host.faults.halves import TWINS
 from cacheproof.differential.targets.host.managers.halves import (
@@ -23,7 +24,8 @@ from cacheproof.differential.targets.host.managers.halves import (
 )
 from cacheproof.differential.targets.mended import link_tree
 from cacheproof.differential.targets.reference_halves import explored_reference
-from cacheproof.proving.halves import outcome_of
+from cacheproof.proving.halves import outcome_of, prove_reference, prove_release
+from cacheproof.proving.proving import listing
 from cacheproof.reference.processor_cache import LeastRecentlyUsed
 from cacheproof.reference.releases import MODELLED, NEWEST
 from cacheproof.reference.semantics import Semantics
@@ -147,9 +149,34 @@ def test_a_changed_text_of_the_newest_release_is_judged(change: str, tmp_path: P
     assert old in text
     tree = tmp_path / "tree"
     link_tree(release.tree, tree, {path: text.replace(old, new, 1)})
-    with closing(HalvesHost(replace(release, tree=tree, metadata=tree))) as host:
+    changed = replace(release, tree=tree, metadata=tree)
+    with closing(HalvesHost(changed)) as host:
         outcome, why = outcome_of(host.explored())
     assert outcome is expected, why
+
+
+def test_a_row_holds_and_refutes_its_twins_or_is_refuted_and_excused_by_nothing(
+    tmp_path: Path,
+) -> None:
+    release = releases.install(NEWEST, report=print)
+    rows = [prove_reference(), prove_release(f"vllm@{NEWEST}", release)]
+    assert [(row.outcome, row.counts) for row in rows] == [(Outcome.HOLDS, True)] * 2
+    path, old, new, _ = CHANGES["the receiver keeps nothing"]
+    tree = tmp_path / "tree"
+    text = (release.tree / path).read_text()
+    link_tree(release.tree, tree, {path: text.replace(old, new, 1)})
+    row = prove_release("path:here", replace(release, tree=tree, metadata=tree))
+    assert row.outcome is Outcome.REFUTED
+    assert row.digest != rows[1].digest
+    assert listing(row, load(), NEWEST) is None
+
+
+def test_a_release_that_does_not_run_is_not_proved(tmp_path: Path) -> None:
+    release = releases.install(NEWEST, report=print)
+    tree = tmp_path / "tree"
+    link_tree(release.tree, tree, {BASE: "raise ImportError"})
+    row = prove_release("path:here", replace(release, tree=tree, metadata=tree))
+    assert (row.outcome, row.counts) == (Outcome.UNKNOWN, False)
 
 
 @pytest.mark.full

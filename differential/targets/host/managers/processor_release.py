@@ -27,15 +27,16 @@ _TELLS_OF_PROMPT = "tuple" in str(
 """Whether what is processed comes with the prompt's tokens, and whether these were changed."""
 
 
+_NAMING = ("_get_mm_hashes", "_hash_mm_items")
+"""Methods of a processor that name items."""
+
+
 def bare(base: type, **attributes: object) -> Any:
     """An object of a release's class that was never initialised, with these attributes alone."""
     names = dict.fromkeys(getattr(base, "__abstractmethods__", ()))
     for name, value in {"tokenizer": None, **attributes}.items():
         names[name] = staticmethod(value) if callable(value) else value
     return object.__new__(type(base.__name__, (base,), names))
-
-
-_NAMING = ("_get_mm_hashes", "_hash_mm_items")
 
 
 def naming_processor(model: str) -> type:
