@@ -7,6 +7,7 @@ import ast
 import inspect
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -39,6 +40,7 @@ def bare(base: type, **attributes: object) -> Any:
     return object.__new__(type(base.__name__, (base,), names))
 
 
+@cache
 def naming_processor(model: str) -> type:
     """The processor of a model of this release, as far as it names items: of the text of its class
     these methods alone, since the module imports what a host has not.
@@ -78,13 +80,13 @@ def nothing(*asked: object, **named: object) -> None:
 class Processor:
     """A processor that has this cache of a front end."""
 
-    def __init__(self, cache: Any) -> None:
+    def __init__(self, kept: Any) -> None:
         self._asked: Asked | None = None
         self._named: dict[str, list[str]] = {}
-        self._cache = cache
+        self._cache = kept
         self._processor = bare(
             BaseMultiModalProcessor,
-            cache=cache,
+            cache=kept,
             info=_INFO,
             data_parser=_INFO,
             validate_num_items=nothing,
