@@ -18,6 +18,8 @@ from cacheproof.differential.judges.front_end import (
     EMPTIED,
     EVICTED,
     FAILED,
+    LEFT_OUT,
+    MIXED,
     NEVER_RESET,
     ONE_TOO_LARGE,
     TOGETHER_TOO_LARGE,
@@ -115,6 +117,7 @@ class MediaAudit:
         self._under_way: deque[tuple[float, tuple[str, int]]] = deque()
         self._matched: list[tuple[str, int]] = []
         self._is_disturbed = False
+        self._parted = ""
         self._emptied = {"sender": 0, "receiver": 0}
         self._emptied_at: dict[str, float] = {}
         self._waiting: list[_Miss] = []
@@ -218,10 +221,15 @@ class MediaAudit:
             for _ in items:
                 self._under_way.popleft()
             # Items of several modalities are sent kind by kind, and come as their prompt has them.
-            self._is_disturbed |= first != list(items)
+            if first != list(items):
+                self._parted = MIXED
             self._matched = items
             return
         if items == self._matched:  # of a request for several answers
+            return
+        under_way = {item for _, item in self._under_way}
+        if all(how == _DATA for _, how in items) and under_way.isdisjoint(items):
+            self._parted = LEFT_OUT
             return
         self._is_disturbed = True
         for item in items:
@@ -264,6 +272,7 @@ class MediaAudit:
         self._emptied_at[role] = now
         self._is_disturbed = self._emptied["sender"] != self._emptied["receiver"]
         if not self._is_disturbed:
+            self._parted = ""
             # Whatever is under way finds nobody who relies on it.
             self._under_way.clear()
             for brought in self._brought.values():
@@ -295,7 +304,7 @@ class MediaAudit:
         elif brought.emptied < self._emptied["receiver"]:
             yield from self._missed(item, EMPTIED, now)
         else:
-            kind = EVICTED if self._is_disturbed else UNDISTURBED
+            kind = EVICTED if self._is_disturbed else self._parted or UNDISTURBED
             yield from self._missed(item, kind, now)
 
     def _missed(self, item: str, kind: str, at: float) -> Iterator[MediaBreak]:

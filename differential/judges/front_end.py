@@ -42,6 +42,9 @@ EMPTIED = "emptied alone"
 EVICTED = "evicted"
 """Why an item is not there, by what came of the message that brought it."""
 UNDISTURBED = "though nothing was lost"
+MIXED = "of items in two orders"
+LEFT_OUT = "of what the front end leaves out"
+"""The same, where that was among the messages."""
 CAME = "though its data came"
 AFTER_A_RESET, NEVER_RESET = "after a reset", "though nothing was reset"
 """What a reset has left behind in shared memory shows later as well: counts that are not its."""
@@ -160,7 +163,7 @@ class FrontEndJudge:
         self._resets = Resets()
         servers = config.servers if config.store == "processor" else 1
         self._senders, self._receiver = [Kept() for _ in range(servers)], Kept()
-        self._disturbed = False
+        self._disturbed, self._parted = False, ""
         self._emptied = 0
         self._workers = config.workers if config.store == "shm" else 1
         self._left: dict[str, int] = {}
@@ -209,8 +212,10 @@ class FrontEndJudge:
             return
         if len({self._modalities[item.name] for item in event.items}) > 1:
             self._reach.meet("items of several modalities")
+            self._parted = MIXED
         if event.skips_cache:
             self._reach.meet("front end's cache left out")
+            self._parted = LEFT_OUT
         given = [self._says(item) for item in event.items]
         sent = outcome.get("sent")
         now, sender = self._resets.now, self._senders[event.server]
@@ -295,7 +300,7 @@ class FrontEndJudge:
         """What became of the item's data; a miss that nothing of that explains is of its own."""
         brought = self._brought.get(name)
         if brought is None or not self._disturbed:
-            return UNDISTURBED
+            return self._parted or UNDISTURBED
         return brought.fate or EVICTED
 
     def _why_refused(self, event: FrontEndEvent, refused: str) -> str:
@@ -314,6 +319,8 @@ class FrontEndJudge:
 
     def _take_reset(self, event: ResetMedia, outcome: FrontEndOutcome) -> None:
         self._disturbed = event.half != "both" or bool(self._messages)
+        if not self._disturbed:
+            self._parted = ""
         self._emptied += 1
         if event.half != "both":
             self._reach.meet("one half emptied alone")

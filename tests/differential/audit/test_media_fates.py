@@ -64,7 +64,11 @@ X, XN, LACKS = ("x", DATA), ("x", NAME), came(("x", NAME), lacking=("x",))
         ),
         (
             (sent("y"), sent("x"), came(X, ("y", DATA)), sent("x", NAME), LACKS),
-            "evicted",  # of two modalities, which come as the prompt has them
+            "of items in two orders",
+        ),
+        (
+            (sent("x"), came(X), came(("rows", DATA)), sent("x", NAME), LACKS),
+            "of what the front end leaves out",
         ),
         (
             (sent("x"), sent("y"), came(X, ("y", DATA)), sent("x", NAME), LACKS),
