@@ -395,7 +395,7 @@ def test_a_text_is_read_in_its_own_encoding(tmp_path) -> None:  # type: ignore[n
         (
             RESET,
             f"{RESET}        if set() in self.cached.values():\n            return\n",
-            r"no reading of if set\(\) in self\.cached\.values\(\)",
+            r"no reading of set\(\) in self\.cached\.values\(\)",
         ),
         (
             RESET,
