@@ -23,13 +23,13 @@ class FrontEndSemantics:
     )
     sends_names_alone: bool = change(
         "0.10.2",
-        "LruKeyReplicatedSenderCache.get_and_update_item",
+        "MultiModalProcessorSenderCache.get_and_update_item",
         "an item that the engine core is taken to have is sent without its data, which the front "
         "end does not keep",
     )
     takes_in_one_order: bool = change(
         None,
-        "MultiModalReceiverCache.get_and_update_features",
+        "BaseMultiModalReceiverCache.get_and_update_features",
         "both halves take the items of a request in one order, by the names of their modalities",
         thread=NOT_FOUND,
     )
