@@ -99,13 +99,14 @@ def jobs_for(
             piece = Piece(_digest_of_keys(one.release, seed))
             prove_keys = partial(_prove_keys_of, one.release.version, seed)
             yield ProofJob(f"keys of {one.name}", 14, prove_keys, (piece,))
+    code_of_hosts = code_digest(["differential"])
     if None in wanted:
-        piece = Piece(digest_of("halves", code_digest(["differential"])))
+        piece = Piece(digest_of("halves", code_of_hosts))
         yield ProofJob("both halves of the media cache of the reference", 3, _halves, (piece,))
     for one in wanted:
         if one is not None and one.plug_in is None:
-            code = code_digest(["differential"]), code_digest([""], one.release.tree)
-            piece = Piece(digest_of("halves", one.name, *code))
+            own = code_digest([""], one.release.tree)
+            piece = Piece(digest_of("halves", one.name, code_of_hosts, own))
             prove_halves = partial(_halves_of, one.name, one.release)
             about = f"both halves of the media cache of {one.name}"
             yield ProofJob(about, 15, prove_halves, (piece,))
