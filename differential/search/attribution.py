@@ -253,9 +253,11 @@ class Attribution:
             explaining = [one for one in sets if not self._breaks(run, one, broken, event)]
             if explaining:
                 return _by_causes([_of_causes(causal, one) for one in explaining])
+        if behind := list(self._one_behind_another(run, causal, broken, event, name)):
+            return _by_causes(behind)
         if without_cause := [one for one in may if one.is_by_symptom]:
             return self._by_mend(run, without_cause, lanes, broken, event, name)
-        names = " and ".join(fault.name for fault, _ in causal)
+        names = _names([fault for fault, _ in causal])
         return Attributed(why=f"{contract} breaks without {names} too" if causal else "")
 
     def _by_mend(
@@ -316,6 +318,27 @@ class Attribution:
                 return fault
         return None
 
+    def _one_behind_another(
+        self, run: _Run, causal: Causal, broken: tuple[str, str], event: int, name: str
+    ) -> Iterator[tuple[KnownFault, KnownFault]]:
+        """Pairs of faults: without the first the contract still breaks at the event, in other kinds
+        alone, and in those the second is listed to break it."""
+        contract, _ = broken
+        for fault, cause in causal:
+            result, seen = self._run_without(run, (cause.flags,))
+            if len(result.records) <= event or _breaks_so(seen, broken, event):
+                continue
+            kinds = [
+                kind
+                for (rule, kind), one in seen.by_kind.items()
+                if rule == contract and one.event == event
+            ]
+            for kind in kinds:
+                for other, beside in self._causal(contract, kind, name):
+                    both = cause.flags, beside.flags
+                    if not self._breaks(run, both, broken, event):
+                        yield fault, other
+
     def _causal(self, contract: str, kind: str, name: str) -> Causal:
         """Faults that break the contract by a cause that the model has: the trace's namesake, then
         those of the release, then the others. Of several with one cause, the first."""
@@ -340,9 +363,13 @@ class Attribution:
 
     def _breaks(self, run: _Run, causes: Causes, broken: tuple[str, str], event: int) -> bool:
         """Whether the model without causes still breaks the same contract."""
+        return _still_breaks(*self._run_without(run, causes), broken, event)
+
+    def _run_without(self, run: _Run, causes: Causes) -> tuple[TraceResult, Examination]:
+        """What the model without causes makes of the trace."""
         if causes not in run.without:
             run.without[causes] = _examined(run, self._without(causes))
-        return _still_breaks(*run.without[causes], broken, event)
+        return run.without[causes]
 
     def _without(self, causes: Causes) -> ReferenceTarget:
         """The model in which the flags of causes are true."""
@@ -367,11 +394,14 @@ def _still_breaks(
     if seen.illegal is None and len(result.records) <= event:
         return True
     contract, _ = broken
-    return any(
-        one.event == event or (place == broken and one.event < event)
-        for place, one in seen.by_kind.items()
-        if place[0] == contract
+    return _breaks_so(seen, broken, event) or any(
+        one.event == event for place, one in seen.by_kind.items() if place[0] == contract
     )
+
+
+def _breaks_so(seen: Examination, broken: tuple[str, str], event: int) -> bool:
+    """Whether a run breaks the same contract in that kind up to the event."""
+    return broken in seen.by_kind and seen.by_kind[broken].event <= event
 
 
 def _left(known: Sequence[KnownFault], mended: Collection[str]) -> Iterator[KnownFault]:
@@ -430,4 +460,4 @@ def _new(contract: str, alike: Sequence[str], why: str) -> Attributed:
 
 
 def _names(faults: Sequence[KnownFault]) -> str:
-    return " and ".join(one.name for one in faults)
+    return " and ".join(dict.fromkeys(one.name for one in faults))

@@ -24,6 +24,12 @@ from cacheproof.differential.targets import reference_scheduler
 from cacheproof.differential.targets.changes import reads_otherwise
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import resolve
+from cacheproof.differential.traces.media_identifier import (
+    MediaIdentifierConfig,
+    MediaIdentifierHeader,
+    NamedItem,
+    NameItems,
+)
 from cacheproof.differential.traces.records import Raised, TraceResult
 from cacheproof.differential.traces.scheduler import SchedulerHeader
 from cacheproof.differential.traces.trace import Trace
@@ -237,6 +243,31 @@ def test_two_causes_that_it_takes_together_are_both_named() -> None:
             assert both == Attributed("discarded-token", "takes grown-block as well")
             return
     pytest.fail("no trace took both")
+
+
+def test_behind_one_cause_another_may_break_the_contract_in_its_own_kind() -> None:
+    """Named by a count, the third request's pictures have the first one's name; named by digests
+    one of them has that of a picture alone. Neither cause is listed to break so as the other."""
+    release = "0.28.0"
+    config = MediaIdentifierConfig(
+        processor_cache=False, prefix_caching=False, external_store=True, model="deepseek_vl2"
+    )
+    header = MediaIdentifierHeader(schema=1, manager="media_identifier", config=config)
+    one, two = NamedItem(content=1), NamedItem(content=2)
+    trace = Trace(
+        header,
+        (
+            NameItems("a", items=(one,), engine=1),
+            NameItems("b", items=(two,), server=1),
+            NameItems("c", items=(two, two, two)),
+        ),
+    )
+    target = model(release)
+    (result,) = target.run([trace])
+    attribution = Attribution(load(), release, model(release))
+    breaks = attribution.of(trace, result, examine(trace, result, target), "media identifier")
+    both = Attributed("media-names-repeated", "takes media-names-by-count as well")
+    assert breaks["ID-1", "of another engine"] == both
 
 
 @pytest.mark.parametrize(
