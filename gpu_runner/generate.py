@@ -48,11 +48,13 @@ def _run(job: GenerateJob) -> None:
     device = _device(job.device)
     import torch
 
-    from cacheproof.gpu_runner import tiny_heads, tiny_models
+    from cacheproof.gpu_runner import tiny_heads, tiny_models, tiny_weights
     from cacheproof.gpu_runner.models.loading import load
     from cacheproof.gpu_runner.prompts import OF_MODEL, BadPrompt
 
-    directory = tiny_models.ensure(kind, Path(job.models)) if job.model == kind else Path(job.model)
+    directory, models = Path(job.model), Path(job.models)
+    if job.model == kind:
+        directory = tiny_weights.ensure(tiny_models.ensure(kind, models), job.version, models)
     served = tiny_heads.ensure(directory) if job.pools == "classify" else directory
     with _blaming(f"model {job.model!r}", "a directory as transformers saves it"):
         texts = OF_MODEL[kind](directory)

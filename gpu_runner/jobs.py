@@ -49,6 +49,7 @@ class GenerateJob(Sizes):
     """What to generate: prompts, each a text, and modality and file of each of its media.
 
     `model` is a directory, or one of KINDS: the tiny model of that name, to be made in `models`.
+    Of a tiny model, `version` says which weights (gpu_runner/tiny_weights.py).
     `pools` asks for what is made of the hidden state behind each prompt's last token, as well: the
     prompt's embedding (`embed`), which is it, brought to length 1; or the probability of each class
     (`classify`), by a head that is added to the model's weights.
@@ -59,6 +60,7 @@ class GenerateJob(Sizes):
     prompts: list[tuple[str, list[tuple[str, str]]]]
     device: str
     pools: Literal["", "embed", "classify"] = ""
+    version: int = 0
 
     def check(self) -> None:
         """Look at the arguments, and at the beginnings of files.

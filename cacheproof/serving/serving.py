@@ -49,6 +49,8 @@ from cacheproof.serving.verdict import ServersAsked
 from cacheproof.work.extras import install_line
 from cacheproof.work.plan import seed_range
 
+VERSIONS = 3
+"""Of the weights that an operator loads, those that a server starts with among them."""
 REFERENCE_SHARE, JUDGED_FROM = 0.3, 0.9
 """Shares of a server's whole time: until the reference is done, and until judging begins."""
 ANSWER_SECONDS = 10.0
@@ -353,14 +355,20 @@ def _one_server(
     """Start one, ask it, compare, and audit its record."""
     tell("the reference answers", 0.0)
     traffic_of = asked.traffic(model, seed)
+    does = operators.operations_of(asked.release.version)
+    loads = asked.has_operator and operators.LOADS in does
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         records = folder / "records"
-        directory, truths = truths_of(model, traffic_of, folder, report=asked.output.say)
+        versions = [
+            truths_of(model, traffic_of, folder, version=version, report=asked.output.say)
+            for version in range(VERSIONS if loads else 1)
+        ]
+        directories = [directory for directory, _ in versions]
         server = Server(
             asked.release,
             model,
-            directory,
+            directories[0],
             traffic_of.settings,
             folder,
             variables={
@@ -378,8 +386,7 @@ def _one_server(
                 share = REFERENCE_SHARE + (JUDGED_FROM - REFERENCE_SHARE) * number / asked.requests
                 tell(f"{number:,} of {asked.requests:,} requests are answered", share)
 
-            does = operators.operations_of(asked.release.version)
-            operator = operators.Operator(server.url, seed, does)
+            operator = operators.Operator(server.url, seed, does, directories)
             with operator if asked.has_operator else nullcontext():
                 patience = OPERATED_PATIENCE if asked.has_operator else 1
                 answers = ask_all(server.url, traffic_of, asked.clients, advance, patience=patience)
@@ -395,12 +402,16 @@ def _one_server(
         if asked.records is not None:
             shutil.copytree(records, asked.records / f"{model}-{seed}", dirs_exist_ok=True)
             shutil.copy(folder / "server.log", asked.records / f"{model}-{seed}")
-    tally = AnswerTally(asked.has_operator, asked.task)
+    tally = AnswerTally(operator.has_ended, asked.task)
     for number, (request, answer) in enumerate(zip(traffic_of.asks, answers, strict=True)):
         if died and answer.failed:
             tally.counts["unanswered by the server that died"] += 1
         else:
-            tally.add(number, request, answer, _truth_of(request, truths))
+            of_weights = operator.versions(answer.asked_at, answer.ended_at)
+            tally.counts["answered while other weights were loaded"] += len(of_weights) > 1
+            tally.counts["answered by other weights than the first"] += 0 not in of_weights
+            right = [_truth_of(request, versions[one][1]) for one in of_weights]
+            tally.add(number, request, answer, right)
     if not died:
         tally.differences += [
             f"operator: {call}: {said}" for call, said in operator.refused.items()
@@ -463,10 +474,10 @@ def _audited(records: Path, faults: Sequence[KnownFault]) -> AuditedRecord:
 
 
 def truths_of(
-    model: ServedModel, traffic_of: Traffic, folder: Path, *, report: Report
+    model: ServedModel, traffic_of: Traffic, folder: Path, *, version: int = 0, report: Report
 ) -> tuple[Path, list[RunnerAnswer]]:
-    """The model's directory, and what the runner says to each question, one after the other,
-    without prefix caching."""
+    """The directory of that version of the model's weights, and what the runner says with them to
+    each question, one after the other, without prefix caching."""
     prompts = []
     for question in traffic_of.questions:
         files = []
@@ -491,6 +502,7 @@ def truths_of(
         block_size=32,
         enable_prefix_caching=False,
         pools=_POOLS[traffic_of.settings.task],
+        version=version,
     )
     directory = ""
     truths = []

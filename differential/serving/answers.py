@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -33,6 +33,13 @@ class Segment(NamedTuple):
     mean: float
 
 
+class Failure(NamedTuple):
+    """When a request was asked that then failed, and when it did, in seconds since the epoch."""
+
+    asked_at: float
+    at: float
+
+
 @dataclass
 class ServerAnswer:
     """What came back.
@@ -45,7 +52,9 @@ class ServerAnswer:
         failed: what kept the client from an answer; empty for nothing.
         refused_alone: whether names alone were refused, and the media sent after them.
         times_asked_again: how often the server failed, and was asked once more.
-        failed_at: when it failed, each time, in seconds since the epoch.
+        failures: each time that the server failed.
+        asked_at, ended_at: when it was asked for, and when the client had all of it, in seconds
+            since the epoch.
         shows: which tokens there are: all; all but the end; or those before the last cut between
             two times.
         segments: of a transcript that is cut at its times.
@@ -61,7 +70,9 @@ class ServerAnswer:
     failed: str = ""
     refused_alone: bool = False
     times_asked_again: int = 0
-    failed_at: list[float] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    asked_at: float = field(default=0.0, compare=False)
+    ended_at: float = field(default=0.0, compare=False)
     shows: Literal["all", "words", "cut"] = "all"
     segments: list[Segment] = field(default_factory=list)
     lengths: tuple[int, int] | None = None
@@ -78,14 +89,14 @@ stream that had no token yet, releases up to 0.32.0 say nothing: it is done, and
 
 @dataclass
 class AnswerTally:
-    """What was compared, and what differs, in the order of the requests. Where an operator
-    was at work (`is_operated`), answers may be cut short: what came of them is compared. What is
-    compared is what the `task` asks for.
+    """What was compared, and what differs, in the order of the requests. Where an operator ends
+    requests between two moments (`is_ended`), answers may be cut short: what came of them is
+    compared. What is compared is what the `task` asks for.
 
     `failures` are requests that were asked again and failed each time, in words; `failed_at` says
     when a server failed, each time, in seconds since the epoch."""
 
-    is_operated: bool = False
+    is_ended: Callable[[float, float], bool] = lambda begun, ended: False
     task: ServedTask = "generate"
     counts: Counter[str] = field(default_factory=Counter)
     apart: float = 0.0
@@ -99,17 +110,33 @@ class AnswerTally:
         return self.counts[f"{UNITS[self.task]}s"]
 
     def add(
-        self, number: int, request: AskedPrompt, answer: ServerAnswer, truth: RunnerAnswer
+        self,
+        number: int,
+        request: AskedPrompt,
+        answer: ServerAnswer,
+        truths: Sequence[RunnerAnswer],
     ) -> None:
-        """Compare one answer."""
+        """Compare one answer, which is right where it is one of the `truths`: of all weights that
+        the server had while it answered, one after the other. Else it is told by the last."""
         self.counts["requests"] += 1
         self.counts["names alone refused"] += answer.refused_alone
         is_failure = answer.failed.startswith(FAILED)
-        self.failed_at += answer.failed_at
+        for failure in answer.failures:
+            # Releases fail to cut what has no token yet at its times.
+            if answer.shows == "cut" and self.is_ended(*failure):
+                self.counts["ended by an operator, with an error"] += 1
+            else:
+                self.failed_at.append(failure.at)
         if not answer.failed:
             self.counts["failed once, answered when asked again"] += answer.times_asked_again
         self.counts["media named alone"] += 0 if answer.refused_alone else sum(request.alone)
-        said = self._difference(request, answer, truth)
+        for truth in truths:
+            compared = AnswerTally(self.is_ended, self.task)
+            said = compared._difference(request, answer, truth)
+            if said is None:
+                break
+        self.counts += compared.counts
+        self.apart = max(self.apart, compared.apart)
         if said is not None:
             differs = self.failures if is_failure else self.differences
             differs.append(f"request {number}, question {request.question}: {said}")
@@ -125,9 +152,11 @@ class AnswerTally:
             return f"the prompt is {list(answer.prompt)}, expected {list(truth.prompt)}"
         expected = truth.tokens[: request.max_tokens]
         left = answer.ended is None and request.leaves_after is not None
-        said_nothing = answer.ended is None and answer.tells_end and not answer.tokens
+        says_nothing = answer.ended is None and not (answer.tells_end and answer.tokens)
         cut_short = (
-            self.is_operated and not left and (answer.ended == ENDED_BY_OPERATOR or said_nothing)
+            not left
+            and (answer.ended == ENDED_BY_OPERATOR or says_nothing)
+            and self.is_ended(answer.asked_at, answer.ended_at)
         )
         if answer.ended is None and answer.tells_end and not left and not cut_short:
             return "no word of why it ended"
@@ -153,7 +182,7 @@ class AnswerTally:
         if left:
             self.counts["clients that left"] += 1
             return None
-        if cut_short and len(answer.tokens) <= len(shown):
+        if cut_short and len(answer.tokens) < len(shown) + answer.tells_end:
             word = "" if answer.ended else ", without a word"
             self.counts[f"ended by an operator{word}"] += 1
             return None

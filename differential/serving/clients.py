@@ -11,7 +11,7 @@ from http.client import HTTPConnection, HTTPException
 from typing import Any
 
 from cacheproof.differential.serving import chats, pooled, transcripts
-from cacheproof.differential.serving.answers import FAILED, ServerAnswer
+from cacheproof.differential.serving.answers import FAILED, Failure, ServerAnswer
 from cacheproof.differential.serving.posted import Posted
 from cacheproof.differential.serving.traffic import AskedPrompt, ChatPrompt, ServedTask, Traffic
 
@@ -72,15 +72,15 @@ def ask(
     if any(request.alone) and _MISSING in answer.failed:
         answer = ask_with(with_media)
         answer.refused_alone = True
-    failed_at: list[float] = []
+    failures: list[Failure] = []
     while answer.failed.startswith(FAILED):
-        failed_at.append(time.time())
-        if len(failed_at) > patience:
+        failures.append(Failure(answer.asked_at, answer.ended_at))
+        if len(failures) > patience:
             break
         refused_alone = answer.refused_alone
         answer = ask_with(with_media)
-        answer.refused_alone, answer.times_asked_again = refused_alone, len(failed_at)
-    answer.failed_at = failed_at
+        answer.refused_alone, answer.times_asked_again = refused_alone, len(failures)
+    answer.failures = failures
     return answer
 
 
@@ -128,6 +128,7 @@ def _way(
 
 def _ask(url: str, way: _Way, request: AskedPrompt) -> ServerAnswer:
     answer, posted = way.answer, way.posted
+    answer.asked_at = time.time()
     is_pooled = isinstance(way, pooled.Pooled)
     try:
         if request.leaves_after is not None and (request.leaves_after == 0 or is_pooled):
@@ -149,6 +150,8 @@ def _ask(url: str, way: _Way, request: AskedPrompt) -> ServerAnswer:
         answer.failed = f"{error.code}: {' '.join(said.split())[:300]}"
     except (OSError, HTTPException, ValueError) as error:
         answer.failed = f"{type(error).__name__}: {error}"[:300]
+    finally:
+        answer.ended_at = time.time()
     return answer
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cacheproof.differential.serving import recorder
+from cacheproof.differential.serving import operators, recorder
 from cacheproof.differential.serving.answers import AnswerTally
 from cacheproof.differential.serving.refusals import WAYS, RefusedRequest
 from cacheproof.differential.serving.traffic import UNITS
@@ -123,6 +123,28 @@ def test_what_is_no_answer_and_several_processes_are_right_too(
     compared = [counts[f"{unit}s"] for unit in UNITS.values() if f"{unit}s" in counts]
     assert [counts["of which equal"]] == compared
     assert compared[0] > 40
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("kept", "words"),
+    [("", "tokens equal"), ("reset_prefix_cache", ", expected "), ("reset_encoder_cache", "died")],
+)
+def test_what_is_kept_of_the_weights_before_is_seen(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kept: str, words: str
+) -> None:
+    """By an operator who resets all but one cache; a server that finds rows gone ends."""
+    calls = tuple(call for call in operators.LOADS.calls if call != kept)
+    loads = operators.LOADS._replace(calls=calls)
+    monkeypatch.setattr(operators, "LOADS", loads)
+    monkeypatch.setattr(operators, "OPERATIONS", (loads,))
+    told = tmp_path / "told.json"
+    arguments = ("--model", "llava", "--seeds", "0:1", "--requests", "120", "--json", told)
+    ran = run("http", "--target", TARGET, *arguments, "--operator")
+    assert ran.code == bool(kept), ran.out
+    assert words in ran.out
+    (server,) = json.loads(told.read_text())["servers"]
+    assert server["counts"]["answered by other weights than the first"] > 0
 
 
 @pytest.mark.full

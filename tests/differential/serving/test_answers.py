@@ -5,7 +5,13 @@ from dataclasses import replace
 import pytest
 
 from cacheproof.differential.judges.outputs import BOUND, NEARLY
-from cacheproof.differential.serving.answers import AnswerTally, RunnerAnswer, Segment, ServerAnswer
+from cacheproof.differential.serving.answers import (
+    AnswerTally,
+    Failure,
+    RunnerAnswer,
+    Segment,
+    ServerAnswer,
+)
 from cacheproof.differential.serving.traffic import AskedPrompt, ServedTask
 
 Told = tuple[int, float | None, float | None]
@@ -48,7 +54,7 @@ def told(
 ) -> list[str]:
     """What is said to differ."""
     tally = AnswerTally(task=task)
-    tally.add(0, request, answer, truth)
+    tally.add(0, request, answer, [truth])
     return tally.differences
 
 
@@ -158,14 +164,21 @@ def test_what_rounding_may_have_decided_ends_the_comparison_of_that_answer() -> 
 
 def test_who_was_asked_again_is_counted_and_compared() -> None:
     tally = AnswerTally()
-    once = ServerAnswer(TOKENS, None, "stop", times_asked_again=1, failed_at=[5.0])
-    tally.add(0, WHOLE, once, TRUTH)
-    tally.add(1, WHOLE, ServerAnswer(TOKENS[:1], None, "length", times_asked_again=1), TRUTH)
-    twice = ServerAnswer(failed="500: no", times_asked_again=1, failed_at=[6.0, 7.0])
-    tally.add(2, WHOLE, twice, TRUTH)
+    once = ServerAnswer(TOKENS, None, "stop", times_asked_again=1, failures=[Failure(4.0, 5.0)])
+    tally.add(0, WHOLE, once, [TRUTH])
+    tally.add(1, WHOLE, ServerAnswer(TOKENS[:1], None, "length", times_asked_again=1), [TRUTH])
+    twice = ServerAnswer(
+        failed="500: no", times_asked_again=1, failures=[Failure(5.0, 6.0), Failure(6.5, 7.0)]
+    )
+    tally.add(2, WHOLE, twice, [TRUTH])
     assert tally.counts["failed once, answered when asked again"] == 2
     assert (len(tally.differences), len(tally.failures)) == (1, 1)
     assert tally.failed_at == [5.0, 6.0, 7.0]
+
+
+def ended_then(begun: float, ended: float) -> bool:
+    """Whether an operator has ended what was under way."""
+    return (begun, ended) == (3.0, 4.0)
 
 
 @pytest.mark.parametrize(
@@ -178,14 +191,36 @@ def test_who_was_asked_again_is_counted_and_compared() -> None:
 def test_what_an_operator_cuts_short_is_compared_as_far_as_it_came(
     tokens: list[Told], ended: str | None, counted: str
 ) -> None:
-    answer = ServerAnswer(tokens, None, ended)
-    tally = AnswerTally(is_operated=True)
-    tally.add(0, WHOLE, answer, TRUTH)
+    answer = ServerAnswer(tokens, None, ended, asked_at=3.0, ended_at=4.0)
+    tally = AnswerTally(is_ended=ended_then)
+    tally.add(0, WHOLE, answer, [TRUTH])
     assert (tally.differences, tally.counts[counted]) == ([], 1)
     assert told(WHOLE, answer) != []
-    wrong = ServerAnswer([(99, -1.0, 0.5)], None, ended)
-    tally.add(1, WHOLE, wrong, TRUTH)
+    wrong = replace(answer, tokens=[(99, -1.0, 0.5)])
+    later = replace(answer, ended_at=4.5)
+    for number, one in enumerate((wrong, later), start=1):
+        tally.add(number, WHOLE, one, [TRUTH])
+        assert len(tally.differences) == number
+
+
+def test_a_transcript_that_an_operator_cuts_short_says_no_word_of_it() -> None:
+    tally = AnswerTally(is_ended=ended_then)
+    times = {"asked_at": 3.0, "ended_at": 4.0}
+    for tokens in (WORDS, WORDS[:2], []):
+        tally.add(0, WHOLE, replace(text(tokens), **times), [TIMES])
+    assert (tally.counts["whole answers"], tally.differences) == (1, [])
+    assert tally.counts["ended by an operator, without a word"] == 2
+    tally.add(0, WHOLE, text(WORDS[:2]), [TIMES])
     assert len(tally.differences) == 1
+
+
+def test_only_what_is_cut_at_times_fails_of_an_operator() -> None:
+    tally = AnswerTally(is_ended=ended_then)
+    failures = [Failure(3.0, 4.0), Failure(5.0, 6.0)]
+    tally.add(0, WHOLE, replace(cut(WORDS[:4]), failures=failures), [TIMES])
+    assert (tally.failed_at, tally.counts["ended by an operator, with an error"]) == ([6.0], 1)
+    tally.add(1, WHOLE, replace(text(), failures=failures), [TIMES])
+    assert tally.failed_at == [6.0, 4.0, 6.0]
 
 
 EMBEDDED = RunnerAnswer([3, 3, 11], (), "length", (0.6, -0.8))
@@ -215,13 +250,32 @@ def test_the_embedding_of_a_prompt_is_compared(answer: ServerAnswer, said: str) 
 
 def test_of_a_score_the_lengths_are_not_told() -> None:
     tally = AnswerTally(task="score")
-    tally.add(0, WHOLE, ServerAnswer(vector=[0.5]), EMBEDDED._replace(vector=(0.5,)))
-    tally.add(1, WHOLE, ServerAnswer(vector=[0.4]), EMBEDDED._replace(vector=(0.5,)))
+    tally.add(0, WHOLE, ServerAnswer(vector=[0.5]), [EMBEDDED._replace(vector=(0.5,))])
+    tally.add(1, WHOLE, ServerAnswer(vector=[0.4]), [EMBEDDED._replace(vector=(0.5,))])
     assert (tally.compared, tally.counts["of which equal"]) == (2, 1)
     assert "the score is 0.1 apart" in tally.differences[0]
 
 
 def test_who_leaves_before_an_embedding_comes_is_counted() -> None:
     tally = AnswerTally(task="embed")
-    tally.add(0, LEAVES, ServerAnswer(), EMBEDDED)
+    tally.add(0, LEAVES, ServerAnswer(), [EMBEDDED])
     assert (tally.counts["clients that left"], tally.compared) == (1, 0)
+
+
+OTHER = RunnerAnswer([3, 3, 11], [(20, -1.5, 0.5), (23, -2.0, 0.5), (2, -0.5, 0.5)], "stop")
+"""By other weights, with the same first token."""
+
+
+@pytest.mark.parametrize("truths", [[TRUTH, OTHER], [OTHER, TRUTH]])
+def test_while_weights_are_loaded_an_answer_is_one_or_the_other(truths: list[RunnerAnswer]) -> None:
+    tally = AnswerTally()
+    for number, one in enumerate((TRUTH, OTHER)):
+        tally.add(number, WHOLE, ServerAnswer([*one.tokens], None, "stop"), truths)
+        tally.add(number, LEAVES, ServerAnswer([*one.tokens[:1]], None, None), truths)
+    assert tally.differences == []
+    assert tally.counts["tokens"] == tally.counts["of which equal"] == 8
+    assert tally.apart == 0
+    mixed = ServerAnswer([TOKENS[0], *OTHER.tokens[1:]], None, "stop")
+    tally.add(4, WHOLE, mixed, truths)
+    (said,) = tally.differences
+    assert said.startswith("request 4, question 0: ")
