@@ -18,6 +18,8 @@ TOLD_BY = "told by"
 THAT_RAN = "the vLLM that ran"
 ENDED_WITHOUT_RESULT = "pooling-ended"
 """The fault of a front end that cannot say that a request for an embedding was ended."""
+ANOTHER_SOUND = "another-sound"
+"""The fault of a decoder that attends to what was encoded for another request of its step."""
 REPORT_AT = "https://github.com/vllm-project/vllm/issues"
 
 
@@ -77,6 +79,15 @@ def of_answers(faults: Sequence[KnownFault], auditor: Auditor) -> list[KnownFaul
     if ended is None or not ended.ended or fault is None or reads_otherwise(auditor):
         return []
     return [fault] if fault.is_listed_in(auditor.release) else []
+
+
+def of_mixed_steps(faults: Sequence[KnownFault], auditor: Auditor) -> KnownFault | None:
+    """The listed fault that gives requests of a step that mixes them one another's sound, if the
+    engine is of a release and runner that has it."""
+    if auditor.trace is None or reads_otherwise(auditor):
+        return None
+    runner = auditor.trace.runner
+    return called(may_be(faults, "EQ-1", None, auditor.release, None, runner), ANOTHER_SOUND)
 
 
 def listed(faults: Sequence[KnownFault], auditor: Auditor, found: FoundBreak) -> list[KnownFault]:

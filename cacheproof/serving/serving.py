@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
-from cacheproof.audit.listing import listed, of_answers
+from cacheproof.audit.listing import listed, of_answers, of_mixed_steps
 from cacheproof.differential.audit.audit import WRITTEN_SECONDS, Audit
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.provision import environment, releases
@@ -43,7 +43,7 @@ from cacheproof.output.conclusion import Conclusion
 from cacheproof.output.console import CommandOutput
 from cacheproof.output.folders import folder_of
 from cacheproof.output.progress import Live
-from cacheproof.output.verdict_line import rule_told
+from cacheproof.output.verdict_line import counted, rule_told
 from cacheproof.serving.generating import told_by_child
 from cacheproof.serving.verdict import ServersAsked
 from cacheproof.work.extras import install_line
@@ -105,12 +105,25 @@ class AuditedRecord:
             epoch.
         front_end: the listed faults of which a front end has ended beside an engine that went on;
             none where one has ended of what is not listed, None where none has ended.
+        mixed: when a listed fault has given requests one another's encoder outputs, by its name, in
+            seconds since the epoch.
     """
 
     broken: dict[str, list[str]]
     unjudged: str
     explained: tuple[float, ...] = ()
     front_end: tuple[str, ...] | None = None
+    mixed: Mapping[str, Sequence[float]] = field(default_factory=dict)
+
+    def cause(self, asked_at: float, ended_at: float) -> str:
+        """The listed fault of which an answer may be wrong that came between these moments; empty
+        for none."""
+        names = (
+            name
+            for name, times in self.mixed.items()
+            if any(asked_at <= when <= ended_at for when in times)
+        )
+        return next(names, "")
 
 
 @dataclass
@@ -259,6 +272,7 @@ def _served(
     records = [one.record for one in told]
     faults = [one for each in records for several in each.broken.values() for one in several]
     faults += [one for each in records for one in each.front_end or ()]
+    faults += [one for each in told for one in each.tally.known]
     return ServersAsked(
         target,
         code,
@@ -270,6 +284,7 @@ def _served(
         sum(bool(one.record.unjudged) for one in told),
         left,
         UNITS[task],
+        sum(len(some) for one in told for some in one.tally.known.values()),
     )
 
 
@@ -285,6 +300,10 @@ def _show(output: CommandOutput, release: str, told: ServerReport, settings: Set
         output.line(f"  by its operator: {did}")
     for difference in (*told.tally.differences, *told.tally.failures):
         output.line(f"  {difference}")
+    for fault, known in told.tally.known.items():
+        output.line(f"  {fault}, by the record, made {counted(len(known), 'answer')} differ:")
+        for difference in known:
+            output.line(f"    {difference}")
     failed = [one for one in told.refusals if one.failed_after]
     if failed:
         again = sum(one.failed_after > 1 for one in failed)
@@ -314,6 +333,7 @@ def _json(told: ServerReport) -> dict[str, object]:
         "counts": {**told.tally.counts, **told.met},
         "apart": told.tally.apart,
         "differences": told.tally.differences,
+        "known": told.tally.known,
         "failures": told.tally.failures,
         "broken": told.record.broken,
         "died": told.died,
@@ -402,7 +422,7 @@ def _one_server(
         if asked.records is not None:
             shutil.copytree(records, asked.records / f"{model}-{seed}", dirs_exist_ok=True)
             shutil.copy(folder / "server.log", asked.records / f"{model}-{seed}")
-    tally = AnswerTally(operator.has_ended, asked.task)
+    tally = AnswerTally(operator.has_ended, audited.cause, asked.task)
     for number, (request, answer) in enumerate(zip(traffic_of.asks, answers, strict=True)):
         if died and answer.failed:
             tally.counts["unanswered by the server that died"] += 1
@@ -470,7 +490,12 @@ def _audited(records: Path, faults: Sequence[KnownFault]) -> AuditedRecord:
     ]
     front_end = tuple(dict.fromkeys(itertools.chain(*ended))) if all(ended) else ()
     explained = [when for one in auditors for when in one.media.explained]
-    return AuditedRecord(told, unjudged, tuple(explained), front_end if ended else None)
+    mixed = {
+        fault.name: tuple(auditor.mixed)
+        for auditor in auditors
+        if auditor.mixed and (fault := of_mixed_steps(faults, auditor)) is not None
+    }
+    return AuditedRecord(told, unjudged, tuple(explained), front_end if ended else None, mixed)
 
 
 def truths_of(

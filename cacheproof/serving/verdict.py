@@ -13,8 +13,8 @@ from cacheproof.output.verdict_line import VerdictLine, by_code, counted, names
 class ServersAsked:
     """Servers that were asked: tokens, or of another `unit`, that were compared with the runner's,
     and how many were equal; `new` servers did what no listed fault does, `known` are the listed
-    faults that were met, `unjudged` says of how many the record was not judged whole, `left` how
-    many were not asked to their end."""
+    faults that were met, by which so many answers were `wrong`; `unjudged` says of how many the
+    record was not judged whole, `left` how many were not asked to their end."""
 
     target: str
     code: int
@@ -26,6 +26,7 @@ class ServersAsked:
     unjudged: int = 0
     left: int = 0
     unit: str = "token"
+    wrong: int = 0
 
     @property
     def line(self) -> VerdictLine:
@@ -33,6 +34,8 @@ class ServersAsked:
         parts = [f"{self.equal:,} of {counted(self.tokens, self.unit)} equal"]
         if not self.tokens:
             parts = [f"no {self.unit} was compared"]
+        if self.wrong:
+            parts.append(f"{counted(self.wrong, 'answer')} wrong by a known fault")
         if self.known:
             parts.append(f"known faults met again: {names(self.known)}")
         if self.unjudged:
@@ -46,7 +49,9 @@ class ServersAsked:
         new = f"{self.new:,} did what no known fault explains"
         return by_code(
             self.code,
-            holds=f"{servers} answered as each request alone is answered",
+            holds=f"{servers} did nothing that no known fault explains"
+            if self.wrong
+            else f"{servers} answered as each request alone is answered",
             unlisted=f"{self.new:,} of {servers} did what no known fault explains",
             interrupted=f"The run was interrupted after {servers}{f', and {new}' * bool(self.new)}",
             void=f"This run of {servers} proves nothing",

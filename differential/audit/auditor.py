@@ -74,6 +74,8 @@ class Auditor:
         skips: whether steps that say nothing new are judged by the step before them.
         kv: the audit of what is recorded of the KV cache manager, and media: that of the caches of
             processed media. front_end_failure: how the front end has ended.
+        mixed: when a step has encoded for requests that start over and for new ones, of a decoder
+            that attends to what the step encoded: the last of these, in seconds since the epoch.
         number: the number of the last record. events: how many events were judged.
         moments: of each event the number of its record and what is around it, if it is to be drawn.
     """
@@ -92,6 +94,7 @@ class Auditor:
         self.kv = KVAudit()
         self.media = MediaAudit()
         self.front_end_failure: FrontEndFailure | None = None
+        self.mixed: deque[float] = deque(maxlen=STEPS_KEPT)
         self._rules: Sequence[Contract] = ()
         self.moments: deque[tuple[int, Moment]] | None = None
         self._protocol = Protocol()
@@ -370,6 +373,8 @@ class Auditor:
         try:
             for observed in follower.follow(message):
                 self._window.append(observed)
+                if type(message) is Scheduled and self._mixes(observed):
+                    self.mixed.append(self.now)
                 if observed.record.calls:
                     self.account.traffic.count(observed)
                 self._judge_event(judge, observed)
@@ -388,6 +393,15 @@ class Auditor:
             self._note_step()
             if self.account.judged_steps % 64 == 0:
                 self.judge.forget_those_gone(self._present())
+
+    def _mixes(self, observed: Observed) -> bool:
+        outcome = observed.record.outcome
+        is_decoder = self.trace is not None and self.trace.header.manager == "encoder_decoder"
+        if not is_decoder or not isinstance(outcome, dict):
+            return False
+        encoding = set(outcome.get("encode", ()))
+        kinds = outcome.get("new", ()), outcome.get("resumed", ())
+        return all(not encoding.isdisjoint(some) for some in kinds)
 
     def _judge_event(self, judge: AuditJudge, observed: Observed) -> None:
         if self.moments is None:

@@ -91,16 +91,19 @@ stream that had no token yet, releases up to 0.32.0 say nothing: it is done, and
 class AnswerTally:
     """What was compared, and what differs, in the order of the requests. Where an operator ends
     requests between two moments (`is_ended`), answers may be cut short: what came of them is
-    compared. What is compared is what the `task` asks for.
+    compared. What is compared is what the `task` asks for. What differs of a listed fault has that
+    fault's name for its `cause` between two moments, and stands in `known`.
 
     `failures` are requests that were asked again and failed each time, in words; `failed_at` says
     when a server failed, each time, in seconds since the epoch."""
 
     is_ended: Callable[[float, float], bool] = lambda begun, ended: False
+    cause: Callable[[float, float], str] = lambda begun, ended: ""
     task: ServedTask = "generate"
     counts: Counter[str] = field(default_factory=Counter)
     apart: float = 0.0
     differences: list[str] = field(default_factory=list)
+    known: dict[str, list[str]] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
     failed_at: list[float] = field(default_factory=list)
 
@@ -131,15 +134,18 @@ class AnswerTally:
             self.counts["failed once, answered when asked again"] += answer.times_asked_again
         self.counts["media named alone"] += 0 if answer.refused_alone else sum(request.alone)
         for truth in truths:
-            compared = AnswerTally(self.is_ended, self.task)
+            compared = AnswerTally(self.is_ended, task=self.task)
             said = compared._difference(request, answer, truth)
             if said is None:
                 break
         self.counts += compared.counts
         self.apart = max(self.apart, compared.apart)
-        if said is not None:
-            differs = self.failures if is_failure else self.differences
-            differs.append(f"request {number}, question {request.question}: {said}")
+        if said is None:
+            return
+        cause = "" if answer.failed else self.cause(answer.asked_at, answer.ended_at)
+        listed = self.known.setdefault(cause, []) if cause else self.differences
+        differs = self.failures if is_failure else listed
+        differs.append(f"request {number}, question {request.question}: {said}")
 
     def _difference(
         self, request: AskedPrompt, answer: ServerAnswer, truth: RunnerAnswer

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,14 @@ import pytest
 from cacheproof.differential.serving import operators, recorder
 from cacheproof.differential.serving.answers import AnswerTally
 from cacheproof.differential.serving.refusals import WAYS, RefusedRequest
-from cacheproof.differential.serving.traffic import UNITS
+from cacheproof.differential.serving.traffic import (
+    UNITS,
+    ServedModel,
+    ServedTask,
+    Traffic,
+    traffic,
+)
+from cacheproof.serving import serving
 from cacheproof.serving.serving import AuditedRecord, ServerReport
 from tests.front.conftest import Run
 
@@ -133,18 +141,42 @@ def test_what_is_no_answer_and_several_processes_are_right_too(
 def test_what_is_kept_of_the_weights_before_is_seen(
     run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kept: str, words: str
 ) -> None:
-    """By an operator who resets all but one cache; a server that finds rows gone ends."""
+    """By an operator who resets all but one cache, of a server with KV blocks for all that it is
+    asked; a server that finds rows gone ends."""
     calls = tuple(call for call in operators.LOADS.calls if call != kept)
     loads = operators.LOADS._replace(calls=calls)
     monkeypatch.setattr(operators, "LOADS", loads)
-    monkeypatch.setattr(operators, "OPERATIONS", (loads,))
+    idle = operators.Operation("nothing", ())  # else most answers are cut short
+    monkeypatch.setattr(operators, "OPERATIONS", (loads, idle, idle, idle))
+
+    def roomy(seed: int, model: ServedModel, requests: int, task: ServedTask) -> Traffic:
+        drawn = traffic(seed, model, requests, task)
+        return replace(drawn, settings=replace(drawn.settings, num_blocks=400))
+
+    monkeypatch.setattr(serving, "traffic", roomy)
     told = tmp_path / "told.json"
-    arguments = ("--model", "llava", "--seeds", "0:1", "--requests", "120", "--json", told)
+    arguments = ("--model", "llava", "--seeds", "2:3", "--requests", "200", "--json", told)
     ran = run("http", "--target", TARGET, *arguments, "--operator")
     assert ran.code == bool(kept), ran.out
     assert words in ran.out
+    if words == "died":
+        return
     (server,) = json.loads(told.read_text())["servers"]
     assert server["counts"]["answered by other weights than the first"] > 0
+    assert server["counts"]["prefix cache hits, tokens"] > 0
+
+
+@pytest.mark.full
+def test_an_answer_about_another_sound_is_told_by_its_cause(run: Run, tmp_path: Path) -> None:
+    """Two sounds fit into a step of this server, and it has few KV blocks."""
+    told = tmp_path / "told.json"
+    arguments = ("--model", "whisper", "--seeds", "2:3", "--requests", "100", "--json", told)
+    ran = run("http", "--target", TARGET, *arguments)
+    assert ran.code == 0, ran.out
+    (server,) = json.loads(told.read_text())["servers"]
+    assert server["differences"] == []
+    assert server["known"].keys() == {"another-sound"}
+    assert "wrong by a known fault" in ran.out
 
 
 @pytest.mark.full
@@ -175,6 +207,12 @@ def test_what_no_listed_fault_does(
     tally = AnswerTally(differences=differences)
     told = ServerReport("llava", 0, tally, {}, died, AuditedRecord(broken, ""))
     assert told.is_unlisted is is_unlisted
+
+
+def test_a_listed_fault_is_a_cause_of_what_was_under_way_when_it_showed() -> None:
+    record = AuditedRecord({}, "", mixed={"another-sound": (5.0,)})
+    assert record.cause(4.0, 6.0) == record.cause(5.0, 5.0) == "another-sound"
+    assert record.cause(1.0, 4.9) == record.cause(5.1, 9.0) == ""
 
 
 def test_a_front_end_may_end_of_a_listed_fault() -> None:

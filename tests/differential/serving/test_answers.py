@@ -279,3 +279,18 @@ def test_while_weights_are_loaded_an_answer_is_one_or_the_other(truths: list[Run
     tally.add(4, WHOLE, mixed, truths)
     (said,) = tally.differences
     assert said.startswith("request 4, question 0: ")
+
+
+def test_what_differs_while_a_listed_fault_shows_is_told_by_it() -> None:
+    tally = AnswerTally(cause=lambda begun, ended: "another-sound" if begun < 3 else "")
+    wrong = ServerAnswer([(99, -1.0, 0.5)], None, "stop")
+    for number, (answer, begun) in enumerate([(wrong, 2.0), (wrong, 4.0)]):
+        tally.add(number, WHOLE, replace(answer, asked_at=begun), [TRUTH])
+    tally.add(2, WHOLE, ServerAnswer(TOKENS, None, "stop", asked_at=2.0), [TRUTH])
+    tally.add(3, WHOLE, ServerAnswer(failed="400: no", asked_at=2.0), [TRUTH])
+    said = "token 0 is 99, expected 20, which leads by 0.5"
+    assert tally.known == {"another-sound": [f"request 0, question 0: {said}"]}
+    assert tally.differences == [
+        f"request 1, question 0: {said}",
+        "request 3, question 0: failed: 400: no",
+    ]
