@@ -44,7 +44,7 @@ def main() -> int:
 
 def _run(job: GenerateJob) -> None:
     kind = kind_of(job.model)
-    media = [[media_files.read(*one) for one in given] for _, given in job.prompts]
+    media = [[_timed(media_files.read(*one), job) for one in given] for _, given in job.prompts]
     device = _device(job.device)
     import torch
 
@@ -119,6 +119,13 @@ def _run(job: GenerateJob) -> None:
                 **({"vector": _pooled(engine, name, served, job.pools)} if job.pools else {}),
             }
         )
+
+
+def _timed(medium: media_files.Medium, job: GenerateJob) -> media_files.Medium:
+    """The medium, as long as the job says."""
+    if not job.seconds_of_a_frame or not isinstance(medium, media_files.Film):
+        return medium
+    return medium._replace(seconds_of_a_frame=job.seconds_of_a_frame)
 
 
 def _pooled(engine: "Engine", name: str, directory: Path, pools: str) -> list[float]:

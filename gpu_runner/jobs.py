@@ -49,7 +49,8 @@ class GenerateJob(Sizes):
     """What to generate: prompts, each a text, and modality and file of each of its media.
 
     `model` is a directory, or one of KINDS: the tiny model of that name, to be made in `models`.
-    Of a tiny model, `version` says which weights (gpu_runner/tiny_weights.py).
+    Of a tiny model, `version` says which weights (gpu_runner/tiny_weights.py). Films are taken to
+    show each frame for `seconds_of_a_frame`, where that is not 0, whatever they say.
     `pools` asks for what is made of the hidden state behind each prompt's last token, as well: the
     prompt's embedding (`embed`), which is it, brought to length 1; or the probability of each class
     (`classify`), by a head that is added to the model's weights.
@@ -61,6 +62,7 @@ class GenerateJob(Sizes):
     device: str
     pools: Literal["", "embed", "classify"] = ""
     version: int = 0
+    seconds_of_a_frame: float = 0.0
 
     def check(self) -> None:
         """Look at the arguments, and at the beginnings of files.

@@ -44,13 +44,19 @@ from cacheproof.output.console import CommandOutput
 from cacheproof.output.folders import folder_of
 from cacheproof.output.progress import Live
 from cacheproof.output.verdict_line import counted, rule_told
+from cacheproof.reference.releases import NEWEST
 from cacheproof.serving.generating import told_by_child
 from cacheproof.serving.verdict import ServersAsked
+from cacheproof.spec.versions import release_key
 from cacheproof.work.extras import install_line
 from cacheproof.work.plan import seed_range
 
 VERSIONS = 3
 """Of the weights that an operator loads, those that a server starts with among them."""
+KEEPS_FRAME_RATES_SINCE = "0.31.0"
+NO_RATE = 1 / 24
+"""Seconds that a frame of a film takes for Qwen2.5-VL's processor where nobody tells it how long,
+as releases did before (docs/explain/runner.md)."""
 REFERENCE_SHARE, JUDGED_FROM = 0.3, 0.9
 """Shares of a server's whole time: until the reference is done, and until judging begins."""
 ANSWER_SECONDS = 10.0
@@ -381,7 +387,14 @@ def _one_server(
         folder = Path(name)
         records = folder / "records"
         versions = [
-            truths_of(model, traffic_of, folder, version=version, report=asked.output.say)
+            truths_of(
+                model,
+                traffic_of,
+                folder,
+                version=version,
+                release=asked.release.version,
+                report=asked.output.say,
+            )
             for version in range(VERSIONS if loads else 1)
         ]
         directories = [directory for directory, _ in versions]
@@ -499,10 +512,16 @@ def _audited(records: Path, faults: Sequence[KnownFault]) -> AuditedRecord:
 
 
 def truths_of(
-    model: ServedModel, traffic_of: Traffic, folder: Path, *, version: int = 0, report: Report
+    model: ServedModel,
+    traffic_of: Traffic,
+    folder: Path,
+    *,
+    version: int = 0,
+    release: str = NEWEST,
+    report: Report,
 ) -> tuple[Path, list[RunnerAnswer]]:
     """The directory of that version of the model's weights, and what the runner says with them to
-    each question, one after the other, without prefix caching."""
+    each question beside a release, one after the other, without prefix caching."""
     prompts = []
     for question in traffic_of.questions:
         files = []
@@ -512,6 +531,8 @@ def truths_of(
             files.append((medium.modality, str(file)))
         prompts.append((question.text, files))
     most = traffic_of.settings.max_model_len
+    is_before = release_key(release) < release_key(KEEPS_FRAME_RATES_SINCE)
+    drops_rate = model == "qwen2_5_vl" and is_before
     job = GenerateJob(
         model=model,
         models=str(Cache.locate().models),
@@ -528,6 +549,7 @@ def truths_of(
         enable_prefix_caching=False,
         pools=_POOLS[traffic_of.settings.task],
         version=version,
+        seconds_of_a_frame=NO_RATE if drops_rate else 0.0,
     )
     directory = ""
     truths = []

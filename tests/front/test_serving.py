@@ -4,6 +4,7 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from cacheproof.differential.serving.traffic import (
     Traffic,
     traffic,
 )
+from cacheproof.gpu_runner.jobs import GenerateJob
 from cacheproof.serving import serving
 from cacheproof.serving.serving import AuditedRecord, ServerReport
 from tests.front.conftest import Run
@@ -55,6 +57,33 @@ PLANTED = Path(__file__).parents[1] / "differential" / "serving" / "planted.py"
 )
 def test_an_argument_that_means_nothing(run: Run, arguments: tuple[str, ...], words: str) -> None:
     assert words in run("http", *arguments).refusal
+
+
+@pytest.mark.parametrize(
+    ("model", "release", "rate"),
+    [
+        ("qwen2_5_vl", "0.30.0", 24),
+        ("qwen2_5_vl", "0.31.0", None),
+        ("qwen3_vl", "0.30.0", None),
+    ],
+)
+def test_beside_a_release_that_drops_the_frame_rate_the_runner_does(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    model: ServedModel,
+    release: str,
+    rate: int | None,
+) -> None:
+    jobs: list[GenerateJob] = []
+
+    def told(job: GenerateJob, **_: object) -> list[dict[str, Any]]:
+        jobs.append(job)
+        return []
+
+    monkeypatch.setattr(serving, "told_by_child", told)
+    asked = traffic(0, model, 1)
+    serving.truths_of(model, asked, tmp_path, version=2, release=release, report=print)
+    assert [(one.seconds_of_a_frame, one.version) for one in jobs] == [(1 / rate if rate else 0, 2)]
 
 
 @pytest.mark.full
