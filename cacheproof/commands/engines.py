@@ -171,8 +171,8 @@ def http(
         bool,
         typer.Option(
             "--operator",
-            help="Have an operator reset each server's caches, pause it and put it to sleep, while "
-            "clients ask.",
+            help="Have an operator reset each server's caches, pause it, put it to sleep and load "
+            "other weights, while clients ask.",
         ),
     ] = False,
     task: Annotated[
