@@ -503,11 +503,11 @@ def _audited(records: Path, faults: Sequence[KnownFault]) -> AuditedRecord:
     ]
     front_end = tuple(dict.fromkeys(itertools.chain(*ended))) if all(ended) else ()
     explained = [when for one in auditors for when in one.media.explained]
-    mixed = {
-        fault.name: tuple(auditor.mixed)
-        for auditor in auditors
-        if auditor.mixed and (fault := of_mixed_steps(faults, auditor)) is not None
-    }
+    mixed: dict[str, list[float]] = {}
+    for auditor in auditors:
+        fault = of_mixed_steps(faults, auditor)
+        if auditor.mixed and fault is not None:
+            mixed.setdefault(fault.name, []).extend(auditor.mixed)
     return AuditedRecord(told, unjudged, tuple(explained), front_end if ended else None, mixed)
 
 
